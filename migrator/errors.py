@@ -1,0 +1,81 @@
+"""Everything that migrator raises on purpose, each class with the exit code that it ends a command with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CLEAN = 0
+DIFFERENT = 1
+WRONG_USE = 2
+STOPPED = 3
+INTERRUPTED = 130
+
+
+class MigratorError(Exception):
+    """The root of our errors: a message that says where, what and what to do next.
+
+    `exit_code` is what the command line ends with (docs/architecture.md, "Exit codes").
+    """
+
+    exit_code = WRONG_USE
+
+
+class SettingsError(MigratorError):
+    """A job, an option or the environment is wrong; nothing was done."""
+
+
+class SourceError(MigratorError):
+    """The source cannot be reached or read; messages never hold a password."""
+
+    exit_code = STOPPED
+
+
+class TargetError(MigratorError):
+    """DynamoDB refused or does not fit (no table, other keys, no credentials)."""
+
+
+class StoppedError(MigratorError):
+    """A failure that outlasted every retry; what is checkpointed stays, the same command goes on."""
+
+    exit_code = STOPPED
+
+
+class Interrupted(MigratorError):
+    """Ctrl-C or SIGTERM: the checkpoint is kept."""
+
+    exit_code = INTERRUPTED
+
+
+class RowError(MigratorError):
+    """One row that cannot become items; it is refused, and becomes a finding.
+
+    The message names entity, item and attribute and never holds a value of the row.
+    """
+
+    exit_code = DIFFERENT
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong in a file: where it stands, what it is and what would mend it."""
+
+    file: str
+    line: int
+    where: str
+    what: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        where = f"{self.where}: " if self.where else ""
+        kind = "warning: " if self.warning else ""
+        return f"{place}: {kind}{where}{self.what}"
+
+
+class MappingError(MigratorError):
+    """All faults of one mapping or job file at once."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = tuple(faults)

@@ -1,0 +1,27 @@
+"""DynamoDB's limits.
+
+Source: AWS Developer Guide, "Quotas in Amazon DynamoDB", and the API reference of the operation named.
+"""
+
+ITEM_BYTES = 400 * 1024
+PARTITION_KEY_BYTES = 2048
+SORT_KEY_BYTES = 1024
+NUMBER_DIGITS = 38
+NUMBER_MAX_EXPONENT = 125
+NUMBER_MIN_EXPONENT = -130
+NESTING_LEVELS = 32
+
+BATCH_WRITE_ITEMS = 25
+BATCH_WRITE_BYTES = 16 * 1024 * 1024
+BATCH_GET_KEYS = 100
+BATCH_GET_BYTES = 16 * 1024 * 1024
+
+GLOBAL_INDEXES = 20
+LOCAL_INDEXES = 5
+PROJECTED_ATTRIBUTES = 100
+INDEX_KEY_PARTS = 4
+"""Attributes that the partition key, and again the sort key, of one global index may have."""
+
+WRITE_UNIT_BYTES = 1024
+READ_UNIT_BYTES = 4096
+TABLE_NAME_MIN, TABLE_NAME_MAX = 3, 255

@@ -1,0 +1,176 @@
+"""A YAML file as plain data together with the line of every value in it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from migrator.errors import Fault, MappingError
+
+Path = tuple[str | int, ...]
+
+MAX_BYTES = 8 * 1024 * 1024
+MAX_DEPTH = 100
+MAX_NODES = 1_000_000
+"""More than any mapping needs; an alias of aliases of aliases reaches it at once."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """`data` is what the file says; `lines` gives the line (from 1) at which each path stands."""
+
+    file: str
+    data: Any
+    lines: dict[Path, int]
+
+    def line(self, path: Sequence[str | int]) -> int:
+        """The line of a path, or of the longest part of it that stands in the file."""
+        for end in range(len(path), -1, -1):
+            found = self.lines.get(tuple(path[:end]))
+            if found is not None:
+                return found
+        return 1
+
+    def fault(self, path: Sequence[str | int], what: str, *, warning: bool = False) -> Fault:
+        where = ".".join(str(part) for part in path)
+        return Fault(self.file, self.line(path), where, what, warning)
+
+
+def load_document(text: str, file: str) -> Document:
+    """The document in `text` (YAML 1.2: `NO` is a word).
+
+    Raises: MappingError for text that is no YAML, is too large, repeats a key or uses aliases in a loop.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise MappingError([Fault(file, 0, "", f"the file is larger than {MAX_BYTES} bytes; it is not a mapping")])
+    try:
+        node = YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(str(error.problem or error.context or "cannot be read").split())
+        raise MappingError([Fault(file, mark.line + 1 if mark else 0, "", f"not YAML: {what}")]) from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise MappingError([Fault(file, 0, "", f"not YAML: {type(error).__name__}")]) from None
+    walk = _Walk(file)
+    data = walk.value(node, ()) if node is not None else None
+    if walk.faults:
+        raise MappingError(walk.faults)
+    return Document(file, data, walk.lines)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """'; did you mean 'x'?' for the nearest known name, or the known names where they are few, or nothing."""
+    choices = sorted(set(known))
+    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.6)
+    if not near:
+        lowered = {choice.lower(): choice for choice in choices}
+        near = [lowered[match] for match in difflib.get_close_matches(name.lower(), list(lowered), n=1)]
+    if near:
+        return f"; did you mean '{near[0]}'?"
+    return f"; known: {', '.join(choices)}" if 0 < len(choices) <= 12 else ""
+
+
+def schema_faults(error: ValidationError, document: Document, fields: dict[str, list[str]]) -> list[Fault]:
+    """One fault for each thing that pydantic found, at its line.
+
+    `fields`: the names that each pydantic model knows, by model name, for did-you-mean.
+    """
+    known = sorted({name for names in fields.values() for name in names})
+    faults: dict[tuple[Path, str], Fault] = {}
+    for problem in error.errors(include_url=False, include_input=False):
+        path = _real_path(problem["loc"], document)
+        what = _sentence(problem, path, known)
+        faults[(path, what)] = document.fault(path, what)
+    return list(faults.values())
+
+
+def _sentence(problem: Any, path: Path, known: list[str]) -> str:
+    if problem["type"] == "extra_forbidden":
+        return f"'{path[-1]}' is not a word of this place{did_you_mean(str(path[-1]), known)}"
+    if problem["type"] == "missing":
+        return f"'{problem['loc'][-1]}' is missing; write it here"
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"])
+    message = str(problem["msg"])
+    return message[0].lower() + message[1:]
+
+
+def _real_path(loc: Sequence[str | int], document: Document) -> Path:
+    """`loc` without the parts that pydantic adds for members of a union."""
+    path: Path = ()
+    for part in loc:
+        if (*path, part) in document.lines:
+            path = (*path, part)
+    return path
+
+
+class _Walk:
+    """Turns composed nodes into plain data, noting lines and faults."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: dict[Path, int] = {}
+        self.faults: list[Fault] = []
+
+    def value(self, node: Node, path: Path) -> Any:
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if len(self.lines) > MAX_NODES:
+            raise MappingError([Fault(self.file, 0, "", f"more than {MAX_NODES} values; it is not a mapping")])
+        if len(path) > MAX_DEPTH:
+            self._fault(node, path[:3], f"nested deeper than {MAX_DEPTH} levels")
+            return None
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self.value(child, (*path, number)) for number, child in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, ScalarNode):
+                self._fault(key_node, path, "a name must be one word, not a list or a map")
+                continue
+            name = str(key_node.value)
+            if name in result:
+                self._fault(key_node, (*path, name), "stands here twice; keep one of the two")
+            self.lines[(*path, name)] = key_node.start_mark.line + 1
+            result[name] = self.value(value_node, (*path, name))
+        return result
+
+    def _scalar(self, node: ScalarNode, path: Path) -> Any:
+        make = _SCALARS.get(node.tag)
+        if make is None:
+            self._fault(node, path, f"the tag {node.tag} has no meaning here; write plain text")
+            return None
+        try:
+            return make(node.value)
+        except ValueError:
+            return str(node.value)
+
+    def _fault(self, node: Node, path: Path, what: str) -> None:
+        where = ".".join(str(part) for part in path)
+        self.faults.append(Fault(self.file, node.start_mark.line + 1, where, what))
+
+
+def _integer(text: str) -> int:
+    plain = text.replace("_", "")
+    return int(plain, 0) if plain.lstrip("+-").lower().startswith(("0x", "0o")) else int(plain)
+
+
+_TAG = "tag:yaml.org,2002:"
+_SCALARS: dict[str, Any] = {
+    f"{_TAG}str": str,
+    f"{_TAG}null": lambda text: None,
+    f"{_TAG}bool": lambda text: text.lower() == "true",
+    f"{_TAG}int": _integer,
+    f"{_TAG}float": float,
+    f"{_TAG}timestamp": str,
+}

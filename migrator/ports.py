@@ -1,0 +1,257 @@
+"""The edges as the stages see them: a source of row trees, a store of items, a journal of what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from migrator.model import EntityPlan, Item, ItemKey, RowTree, SchemaFacts, SourceKey, TableDesign
+
+# ── source ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Source(Protocol):
+    """Reads row trees out of the relational database. Every call is one read-only transaction of its own."""
+
+    def facts(self) -> SchemaFacts: ...
+
+    def count(self, plan: EntityPlan) -> int:
+        """Rows that take part, by plain SQL."""
+
+    def rows_without_key(self, plan: EntityPlan) -> int:
+        """Rows with a NULL in their primary key (SQLite allows it): no page can hold them."""
+
+    def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
+        """The last key of every full page, in the source's order; rows after the last bound are one more page."""
+
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        """Row trees with after < key <= upto, both bounds compared by the source; None is open."""
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        """Row trees of the given keys, as many as there are, in any order."""
+
+    def query(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Rows of a statement of the user's, with :name parameters."""
+
+    def close(self) -> None: ...
+
+
+# ── target ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a write took: requests sent (retries included), bytes of items stored, write units consumed."""
+
+    items: int = 0
+    bytes: int = 0
+    write_units: float = 0.0
+    requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPage:
+    """Items of one request of a scan, and where the next one starts (None: the segment is done)."""
+
+    items: list[Item]
+    next_start: ItemKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPage:
+    items: list[Item]
+    next_start: Mapping[str, Any] | None
+    read_units: float = 0.0
+
+
+class ItemStore(Protocol):
+    """The items of one table. Every call retries what can pass and raises StoppedError when it does not."""
+
+    def put(self, items: Sequence[Item]) -> Receipt:
+        """Store every item, batch by batch, UnprocessedItems again; returns only when all are stored."""
+
+    def delete(self, keys: Sequence[ItemKey]) -> None: ...
+
+    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+        """The stored items among `keys`, read consistently."""
+
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]: ...
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        """One page of a Query. `request`: plain values, see mapping/patterns.py; its table name is filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table that exists. `differences` are sentences: what is other than the mapping's design."""
+
+    table_id: str
+    status: str
+    differences: tuple[str, ...] = ()
+
+
+class TableAdmin(Protocol):
+    def state(self, design: TableDesign) -> TableState | None:
+        """None where there is no such table."""
+
+    def create(self, design: TableDesign) -> TableState:
+        """Create the table and wait until it is ACTIVE with TTL on; refuses an existing table."""
+
+
+# ── journal ─────────────────────────────────────────────────────────────────────────────────────
+
+RunKind = Literal["backfill", "verify"]
+RunState = Literal["running", "interrupted", "failed", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """What makes two runs the same work: an unfinished run of an equal identity is resumed."""
+
+    kind: RunKind
+    job: str
+    table_id: str
+    revision: str
+    scope: str = ""
+    """Entities and limit as text; '' is everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    id: int
+    identity: RunIdentity
+    state: RunState
+    started_at: str
+    ended_at: str | None = None
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts that add up: of a page, an entity, a run."""
+
+    rows: int = 0
+    items: int = 0
+    refused: int = 0
+    expired: int = 0
+    bytes: int = 0
+    write_units: float = 0.0
+    different: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.rows + other.rows,
+            self.items + other.items,
+            self.refused + other.refused,
+            self.expired + other.expired,
+            self.bytes + other.bytes,
+            self.write_units + other.write_units,
+            self.different + other.different,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A range of keys of one entity: after < key <= upto."""
+
+    entity: str
+    number: int
+    after: SourceKey | None
+    upto: SourceKey | None
+
+
+FindingKind = Literal["refused", "collision", "missing", "unexpected", "different", "count", "sum", "foreign"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A refused row or a difference. Names keys and attributes, never a value.
+
+    `source_key` is the row (''), `item_key` the item's key as JSON text (''), `attribute` the attribute ('').
+    """
+
+    kind: FindingKind
+    entity: str
+    reason: str
+    source_key: str = ""
+    item_key: str = ""
+    attribute: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentState:
+    """A scan segment's checkpoint: where to go on (None: at the start), whether done, and what was counted so far."""
+
+    start: ItemKey | None = None
+    done: bool = False
+    tally: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Journal(Protocol):
+    """What was done, kept outside of the process. Every method is one transaction; safe to call from threads."""
+
+    def find_run(self, identity: RunIdentity) -> Run | None:
+        """The newest run of this identity, finished or not."""
+
+    def start_run(self, identity: RunIdentity) -> Run: ...
+
+    def resume_run(self, run: Run) -> Run: ...
+
+    def end_run(self, run: Run, state: RunState) -> None: ...
+
+    def runs(self, job: str) -> list[Run]:
+        """All runs of the job, oldest first."""
+
+    def planned(self, run: Run) -> set[str]:
+        """Entities whose pages are planned."""
+
+    def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
+        """All pages of an entity at once: either all are planned or none."""
+
+    def open_pages(self, run: Run, entity: str) -> Iterator[Page]:
+        """Pages not yet done, by number, read in chunks."""
+
+    def page_counts(self, run: Run, entity: str) -> tuple[int, int]:
+        """(done, planned)."""
+
+    def finish_page(self, run: Run, page: Page, tally: Tally, findings: Sequence[Finding]) -> None:
+        """The checkpoint. Findings of equal text are kept once, so a page that is repeated adds none."""
+
+    def tally(self, run: Run, entity: str | None = None) -> Tally: ...
+
+    def add_findings(self, run: Run, findings: Sequence[Finding]) -> None: ...
+
+    def findings(self, run: Run, limit: int | None = None) -> list[Finding]: ...
+
+    def finding_counts(self, run: Run) -> dict[str, int]:
+        """Findings per kind."""
+
+    def segment(self, run: Run, number: int) -> SegmentState: ...
+
+    def save_segment(self, run: Run, number: int, state: SegmentState, findings: Sequence[Finding]) -> None: ...
+
+    def written_tables(self, job: str) -> set[str]:
+        """Ids of the tables that a backfill of this job has begun to write to."""
+
+    def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+        """Claim key digests for their source rows; the owner of each digest that somebody else had claimed before.
+
+        The first of two claims in one call wins, too. Claims last until `forget_claims`.
+        """
+
+    def release(self, table_id: str, digests: Sequence[bytes]) -> None: ...
+
+    def forget_claims(self, table_id: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lease(Protocol):
+    """Held by the one run that a job may have; released on exit, taken over from the dead."""
+
+    def __enter__(self) -> Lease: ...
+
+    def __exit__(self, *exc: object) -> None: ...
