@@ -167,7 +167,7 @@ class Collection:
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
     index: str
-    values: tuple[Expression, ...]
+    values: tuple[Template, ...]
     when: tuple[Condition, ...] = ()
 
 
@@ -182,7 +182,7 @@ class Expiry:
 @dataclass(frozen=True, slots=True)
 class ItemDesign:
     type: str
-    key: tuple[Expression, ...]
+    key: tuple[Template, ...]
     entries: tuple[IndexEntry, ...] = ()
     when: tuple[Condition, ...] = ()
     keep: Literal["all", "none"] | tuple[str, ...] = "none"
@@ -203,33 +203,48 @@ class Entity:
     attributes: Dict[str, Expression] = field(default_factory=dict)
 
 
+ParamType = Literal["integer", "number", "text", "boolean", "date", "timestamp", "uuid"]
+
+
 @dataclass(frozen=True, slots=True)
 class Param:
     name: str
-    type: str
+    type: ParamType
     optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SortCondition:
     operator: Literal["equal", "begins_with", "between", "ge", "gt", "le", "lt"]
-    values: tuple[Expression, ...]
+    values: tuple[Template, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Items of one type within an answer; `name` and `type` are '' where an answer is one plain list."""
+
+    name: str
+    type: str
+    attributes: tuple[str, ...]
+    one: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One access pattern: the request that answers it and the SQL that answered it until now."""
+    """One access pattern: the request that answers it and, for each part, the SQL that answered it until now.
+
+    `key` holds the partition key's template; `limit` is a number or a parameter's name.
+    """
 
     name: str
     params: tuple[Param, ...]
     operation: Literal["query", "get"]
-    key: tuple[Expression, ...]
+    key: tuple[Template, ...]
     sort: SortCondition | None = None
     index: str | None = None
     descending: bool = False
     limit: str | None = None
-    returns: tuple[str, ...] = ()
-    parts: Dict[str, tuple[str, tuple[str, ...], bool]] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
     order: Literal["exact", "any"] = "exact"
     sql: Dict[str, str] = field(default_factory=dict)
 
@@ -344,3 +359,4 @@ class EntityPlan:
     joins: tuple[JoinPlan, ...] = ()
     collections: tuple[CollectionPlan, ...] = ()
     where: tuple[tuple[Column, tuple[Value, ...] | None], ...] = ()
+    """Conditions on columns of the root: allowed values (None among them: NULL too), or None for IS NOT NULL."""

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from migrator.model import EntityPlan, Item, ItemKey, RowTree, SchemaFacts, SourceKey, TableDesign
+from migrator.model import (
+    Column,
+    EntityPlan,
+    Item,
+    ItemKey,
+    RowTree,
+    SchemaFacts,
+    SourceKey,
+    TableDesign,
+    Value,
+)
 
 # ── source ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -35,6 +45,14 @@ class Source(Protocol):
 
     def query(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Rows of a statement of the user's, with :name parameters."""
+
+    def count_where(
+        self, plan: EntityPlan, conditions: Sequence[tuple[Column, tuple[Value, ...] | None]]
+    ) -> int:
+        """Rows that take part and hold the conditions (None: the column is not NULL), by plain SQL."""
+
+    def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
+        """SUM of each column over the rows that take part, by plain SQL, as the driver gives it."""
 
     def close(self) -> None: ...
 
@@ -247,6 +265,16 @@ class Journal(Protocol):
     def forget_claims(self, table_id: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Progress(Protocol):
+    """Who is told how a stage gets on. Called from the stage's own thread only."""
+
+    def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
+
+    def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None: ...
+
+    def entity_done(self, entity: str) -> None: ...
 
 
 class Lease(Protocol):

@@ -85,7 +85,7 @@ def schema_faults(error: ValidationError, document: Document, fields: dict[str, 
     known = sorted({name for names in fields.values() for name in names})
     faults: dict[tuple[Path, str], Fault] = {}
     for problem in error.errors(include_url=False, include_input=False):
-        path = _real_path(problem["loc"], document)
+        path = real_path(problem["loc"], document)
         what = _sentence(problem, path, known)
         faults[(path, what)] = document.fault(path, what)
     return list(faults.values())
@@ -102,7 +102,7 @@ def _sentence(problem: Any, path: Path, known: list[str]) -> str:
     return message[0].lower() + message[1:]
 
 
-def _real_path(loc: Sequence[str | int], document: Document) -> Path:
+def real_path(loc: Sequence[str | int], document: Document) -> Path:
     """`loc` without the parts that pydantic adds for members of a union."""
     path: Path = ()
     for part in loc:

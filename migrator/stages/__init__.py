@@ -1,0 +1,1 @@
+"""The work that is run; the edges are seen only as ports."""

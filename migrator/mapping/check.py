@@ -1,0 +1,193 @@
+"""Everything that is wrong, or risky, in a mapping laid over a real schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from migrator.errors import Fault, MappingError
+from migrator.mapping.check_patterns import pattern_faults
+from migrator.mapping.document import Document, Path
+from migrator.mapping.filters import FILTERS
+from migrator.mapping.items import CompiledEntity, compile_entity, kept_columns
+from migrator.mapping.parse import ParsedMapping
+from migrator.mapping.plan import plan_entity
+from migrator.mapping.references import Reference, references_of
+from migrator.mapping.uniqueness import key_facts, kind_of, unproved_items
+from migrator.model import (
+    EntityPlan,
+    Kind,
+    Mapping,
+    SchemaFacts,
+    TableDesign,
+)
+
+_NUMBERS = frozenset({"integer", "number", "float"})
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A mapping that fits its source: entities compiled, in the file's order.
+
+    `unproved`: per entity, the item types whose keys two rows might share; they are claimed before they are written.
+    """
+
+    mapping: Mapping
+    entities: tuple[CompiledEntity, ...]
+    unproved: dict[str, frozenset[str]]
+    warnings: tuple[Fault, ...]
+
+
+def check_mapping(parsed: ParsedMapping, facts: SchemaFacts) -> Checked:
+    """The mapping compiled for the source.
+
+    Raises: MappingError with every fault of form and fit (warnings are in the result, or beside the faults).
+    """
+    plans, faults = _plans(parsed, facts)
+    found = [*parsed.faults, *faults, *pattern_faults(parsed.mapping, parsed.document)]
+    for plan in plans:
+        found += _EntityCheck(parsed.mapping, plan, parsed.document).faults()
+    unproved = unproved_items(plans, parsed.mapping.table)
+    found += _unproved_warnings(parsed, unproved)
+    ordered = sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where))
+    if any(not fault.warning for fault in ordered):
+        raise MappingError(ordered)
+    entities = tuple(compile_entity(parsed.mapping, plan) for plan in plans)
+    return Checked(parsed.mapping, entities, unproved, tuple(ordered))
+
+
+def check_form(parsed: ParsedMapping) -> tuple[Fault, ...]:
+    """What can be said without a source: the faults of form, and of access patterns against the items."""
+    found = [*parsed.faults, *pattern_faults(parsed.mapping, parsed.document)]
+    return tuple(sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where)))
+
+
+def _plans(parsed: ParsedMapping, facts: SchemaFacts) -> tuple[list[EntityPlan], list[Fault]]:
+    plans, faults = [], []
+    for entity in parsed.mapping.entities.values():
+        plan, found = plan_entity(parsed.mapping, entity, facts, parsed.document)
+        faults += found
+        if plan is not None:
+            plans.append(plan)
+    return plans, faults
+
+
+def _unproved_warnings(parsed: ParsedMapping, unproved: dict[str, frozenset[str]]) -> Iterator[Fault]:
+    for name, types in unproved.items():
+        for type_ in sorted(types):
+            what = "nothing proves that no other row makes this key; backfill claims each key and finds the second row"
+            yield parsed.document.fault(("entities", name, "items", type_, "key"), what, warning=True)
+
+
+class _EntityCheck:
+    """Checks one planned entity against the rules of the mapping language."""
+
+    def __init__(self, mapping: Mapping, plan: EntityPlan, document: Document) -> None:
+        self.mapping = mapping
+        self.plan = plan
+        self.document = document
+        self.at: Path = ("entities", plan.entity.name)
+
+    def faults(self) -> Iterator[Fault]:
+        yield from self._values()
+        yield from self._kept()
+        yield from self._keys()
+        yield from self._sort_keys()
+        yield from self._expiries()
+
+    def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
+        return self.document.fault(at, what, warning=warning)
+
+    def _values(self) -> Iterator[Fault]:
+        for reference in references_of(self.plan.entity, self.mapping.table):
+            kind = self._kind(reference)
+            if kind is None:
+                continue
+            if kind.name == "unknown":
+                yield self._fault(reference.at, f"'{reference.path}' is of a type that has no rule yet; leave it out")
+            elif reference.ref is not None:
+                what = self._ref_fault(reference, kind)
+                if what:
+                    yield self._fault(reference.at, what)
+
+    def _kind(self, reference: Reference) -> Kind | None:
+        if reference.collection is None:
+            return kind_of(reference.path, self.plan)
+        for one in self.plan.collections:
+            if one.collection.alias == reference.collection:
+                return next((s.column.kind for s in one.slots if s.path == reference.path), None)
+        return None
+
+    def _ref_fault(self, reference: Reference, kind: Kind) -> str:
+        ref = reference.ref
+        assert ref is not None
+        if ref.format is not None and kind.name not in _NUMBERS:
+            return f"the format {ref.format} pads numbers; '{reference.path}' is {kind.name}"
+        given = Kind("text") if ref.format is not None else kind
+        for used in ref.filters:
+            spec = FILTERS[used.name]
+            if spec.takes and given.name not in spec.takes:
+                return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; this is {given.name}"
+            given = given if used.name == "or" else spec.gives
+        return ""
+
+    def _kept(self) -> Iterator[Fault]:
+        table = self.mapping.table
+        for item in self.plan.entity.items:
+            at = (*self.at, "items", item.type, "keep")
+            taken = _taken_names(table) | {
+                attribute.name
+                for entry in item.entries
+                for index in table.indexes
+                if index.name == entry.index
+                for attribute in index.attributes
+            }
+            for name in kept_columns(self.plan, item):
+                kind = kind_of(name, self.plan)
+                if name in taken and name not in item.attributes:
+                    yield self._fault(at, f"the column '{name}' has the name of an attribute that migrator writes; leave it out with keep: {{except: [{name}]}}, or rename the attribute in table")
+                if kind is not None and kind.name == "unknown":
+                    column = self.plan.table.column(name)
+                    declared = column.declared if column else ""
+                    yield self._fault(at, f"the column '{name}' is of type {declared}, which has no rule yet; leave it out with keep: {{except: [{name}]}}")
+
+    def _keys(self) -> Iterator[Fault]:
+        for item in self.plan.entity.items:
+            facts = key_facts(self.plan, item, self.mapping.table)
+            if facts.ambiguous:
+                what = (
+                    f"two rows can make one {facts.ambiguous}: several of its values can hold the separator "
+                    f"'{self.mapping.table.separator}'; write |escape on all but one"
+                )
+                yield self._fault((*self.at, "items", item.type, "key"), what)
+
+    def _sort_keys(self) -> Iterator[Fault]:
+        table = self.mapping.table
+        for item in self.plan.entity.items:
+            places = [((*self.at, "items", item.type, "key", 1), template) for template in item.key[1:]]
+            indexes = {index.name: index for index in table.indexes}
+            for entry in item.entries:
+                index = indexes[entry.index]
+                first = len(index.partition)
+                for number, template in enumerate(entry.values[first:]):
+                    if index.sort[number].type == "text":
+                        places.append(((*self.at, "items", item.type, entry.index, first + number), template))
+            for at, template in places:
+                for ref in template.refs:
+                    kind = kind_of(ref.paths[0], self.plan)
+                    if kind is not None and kind.name in _NUMBERS and ref.format is None and not ref.filters:
+                        yield self._fault(at, f"the number '{ref.paths[0]}' is not padded, so 10 sorts before 9; write {{{ref.paths[0]}:010}}", warning=True)
+
+    def _expiries(self) -> Iterator[Fault]:
+        for item in self.plan.entity.items:
+            if item.expiry is None:
+                continue
+            kind = kind_of(item.expiry.path, self.plan)
+            if kind is not None and kind.name not in ("timestamp", "date", "integer"):
+                at = (*self.at, "items", item.type, "ttl")
+                yield self._fault(at, f"'{item.expiry.path}' is {kind.name}; a TTL comes from a timestamp, a date or epoch seconds")
+
+
+def _taken_names(table: TableDesign) -> set[str]:
+    names = {*table.own_attributes, table.type_attribute, *(attribute.name for attribute in table.key)}
+    return names | ({table.ttl} if table.ttl else set())

@@ -1,0 +1,185 @@
+"""Expressions of a mapping compiled into functions of one decoded row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping as Dict, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from migrator.errors import RowError
+from migrator.mapping import values
+from migrator.mapping.filters import FILTERS, Surroundings
+from migrator.mapping.templates import format_width
+from migrator.model import Condition, Const, Each, Expression, KeyAttribute, MapOf, Ref, Template, Value
+
+Row = Sequence[Any]
+"""A decoded row: one Python value per place, children as a list of decoded rows."""
+
+Compiled = Callable[[Row], Any]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where each path stands in a decoded row, and the places of each list's children."""
+
+    columns: Dict[str, int]
+    lists: Dict[str, tuple[int, Places]]
+
+
+def compile_value(expression: Expression, places: Places, around: Surroundings) -> Compiled:
+    """A function giving the attribute's value, None for NULL."""
+    if isinstance(expression, Ref):
+        decoded = compile_ref(expression, places, around)
+        return lambda row: values.attribute(decoded(row))
+    if isinstance(expression, Template):
+        return compile_text(expression, places, around)
+    if isinstance(expression, Const):
+        return lambda row: expression.value
+    if isinstance(expression, MapOf):
+        return _map(compile_values(expression.entries, places, around))
+    return _each(expression, places, around)
+
+
+def compile_values(
+    expressions: Dict[str, Expression], places: Places, around: Surroundings
+) -> tuple[tuple[str, Compiled], ...]:
+    return tuple((name, compile_value(one, places, around)) for name, one in expressions.items())
+
+
+def compile_text(template: Template, places: Places, around: Surroundings) -> Compiled:
+    """A function giving the template's text, None where one of its values is NULL."""
+    parts = [part if isinstance(part, str) else _ref_text(part, places, around) for part in template.parts]
+    if all(isinstance(part, str) for part in parts):
+        constant = "".join(part for part in parts if isinstance(part, str))
+        return lambda row: constant
+
+    def render(row: Row) -> str | None:
+        pieces = []
+        for part in parts:
+            piece = part if isinstance(part, str) else part(row)
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return "".join(pieces)
+
+    return render
+
+
+def compile_key(template: Template, attribute: KeyAttribute, places: Places, around: Surroundings) -> Compiled:
+    """A function giving a key attribute's value in the attribute's own type, None where a part is NULL."""
+    if attribute.type == "text":
+        return compile_text(template, places, around)
+    if len(template.parts) != 1 or not isinstance(template.parts[0], Ref):
+        raise ValueError(f"{attribute.name} is a {attribute.type} key: it takes one value in braces")
+    value = compile_ref(template.parts[0], places, around)
+    accepted: tuple[type, ...] = (int, Decimal) if attribute.type == "number" else (bytes,)
+
+    def typed(row: Row) -> Value:
+        found = value(row)
+        if found is not None and (not isinstance(found, accepted) or isinstance(found, bool)):
+            raise RowError(f"the key attribute {attribute.name} takes a {attribute.type}")
+        return found  # type: ignore[no-any-return]
+
+    return typed
+
+
+def compile_ref(ref: Ref, places: Places, around: Surroundings) -> Compiled:
+    """A function giving the referenced value, decoded and filtered but not yet an attribute."""
+    indexes = [places.columns[path] for path in ref.paths]
+    get: Compiled = _getter(indexes) if len(indexes) > 1 else _one(indexes[0])
+    if ref.format is not None:
+        get = _formatted(get, ref.format)
+    for used in ref.filters:
+        spec = FILTERS[used.name]
+        get = _filtered(get, spec.make(used.args, around), with_null=spec.null)
+    return get
+
+
+def compile_conditions(conditions: tuple[Condition, ...], places: Places) -> Callable[[Row], bool] | None:
+    """A function saying whether all conditions hold; None where there are none."""
+    if not conditions:
+        return None
+    tests = [(places.columns[one.path], one.allowed) for one in conditions]
+    return lambda row: all(_holds(row[index], allowed) for index, allowed in tests)
+
+
+def _holds(value: Any, allowed: tuple[Value, ...] | None) -> bool:
+    if allowed is None or value is None:
+        return value is not None if allowed is None else None in allowed
+    return any(_same(value, one) for one in allowed)
+
+
+def _same(value: Any, allowed: Value) -> bool:
+    if isinstance(value, bool) or isinstance(allowed, bool):
+        return value is allowed
+    if isinstance(value, (int, Decimal)) and isinstance(allowed, (int, Decimal)):
+        return value == allowed
+    return allowed is not None and values.text(value) == str(allowed)
+
+
+def _one(index: int) -> Compiled:
+    return lambda row: row[index]
+
+
+def _getter(indexes: list[int]) -> Compiled:
+    def several(row: Row) -> tuple[Any, ...] | None:
+        found = tuple(row[index] for index in indexes)
+        return None if None in found else found
+
+    return several
+
+
+def _ref_text(ref: Ref, places: Places, around: Surroundings) -> Compiled:
+    get = compile_ref(ref, places, around)
+
+    def text(row: Row) -> str | None:
+        value = get(row)
+        return None if value is None else values.text(value)
+
+    return text
+
+
+def _filtered(get: Compiled, apply: Callable[..., Any], *, with_null: bool) -> Compiled:
+    def filtered(row: Row) -> Any:
+        value = get(row)
+        return None if value is None and not with_null else apply(value)
+
+    return filtered
+
+
+def _formatted(get: Compiled, format_spec: str) -> Compiled:
+    width, decimals = format_width(format_spec)
+    quantum = Decimal(1).scaleb(-decimals)
+
+    def formatted(row: Row) -> str | None:
+        value = get(row)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+            raise RowError(f"the format {format_spec} is for numbers")
+        if value < 0:
+            raise RowError(f"a negative number cannot be padded to sort ({format_spec})")
+        number = Decimal(value)
+        if number != number.quantize(quantum):
+            raise RowError(f"the number has more decimals than its format {format_spec}")
+        text = format(number.quantize(quantum), f"0{width}.{decimals}f")
+        if len(text) > width:
+            raise RowError(f"the number is wider than its format {format_spec}")
+        return text
+
+    return formatted
+
+
+def _map(entries: tuple[tuple[str, Compiled], ...]) -> Compiled:
+    def build(row: Row) -> dict[str, Value]:
+        found = ((name, get(row)) for name, get in entries)
+        return {name: value for name, value in found if value is not None}
+
+    return build
+
+
+def _each(each: Each, places: Places, around: Surroundings) -> Compiled:
+    index, inner = places.lists[each.collection]
+    build = _map(compile_values(each.attributes, inner, around))
+    return lambda row: [build(child) for child in row[index]]

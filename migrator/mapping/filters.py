@@ -1,0 +1,155 @@
+"""The filters of templates: what each takes, gives and promises about its text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from migrator.errors import RowError
+from migrator.mapping import values
+from migrator.model import Kind, KindName
+
+_TIMES: frozenset[KindName] = frozenset({"timestamp", "date"})
+_NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})
+_ANY: frozenset[KindName] = frozenset()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a filter may know beside its value: the table's separator, the mapping's maps and time zone."""
+
+    separator: str = "#"
+    maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    timezone: str | None = None
+
+
+@dataclass(frozen=True)
+class FilterSpec:
+    """`make(args, surroundings)` gives the function of decoded values.
+
+    `takes`: kinds that it takes (none: every kind). `closed`: whether its text can hold the separator ('same' as
+    what it is given). `injective`: whether two values never give one result. `values`: how many values it takes.
+    `null`: whether it is called with NULL (otherwise NULL stays NULL).
+    """
+
+    make: Callable[[tuple[str, ...], Surroundings], Callable[..., Any]]
+    takes: frozenset[KindName] = _ANY
+    gives: Kind = Kind("text")
+    args: tuple[int, int] = (0, 0)
+    values: int = 1
+    closed: bool | Literal["same"] = True
+    injective: bool = False
+    null: bool = False
+    check: Callable[[Sequence[str]], str] = lambda args: ""
+
+
+def _iso(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
+    form = _ISO_FORMS[args[0] if args else ""]
+
+    def apply(value: Any) -> str:
+        moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+        return form(moment.replace(tzinfo=None)) + ("Z" if moment.tzinfo else "")
+
+    return apply
+
+
+def _basic(moment: datetime) -> str:
+    return moment.isoformat("T", "seconds").replace("-", "").replace(":", "")
+
+
+_ISO_FORMS: dict[str, Callable[[datetime], str]] = {
+    "": lambda moment: moment.isoformat("T", "microseconds"),
+    "s": lambda moment: moment.isoformat("T", "seconds"),
+    "ms": lambda moment: moment.isoformat("T", "milliseconds"),
+    "basic": _basic,
+}
+
+
+def _part(length: int) -> Callable[[tuple[str, ...], Surroundings], Callable[[Any], str]]:
+    def make(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
+        return lambda value: _day(value).isoformat()[:length]
+
+    return make
+
+
+def _day(value: Any) -> date:
+    return value.date() if isinstance(value, datetime) else value  # type: ignore[no-any-return]
+
+
+def _epoch(args: tuple[str, ...], around: Surroundings) -> Callable[[Any], int]:
+    zone = ZoneInfo(around.timezone) if around.timezone else UTC
+    return lambda value: epoch_seconds(value, zone)
+
+
+def epoch_seconds(value: Any, zone: Any = UTC) -> int:
+    """Whole seconds since 1970 (rounded down) of a timestamp or a date; one without a zone is in `zone`."""
+    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    past = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return past.days * 86400 + past.seconds
+
+
+def _or(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], Any]:
+    return lambda value: args[0] if value is None else value
+
+
+def _map(args: tuple[str, ...], around: Surroundings) -> Callable[[Any], str]:
+    table = around.maps[args[0]]
+
+    def apply(value: Any) -> str:
+        found = table.get(values.text(value))
+        if found is None:
+            raise RowError(f"a value that the map '{args[0]}' does not list; add it to maps")
+        return found
+
+    return apply
+
+
+def _escape(args: tuple[str, ...], around: Surroundings) -> Callable[[Any], str]:
+    """Percent-encodes '%' and every character of the separator, so that the text cannot hold the separator."""
+    codes = {ord(char): "".join(f"%{byte:02X}" for byte in char.encode()) for char in {*around.separator, "%"}}
+    return lambda value: values.text(value).translate(codes)
+
+
+def _shard(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
+    count = int(args[0])
+    width = len(str(count - 1))
+    return lambda value: f"{int.from_bytes(_digest(value)[:8], 'big') % count:0{width}}"
+
+
+def _digest(value: Any) -> bytes:
+    return hashlib.sha256(values.text(value).encode()).digest()
+
+
+def _plain(apply: Callable[[str], str]) -> Callable[[tuple[str, ...], Surroundings], Callable[[Any], str]]:
+    return lambda args, around: lambda value: apply(values.text(value))
+
+
+def _one_of(*known: str) -> Callable[[Sequence[str]], str]:
+    return lambda args: "" if not args or args[0] in known else f"knows {', '.join(known)}, not '{args[0]}'"
+
+
+def _count(args: Sequence[str]) -> str:
+    return "" if args[0].isdecimal() and 2 <= int(args[0]) <= 10_000 else "takes a number of shards from 2 to 10000"
+
+
+FILTERS: dict[str, FilterSpec] = {
+    "iso": FilterSpec(_iso, _TIMES, args=(0, 1), check=_one_of("s", "ms", "basic")),
+    "date": FilterSpec(_part(10), _TIMES),
+    "month": FilterSpec(_part(7), _TIMES),
+    "year": FilterSpec(_part(4), _TIMES),
+    "epoch": FilterSpec(_epoch, _TIMES, gives=Kind("integer")),
+    "lower": FilterSpec(_plain(str.lower), closed="same"),
+    "upper": FilterSpec(_plain(str.upper), closed="same"),
+    "or": FilterSpec(_or, args=(1, 1), closed="same", null=True),
+    "map": FilterSpec(_map, args=(1, 1), closed=False),
+    "text": FilterSpec(_plain(str), closed="same", injective=True),
+    "escape": FilterSpec(_escape, injective=True),
+    "hash": FilterSpec(_plain(lambda text: hashlib.sha256(text.encode()).hexdigest()[:32])),
+    "shard": FilterSpec(_shard, args=(1, 1), check=_count),
+}

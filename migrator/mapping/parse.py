@@ -1,0 +1,197 @@
+"""A mapping file's text as a Mapping, or all that is wrong with its form at once."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from migrator.errors import Fault, MappingError
+from migrator.mapping import schema
+from migrator.mapping.document import Document, Path, did_you_mean, load_document, real_path, schema_faults
+from migrator.mapping.filters import FILTERS
+from migrator.mapping.parse_entity import EntityParser
+from migrator.mapping.parse_pattern import PatternParser
+from migrator.mapping.templates import parse_ref, parse_template
+from migrator.model import (
+    Expression,
+    Index,
+    KeyAttribute,
+    Mapping,
+    Ref,
+    TableDesign,
+    Template,
+)
+
+
+@dataclass(frozen=True)
+class ParsedMapping:
+    """A mapping with the document that it stands in, so that later faults have lines too.
+
+    With `faults`, the mapping is what is left when the faulty places are taken out: good for finding more faults,
+    never for moving rows.
+    """
+
+    mapping: Mapping
+    document: Document
+    faults: tuple[Fault, ...] = ()
+
+
+def parse_mapping(text: str, file: str) -> ParsedMapping:
+    """The mapping that `text` describes; `file` is its name in messages.
+
+    Raises: MappingError with every fault of the form: unknown words, templates, filters, index and map names.
+    """
+    parsed = examine_mapping(text, file)
+    if parsed.faults:
+        raise MappingError(parsed.faults)
+    return parsed
+
+
+def examine_mapping(text: str, file: str) -> ParsedMapping:
+    """As parse_mapping, but with faults in it where as much is left as a check can go on with.
+
+    Raises: MappingError where nothing is left.
+    """
+    document = load_document(text, file)
+    if not isinstance(document.data, dict):
+        what = "this is no mapping; start it with 'mapping: 1' (see mappings/README.md)"
+        raise MappingError([Fault(file, 1, "", what)])
+    form, faults = _form(document)
+    reader = ExpressionReader(document, form.maps)
+    mapping = _mapping(form, reader, file)
+    found = sorted([*faults, *reader.faults], key=lambda fault: fault.line)
+    return ParsedMapping(mapping, document, tuple(found))
+
+
+def _form(document: Document) -> tuple[schema.MappingForm, list[Fault]]:
+    """The form of the document without its faulty places, and the faults."""
+    faults: list[Fault] = []
+    data = copy.deepcopy(document.data)
+    for _ in range(5):
+        try:
+            return schema.MappingForm.model_validate(data), faults
+        except ValidationError as error:
+            faults += schema_faults(error, document, schema.known_words())
+            paths = [real_path(problem["loc"], document) for problem in error.errors()]
+            if any(problem["type"] == "missing" for problem in error.errors()):
+                break
+            for path in paths:
+                _take_out(data, path)
+    raise MappingError(sorted(dict.fromkeys(faults), key=lambda fault: fault.line))
+
+
+def _take_out(data: Any, path: Path) -> None:
+    """Takes the value at `path` out of `data`; in a list a null stays, so that the other places keep their number."""
+    for part in path[:-1]:
+        data = data[part] if isinstance(data, dict) and part in data else None
+        if not isinstance(data, dict):
+            return
+    if path:
+        data.pop(path[-1], None)
+
+
+def _mapping(form: schema.MappingForm, reader: ExpressionReader, file: str) -> Mapping:
+    table = _table(form.table, reader)
+    entities = {
+        name: EntityParser(reader, table, name).entity(entity) for name, entity in form.entities.items()
+    }
+    patterns = {
+        name: PatternParser(reader, table, name).pattern(pattern)
+        for name, pattern in form.access_patterns.items()
+    }
+    return Mapping(
+        name=file,
+        revision=_revision(reader.document.data),
+        table=table,
+        entities=entities,
+        names=form.source.names,
+        timezone=form.source.timezone,
+        maps={name: _map_texts(entries) for name, entries in form.maps.items()},
+        patterns=patterns,
+    )
+
+
+def _map_texts(entries: Dict[str, schema.Scalar]) -> dict[str, str]:
+    return {key: "" if value is None else str(value) for key, value in entries.items()}
+
+
+def _revision(data: Any) -> str:
+    """12 hex digits over all that shapes items; access patterns can change without making other items."""
+    shaping = {word: value for word, value in data.items() if word != "access_patterns"}
+    canonical = json.dumps(shaping, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _table(form: schema.TableForm, reader: ExpressionReader) -> TableDesign:
+    return TableDesign(
+        name=form.name,
+        key=tuple(_key_attribute(part) for part in form.key),
+        type_attribute=form.type,
+        ttl=form.ttl,
+        separator=form.separator,
+        indexes=tuple(_index(name, index) for name, index in form.indexes.items()),
+        source_attribute=form.own.source,
+        ticket_attribute=form.own.ticket,
+        revision_attribute=form.own.revision,
+    )
+
+
+def _key_attribute(form: str | schema.TypedKeyForm) -> KeyAttribute:
+    return KeyAttribute(form) if isinstance(form, str) else KeyAttribute(form.name, form.type)
+
+
+def _index(name: str, form: schema.IndexForm) -> Index:
+    parts = [
+        tuple(_key_attribute(one) for one in part) if isinstance(part, list) else (_key_attribute(part),)
+        for part in form.key
+    ]
+    projection = tuple(form.project) if isinstance(form.project, list) else form.project
+    return Index(name, parts[0], parts[1] if len(parts) > 1 else (), projection, form.local)
+
+
+class ExpressionReader:
+    """Reads values and templates at their place in the document, collecting faults."""
+
+    def __init__(self, document: Document, maps: Dict[str, Any]) -> None:
+        self.document = document
+        self.maps = maps
+        self.faults: list[Fault] = []
+
+    def fault(self, path: Path, what: str) -> None:
+        self.faults.append(self.document.fault(path, what))
+
+    def template(self, text: str, path: Path) -> Template:
+        """A text of a key: what has no braces is a literal."""
+        try:
+            template = parse_template(text)
+        except ValueError as error:
+            self.fault(path, str(error))
+            return Template((text,), text)
+        for ref in template.refs:
+            self._check_maps(ref, path)
+        return template
+
+    def value(self, text: str, path: Path) -> Expression:
+        """A text of an attribute: what has no braces is a column."""
+        if "{" in text or "}" in text:
+            return self.template(text, path)
+        try:
+            ref = parse_ref(text)
+        except ValueError as error:
+            self.fault(path, str(error))
+            return Ref((text,))
+        self._check_maps(ref, path)
+        return ref
+
+    def _check_maps(self, ref: Ref, path: Path) -> None:
+        for used in ref.filters:
+            if used.name == "map" and used.args[0] not in self.maps:
+                what = f"there is no map '{used.args[0]}'{did_you_mean(used.args[0], self.maps)}"
+                self.fault(path, what)
+            assert used.name in FILTERS

@@ -1,0 +1,195 @@
+"""Entities of a mapping file as model values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dict
+from typing import TYPE_CHECKING, Literal
+
+from migrator.mapping import schema
+from migrator.mapping.document import Path, did_you_mean
+from migrator.model import (
+    Collection,
+    Condition,
+    Const,
+    Each,
+    Entity,
+    Expiry,
+    Expression,
+    IndexEntry,
+    ItemDesign,
+    Join,
+    MapOf,
+    TableDesign,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from migrator.mapping.parse import ExpressionReader
+
+_AGGREGATES: tuple[Literal["sum", "min", "max"], ...] = ("sum", "min", "max")
+
+
+class EntityParser:
+    """Parses one entity; faults go to the reader."""
+
+    def __init__(self, reader: ExpressionReader, table: TableDesign, name: str) -> None:
+        self.reader = reader
+        self.table = table
+        self.name = name
+        self.at: Path = ("entities", name)
+
+    def entity(self, form: schema.EntityForm) -> Entity:
+        joins = self._joins(form.join, (*self.at, "join"))
+        collections = tuple(
+            self._collection(alias, one, (*self.at, "collect", alias)) for alias, one in form.collect.items()
+        )
+        for alias in form.collect.keys() & form.join.keys():
+            self.reader.fault((*self.at, "collect", alias), f"'{alias}' is also a join; choose another name")
+        return Entity(
+            name=self.name,
+            table=form.table or self.name,
+            items=tuple(self._item(name, item) for name, item in form.items.items()),
+            key=tuple(form.key),
+            where=self._conditions(form.where, (*self.at, "where")),
+            joins=joins,
+            collections=collections,
+            attributes=self._values(form.attributes, (*self.at, "attributes")),
+        )
+
+    # ── joins and collections ──
+
+    def _joins(self, forms: Dict[str, schema.JoinForm], at: Path) -> tuple[Join, ...]:
+        joins: list[Join] = []
+        for alias, form in forms.items():
+            known = {join.alias for join in joins}
+            joins.append(self._join(alias, form, known, (*at, alias)))
+        return tuple(joins)
+
+    def _join(self, alias: str, form: schema.JoinForm, known: set[str], at: Path) -> Join:
+        if isinstance(form, schema.OnForm):
+            parent, columns = self._parent(list(form.on), known, (*at, "on"))
+            return Join(alias, parent, (), form.table, tuple(zip(columns, form.on.values(), strict=True)))
+        names = [form] if isinstance(form, str) else form
+        parent, columns = self._parent(names, known, at)
+        return Join(alias, parent, tuple(columns))
+
+    def _parent(self, names: list[str], known: set[str], at: Path) -> tuple[str, list[str]]:
+        """The one alias that all of `names` belong to ('' is the row itself), and the names without it."""
+        aliases = {name.rpartition(".")[0] for name in names}
+        parent = aliases.pop()
+        if aliases:
+            self.reader.fault(at, "its columns belong to several aliases; a join goes out from one")
+        if parent and parent not in known:
+            what = f"there is no earlier alias '{parent}'{did_you_mean(parent, known)}"
+            self.reader.fault(at, what)
+        return parent, [name.rpartition(".")[2] for name in names]
+
+    def _collection(self, alias: str, form: schema.CollectForm, at: Path) -> Collection:
+        made = [name for name in _AGGREGATES if getattr(form, name) is not None]
+        kinds: list[Literal["list", "count", "sum", "min", "max"]] = [*made, *(["count"] if form.count else [])]  # type: ignore[list-item]
+        if len(kinds) > 1:
+            self.reader.fault(at, f"is {' and '.join(kinds)} at once; write one collection for each")
+        kind = kinds[0] if kinds else "list"
+        if kind != "list" and (form.order_by or form.at_most or form.first or form.join):
+            self.reader.fault(at, f"a {kind} takes no join, order_by, at_most or first")
+        if form.at_most and form.first:
+            self.reader.fault(at, "at_most refuses a row, first cuts it; write one of the two")
+        return Collection(
+            alias=alias,
+            kind=kind,
+            table=form.of,
+            by=(form.by,) if isinstance(form.by, str) else tuple(form.by),
+            column=getattr(form, kind) if kind in _AGGREGATES else None,
+            joins=self._joins(form.join, (*at, "join")),
+            order_by=tuple(form.order_by),
+            at_most=form.at_most,
+            first=form.first,
+        )
+
+    # ── items ──
+
+    def _item(self, name: str, form: schema.ItemForm) -> ItemDesign:
+        at = (*self.at, "items", name)
+        if len(form.key) != len(self.table.key):
+            wanted = " and ".join(attribute.name for attribute in self.table.key)
+            self.reader.fault((*at, "key"), f"has {len(form.key)} part(s); the table's key is {wanted}")
+        entries = (form.__pydantic_extra__ or {}).items()
+        keep, keep_except = _keep(form.keep)
+        return ItemDesign(
+            type=name,
+            key=tuple(
+                self.reader.template(text, (*at, "key", number)) for number, text in enumerate(form.key)
+            ),
+            entries=tuple(self._entry(index, entry, (*at, index)) for index, entry in entries),
+            when=self._conditions(form.when, (*at, "when")),
+            keep=keep,
+            keep_except=keep_except,
+            attributes=self._values(form.attributes, (*at, "attributes")),
+            expiry=self._expiry(form.ttl, at),
+        )
+
+    def _entry(self, name: str, form: schema.EntryForm, at: Path) -> IndexEntry:
+        texts, key_at = (form, at) if isinstance(form, list) else (form.key, (*at, "key"))
+        indexes = {index.name: index for index in self.table.indexes}
+        if name not in indexes:
+            words = [*indexes, *(word for word in schema.ItemForm.model_fields)]
+            self.reader.fault(at, f"'{name}' is no index of the table and no word of an item{did_you_mean(name, words)}")
+        elif len(texts) != len(indexes[name].attributes):
+            wanted = ", ".join(a.name for a in indexes[name].attributes)
+            self.reader.fault(at, f"has {len(texts)} part(s); the key of {name} is {wanted}")
+        values = tuple(self.reader.template(text, (*key_at, number)) for number, text in enumerate(texts))
+        when = self._conditions(form.when, (*at, "when")) if isinstance(form, schema.PairForm) else ()
+        return IndexEntry(name, values, when)
+
+    def _expiry(self, form: schema.TtlForm | None, at: Path) -> Expiry | None:
+        if form is None:
+            return None
+        if self.table.ttl is None:
+            self.reader.fault((*at, "ttl"), "the table has no ttl attribute; write table: {ttl: expiresAt}")
+        return Expiry(form) if isinstance(form, str) else Expiry(form.from_, form.days)
+
+    # ── values and conditions ──
+
+    def _values(self, forms: Dict[str, schema.ValueForm], at: Path) -> dict[str, Expression]:
+        own = {*self.table.own_attributes, self.table.type_attribute, self.table.ttl}
+        own |= {attribute.name for attribute in self.table.key}
+        for name in forms:
+            if name in own:
+                self.reader.fault((*at, name), f"'{name}' is written by migrator itself; choose another name")
+        return {name: self._value(form, (*at, name)) for name, form in forms.items()}
+
+    def _value(self, form: schema.ValueForm, at: Path) -> Expression:
+        if isinstance(form, str):
+            return self.reader.value(form, at)
+        if isinstance(form, schema.ConstForm):
+            return Const(self._const(form.const, (*at, "const")))
+        if isinstance(form, schema.MapForm):
+            return MapOf({name: self._value(one, (*at, "map", name)) for name, one in form.map.items()})
+        inner = {name: self._value(one, (*at, "attributes", name)) for name, one in form.attributes.items()}
+        return Each(form.each, inner)
+
+    def _const(self, value: object, at: Path) -> Value:
+        if isinstance(value, float):
+            self.reader.fault(at, "write the number as a text in quotes, so that it stays exact, or as an integer")
+        return value  # type: ignore[return-value]
+
+    def _conditions(self, form: schema.ConditionForm | None, at: Path) -> tuple[Condition, ...]:
+        if form is None:
+            return ()
+        if isinstance(form, str):
+            return (Condition(form),)
+        if isinstance(form, list):
+            return tuple(Condition(path) for path in form)
+        return tuple(
+            Condition(path, tuple(allowed) if isinstance(allowed, list) else (allowed,))  # type: ignore[arg-type]
+            for path, allowed in form.items()
+        )
+
+
+def _keep(form: schema.KeepForm | None) -> tuple[Literal["all", "none"] | tuple[str, ...], tuple[str, ...]]:
+    if form is None:
+        return "none", ()
+    if isinstance(form, schema.ExceptForm):
+        return "all", tuple(form.except_)
+    return ("all", ()) if isinstance(form, str) else (tuple(form), ())
+

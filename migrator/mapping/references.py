@@ -1,0 +1,79 @@
+"""Every column that the items of an entity name, with the place in the mapping file that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping as Dict
+from dataclasses import dataclass
+
+from migrator.mapping.document import Path
+from migrator.model import (
+    Condition,
+    Const,
+    Each,
+    Entity,
+    Expression,
+    ItemDesign,
+    MapOf,
+    Ref,
+    TableDesign,
+    Template,
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`path` as written; `collection` is the list whose children it is a column of (None: the row itself).
+
+    `ref` is None where a bare path stands (when, ttl); `use` says what it is for.
+    """
+
+    path: str
+    at: Path
+    collection: str | None = None
+    ref: Ref | None = None
+
+
+def references_of(entity: Entity, table: TableDesign) -> Iterator[Reference]:
+    """Columns named by keys, indexes, attributes, conditions and expiries (not those that `keep` means)."""
+    at: Path = ("entities", entity.name)
+    yield from _values(entity.attributes, (*at, "attributes"))
+    for item in entity.items:
+        yield from _item(item, (*at, "items", item.type))
+
+
+def _item(item: ItemDesign, at: Path) -> Iterator[Reference]:
+    for number, template in enumerate(item.key):
+        yield from _value(template, (*at, "key", number))
+    for entry in item.entries:
+        for number, template in enumerate(entry.values):
+            yield from _value(template, (*at, entry.index, number))
+        yield from _conditions(entry.when, (*at, entry.index, "when"))
+    yield from _conditions(item.when, (*at, "when"))
+    yield from _values(item.attributes, (*at, "attributes"))
+    if item.expiry:
+        yield Reference(item.expiry.path, (*at, "ttl"))
+
+
+def _conditions(conditions: tuple[Condition, ...], at: Path) -> Iterator[Reference]:
+    for condition in conditions:
+        yield Reference(condition.path, (*at, condition.path))
+
+
+def _values(values: Dict[str, Expression], at: Path, collection: str | None = None) -> Iterator[Reference]:
+    for name, value in values.items():
+        yield from _value(value, (*at, name), collection)
+
+
+def _value(value: Expression, at: Path, collection: str | None = None) -> Iterator[Reference]:
+    if isinstance(value, Ref):
+        for path in value.paths:
+            yield Reference(path, at, collection, value)
+    elif isinstance(value, Template):
+        for ref in value.refs:
+            yield from _value(ref, at, collection)
+    elif isinstance(value, MapOf):
+        yield from _values(value.entries, (*at, "map"), collection)
+    elif isinstance(value, Each):
+        yield from _values(value.attributes, (*at, "attributes"), value.collection)
+    else:
+        assert isinstance(value, Const)

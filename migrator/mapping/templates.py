@@ -1,0 +1,122 @@
+"""The small language inside of texts: `USER#{user_id:06}`, `created_at|iso:s`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from migrator.mapping.document import did_you_mean
+from migrator.mapping.filters import FILTERS
+from migrator.model import Filter, Ref, Template
+
+_FORMAT = re.compile(r"0(?P<width>[1-9][0-9]*)(?:d|\.(?P<decimals>[0-9]+)f)?")
+_QUOTED = re.compile(r"'((?:[^']|'')*)'")
+
+
+def parse_template(text: str) -> Template:
+    """The parts of a text with braces; `{{` and `}}` are literal braces.
+
+    Raises: ValueError saying what is wrong with it.
+    """
+    parts: list[str | Ref] = []
+    for literal, inner in _pieces(text):
+        if literal:
+            parts.append(literal)
+        if inner is not None:
+            parts.append(parse_ref(inner, formats=True))
+    return Template(tuple(parts), text)
+
+
+def parse_ref(text: str, *, formats: bool = False) -> Ref:
+    """A reference: `path[,path…][:format][|filter[:argument,…]…]`; a format only where `formats` allows it.
+
+    Raises: ValueError saying what is wrong with it.
+    """
+    head, *filter_texts = _split(text, "|")
+    names, colon, format_spec = head.partition(":")
+    paths = tuple(path.strip() for path in names.split(","))
+    if not all(paths):
+        raise ValueError(f"'{text}' names no column; write a column, or alias.column")
+    if colon and not formats:
+        raise ValueError(f"'{text}' has a format outside of braces; write \"{{{text}}}\"")
+    if colon and not _FORMAT.fullmatch(format_spec):
+        raise ValueError(f"the format '{format_spec}' is not known; write a width such as 06, or 09.2f")
+    filters = tuple(_filter(part) for part in filter_texts)
+    _check_arity(text, paths, filters)
+    return Ref(paths, format_spec if colon else None, filters)
+
+
+def format_width(format_spec: str) -> tuple[int, int]:
+    """(width, decimals) of a format such as 06 or 09.2f."""
+    match = _FORMAT.fullmatch(format_spec)
+    if match is None:
+        raise ValueError(format_spec)
+    return int(match["width"]), int(match["decimals"] or 0)
+
+
+def _filter(text: str) -> Filter:
+    name, colon, rest = text.strip().partition(":")
+    spec = FILTERS.get(name)
+    if spec is None:
+        raise ValueError(f"there is no filter '{name}'{did_you_mean(name, FILTERS)}")
+    args = tuple(_unquote(argument) for argument in _split(rest, ",")) if colon else ()
+    least, most = spec.args
+    if not least <= len(args) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise ValueError(f"the filter '{name}' takes {wanted} argument(s), not {len(args)}")
+    fault = spec.check(args)
+    if fault:
+        raise ValueError(f"the filter '{name}': {fault}")
+    return Filter(name, args)
+
+
+def _check_arity(text: str, paths: tuple[str, ...], filters: tuple[Filter, ...]) -> None:
+    wanted = FILTERS[filters[0].name].values if filters else 1
+    if len(paths) != wanted:
+        raise ValueError(f"'{text}' gives {len(paths)} value(s) where {wanted} is/are taken")
+
+
+def _pieces(text: str) -> Iterator[tuple[str, str | None]]:
+    """(literal, what stands in the braces behind it); the last may have no braces."""
+    literal, at = "", 0
+    while at < len(text):
+        char = text[at]
+        if char in "{}" and text[at : at + 2] == char * 2:
+            literal, at = literal + char, at + 2
+        elif char == "{":
+            end = _closing(text, at)
+            yield literal, text[at + 1 : end]
+            literal, at = "", end + 1
+        elif char == "}":
+            raise ValueError(f"a '}}' without its '{{' in '{text}'; write '}}}}' for the character")
+        else:
+            literal, at = literal + char, at + 1
+    if literal:
+        yield literal, None
+
+
+def _closing(text: str, at: int) -> int:
+    quoted = False
+    for position in range(at + 1, len(text)):
+        if text[position] == "'":
+            quoted = not quoted
+        elif text[position] == "}" and not quoted:
+            return position
+    raise ValueError(f"a '{{' that is never closed in '{text}'; write '{{{{' for the character")
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """`text` at every separator that stands outside of single quotes."""
+    parts, quoted = [""], False
+    for char in text:
+        quoted = quoted != (char == "'")
+        if char == separator and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def _unquote(text: str) -> str:
+    match = _QUOTED.fullmatch(text.strip())
+    return match[1].replace("''", "'") if match else text.strip()

@@ -1,0 +1,146 @@
+"""What can be proved about base keys before a row is read: that no two rows, or items, make the same one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migrator.mapping.filters import FILTERS
+from migrator.model import (
+
+    EntityPlan,
+    ItemDesign,
+    Kind,
+    Ref,
+    TableDesign,
+    Template,
+)
+
+_OPEN_KINDS = frozenset({"text", "json", "unknown", "binary"})
+
+
+@dataclass(frozen=True)
+class KeyFacts:
+    """What is known of one item design's base key.
+
+    `ambiguous`: the key attribute in which two open parts stand ('' if none): two rows can make one key.
+    `unique`: within the entity, no two rows make the same key.
+    """
+
+    ambiguous: str
+    unique: bool
+
+
+def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFacts:
+    """What the templates, the column types and the unique constraints prove."""
+    ambiguous = ""
+    kept: set[str] = set()
+    readable = True
+    for attribute, template in zip(table.key, design.key, strict=False):
+        open_refs = [ref for ref in template.refs if not is_closed(ref, plan, table.separator)]
+        if len(open_refs) > 1 and not ambiguous:
+            ambiguous = attribute.name
+        if len(open_refs) > 1 or not _separated(template, plan, table.separator):
+            readable = False
+        kept |= {ref.paths[0] for ref in template.refs if _injective(ref)}
+    return KeyFacts(ambiguous, readable and _holds_unique_key(plan, kept))
+
+
+def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
+    """Whether the text of `ref` can never hold the separator."""
+    kind = kind_of(ref.paths[0], plan)
+    closed = ref.format is not None or kind is None or kind.name not in _OPEN_KINDS
+    if kind is not None and kind.name in ("date", "time", "timestamp", "uuid", "number", "float", "integer"):
+        closed = not set(separator) <= set("0123456789-:.TZ+")
+    for used in ref.filters:
+        promise = FILTERS[used.name].closed
+        closed = closed if promise == "same" else promise
+        if used.name == "or" and separator in used.args[0]:
+            closed = False
+    return closed
+
+
+def kind_of(path: str, plan: EntityPlan) -> Kind | None:
+    """The kind of the column (or aggregate) at a path of the root row; None where there is none."""
+    for slot in plan.slots:
+        if slot.path == path:
+            return slot.column.kind
+    for one in plan.collections:
+        if one.collection.alias == path:
+            return one.column.kind if one.column else Kind("integer")
+    return None
+
+
+def disjoint(one: ItemDesign, other: ItemDesign) -> bool:
+    """Whether two item designs can be told apart by the constant beginnings of their keys."""
+    return any(_apart(a, b) for a, b in zip(one.key, other.key, strict=False))
+
+
+def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str, frozenset[str]]:
+    """Item types per entity whose keys are not proved to be nobody else's; their keys are claimed at run time."""
+    designs = [(plan, item) for plan in plans for item in plan.entity.items]
+    unproved: dict[str, set[str]] = {plan.entity.name: set() for plan in plans}
+    for number, (plan, item) in enumerate(designs):
+        if not key_facts(plan, item, table).unique:
+            unproved[plan.entity.name].add(item.type)
+        for other_plan, other in designs[number + 1 :]:
+            if not disjoint(item, other):
+                unproved[plan.entity.name].add(item.type)
+                unproved[other_plan.entity.name].add(other.type)
+    return {name: frozenset(types) for name, types in unproved.items()}
+
+
+def _injective(ref: Ref) -> bool:
+    return len(ref.paths) == 1 and all(FILTERS[used.name].injective for used in ref.filters)
+
+
+def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
+    """Whether `kept` (paths whose values the key gives back) hold a key of the root table."""
+    nullable = {column.name for column in plan.table.columns if column.nullable}
+    named = tuple(column.name for column in plan.key)
+    if set(named) <= kept:
+        return True
+    return any(key and set(key) <= kept and not set(key) & nullable for key in plan.table.unique)
+
+
+def _separated(template: Template, plan: EntityPlan, separator: str) -> bool:
+    """Whether the values can be read back: between two of them stands the separator, or one has a fixed width."""
+    previous: Ref | None = None
+    gap = ""
+    for part in template.parts:
+        if isinstance(part, str):
+            gap += part
+            continue
+        if previous is not None and separator not in gap and math.inf in (_width(previous, plan), _width(part, plan)):
+            return False
+        previous, gap = part, ""
+    return True
+
+
+def _width(ref: Ref, plan: EntityPlan) -> float:
+    """Characters of the text of `ref` where they are always as many, else infinite."""
+    kind = kind_of(ref.paths[0], plan)
+    if ref.format is not None and not ref.filters:
+        return float(ref.format.lstrip("0").rstrip("df").split(".")[0])
+    return 36.0 if kind is not None and kind.name == "uuid" and not ref.filters else math.inf
+
+
+def _apart(one: Template, other: Template) -> bool:
+    first, second = _beginning(one), _beginning(other)
+    shorter = min(len(first[0]), len(second[0]))
+    if first[0][:shorter] != second[0][:shorter]:
+        return True
+    constant = [begin for begin, open_end in (first, second) if not open_end]
+    if len(constant) == 2:
+        return first[0] != second[0]
+    return bool(constant) and len(constant[0]) < max(len(first[0]), len(second[0]))
+
+
+def _beginning(template: Template) -> tuple[str, bool]:
+    """(the constant text that the template begins with, whether more follows)."""
+    if template.parts and isinstance(template.parts[0], str):
+        return template.parts[0], len(template.parts) > 1
+    return "", bool(template.parts)
+
+

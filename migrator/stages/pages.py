@@ -1,0 +1,36 @@
+"""Pages of an entity: planned once, journalled, and handed out until all are done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.model import EntityPlan
+from migrator.ports import Finding, Journal, Page, Run, Source
+
+
+def plan_pages(source: Source, journal: Journal, run: Run, plan: EntityPlan, page_rows: int) -> None:
+    """Plans the entity's pages, unless that is done already. All are planned or none."""
+    name = plan.entity.name
+    if name in journal.planned(run):
+        return
+    orphans = source.rows_without_key(plan)
+    if orphans:
+        reason = f"{orphans} row(s) have a NULL in their primary key, so nothing names them; give them a key"
+        journal.add_findings(run, [Finding("refused", name, reason)])
+    journal.plan_pages(run, name, _pages(source, plan, page_rows))
+
+
+def plan_one_page(journal: Journal, run: Run, plan: EntityPlan) -> None:
+    """Plans one page over everything, for runs that take the first rows only."""
+    name = plan.entity.name
+    if name not in journal.planned(run):
+        journal.plan_pages(run, name, [Page(name, 1, None, None)])
+
+
+def _pages(source: Source, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
+    name, after, number = plan.entity.name, None, 0
+    for number, bound in enumerate(source.page_bounds(plan, page_rows), start=1):
+        yield Page(name, number, after, bound)
+        after = bound
+    # The last page has no upper bound: rows that came after the planning are in it.
+    yield Page(name, number + 1, after, None)

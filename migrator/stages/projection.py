@@ -1,0 +1,60 @@
+"""Rows of a page as items and refusals: what every stage does before it writes or compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from migrator.errors import RowError
+from migrator.mapping.items import CompiledEntity, items_for
+from migrator.mapping.keys import encode_key
+from migrator.model import Item, RowTree, TableDesign
+from migrator.ports import Finding
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Items of a page's rows, in the rows' order. `expired` items are left out of `items`."""
+
+    rows: int
+    items: list[Item]
+    expired: list[Item]
+    refused: list[Finding]
+
+
+def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection:
+    """The items of `rows`; a row that the heart refuses is a finding, and the others go on."""
+    items: list[Item] = []
+    expired: list[Item] = []
+    refused: list[Finding] = []
+    for row in rows:
+        try:
+            for item in items_for(entity, row):
+                (expired if is_expired(item, entity.table, now_s) else items).append(item)
+        except RowError as error:
+            refused.append(Finding("refused", entity.name, str(error), _key_text(entity, row)))
+    return Projection(len(rows), items, expired, refused)
+
+
+def is_expired(item: Item, table: TableDesign, now_s: float) -> bool:
+    """Whether the item's TTL has passed. Such an item is clean present or absent: DynamoDB deletes late."""
+    expiry = item.get(table.ttl) if table.ttl else None
+    return isinstance(expiry, int) and expiry <= now_s
+
+
+def key_text(table: TableDesign, item: Item) -> str:
+    """The item's key as JSON text, for findings."""
+    return encode_key(table.key_of(item))
+
+
+def stamp(items: Iterable[Item], table: TableDesign, ticket: int) -> None:
+    """Writes the ticket of the reading into each item."""
+    for item in items:
+        item[table.ticket_attribute] = ticket
+
+
+def _key_text(entity: CompiledEntity, row: RowTree) -> str:
+    try:
+        return entity.source_key(row)
+    except TypeError:
+        return ""

@@ -1,0 +1,126 @@
+"""Counts and sums by plain SQL beside those of the scan: a check that never passes through the heart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from migrator.errors import RowError
+from migrator.mapping.items import CompiledEntity, kept_columns
+from migrator.mapping.values import decoder
+from migrator.model import Column, Condition, ItemDesign, Kind, Ref
+from migrator.ports import Finding, Journal, Run, Source
+from migrator.stages.verify_scan import ScanTotals
+
+_EXACT_KINDS = frozenset({"integer", "number"})
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """An item type, or an attribute of it, whose total SQL was not asked for, and why."""
+
+    what: str
+    why: str
+
+
+def check_totals(
+    source: Source, journal: Journal, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals
+) -> list[NotCompared]:
+    """Writes a finding for each total that differs; returns what was left out."""
+    refused = _refused_by_type(journal, run)
+    left_out: list[NotCompared] = []
+    findings: list[Finding] = []
+    for entity in entities:
+        for design in entity.plan.entity.items:
+            check = _TypeTotals(source, entity, design, scanned, refused.get((entity.name, design.type), 0) + refused.get((entity.name, ""), 0))
+            findings += check.count(left_out)
+            findings += check.sums(left_out)
+    journal.add_findings(run, findings)
+    return left_out
+
+
+def _refused_by_type(journal: Journal, run: Run) -> dict[tuple[str, str], int]:
+    """Rows that make no item, per entity ('' is all its types), and items lost to a collision, per type."""
+    counted: dict[tuple[str, str], int] = {}
+    for finding in journal.findings(run):
+        if finding.kind in ("refused", "collision"):
+            type_ = finding.reason.partition(":")[0] if finding.kind == "collision" else ""
+            counted[finding.entity, type_] = counted.get((finding.entity, type_), 0) + 1
+    return counted
+
+
+@dataclass(frozen=True)
+class _TypeTotals:
+    source: Source
+    entity: CompiledEntity
+    design: ItemDesign
+    scanned: ScanTotals
+    refused: int
+
+    def count(self, left_out: list[NotCompared]) -> Iterator[Finding]:
+        """A finding when the table holds another number of this type than SQL says."""
+        conditions = self._conditions(self.design.when)
+        if conditions is None:
+            left_out.append(NotCompared(self.design.type, "its when: looks at more than columns of the row itself"))
+            return
+        plan = self.entity.plan
+        rows = self.source.count_where(plan, conditions) if conditions else self.source.count(plan)
+        expected, stored = rows - self.refused, self.scanned.counts[self.design.type]
+        if stored == expected or (self.design.expiry and stored <= expected):
+            return
+        reason = f"{self.design.type}: SQL counts {expected}, the table holds {stored}"
+        yield Finding("count", self.entity.name, reason)
+
+    def sums(self, left_out: list[NotCompared]) -> Iterator[Finding]:
+        """A finding for each numeric attribute whose sum differs."""
+        columns = self._summed()
+        why = self._why_no_sums()
+        if why or not columns:
+            if columns:
+                left_out.append(NotCompared(f"sums of {self.design.type}", why))
+            return
+        found = self.source.sums(self.entity.plan, list(dict.fromkeys(columns.values())))
+        for name, column in columns.items():
+            stored = self.scanned.sums.get((self.design.type, name), Decimal(0))
+            try:
+                expected = _sum_value(found[column.name], column.kind)
+            except RowError as error:
+                left_out.append(NotCompared(f"sum of {self.design.type}.{name}", str(error)))
+                continue
+            if stored != expected:
+                reason = f"{self.design.type}: the sum of {name} differs between SQL and the table"
+                yield Finding("sum", self.entity.name, reason, attribute=name)
+
+    def _conditions(self, conditions: Sequence[Condition]) -> list[tuple[Column, tuple[Any, ...] | None]] | None:
+        found = []
+        for condition in conditions:
+            column = self.entity.plan.table.column(condition.path)
+            if column is None or column.kind.name not in ("text", "integer"):
+                return None
+            found.append((column, condition.allowed))
+        return found
+
+    def _summed(self) -> dict[str, Column]:
+        """Numeric attributes that are a column of the row, unchanged."""
+        written = {**self.entity.plan.entity.attributes, **self.design.attributes}
+        paths = {name: name for name in kept_columns(self.entity.plan, self.design) if name not in written}
+        for name, value in written.items():
+            if isinstance(value, Ref) and not value.filters and len(value.paths) == 1:
+                paths[name] = value.paths[0]
+        columns = {name: self.entity.plan.table.column(path) for name, path in paths.items()}
+        return {name: one for name, one in columns.items() if one and one.kind.name in _EXACT_KINDS}
+
+    def _why_no_sums(self) -> str:
+        if self.refused:
+            return "some of its rows are refused"
+        if self.design.expiry:
+            return "expired items come and go"
+        return "not every row makes one" if self.design.when else ""
+
+
+def _sum_value(raw: Any, kind: Kind) -> Decimal:
+    """SQL's sum in the column's own decimals: SQLite adds floats, which the declared scale makes exact again."""
+    value = decoder(kind)(raw)
+    return Decimal(0) if value is None else Decimal(value)

@@ -1,0 +1,165 @@
+"""Verify: rows against items and items against rows, so that missing, differing and unexpected items all show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+
+from migrator.mapping.compare import differences
+from migrator.mapping.items import CompiledEntity
+from migrator.model import Item, ItemKey
+from migrator.ports import Finding, ItemStore, Journal, Page, Progress, Run, Source, Tally
+from migrator.stages.pages import plan_pages
+from migrator.stages.pool import in_parallel
+from migrator.stages.projection import Projection, key_text, project
+from migrator.stages.totals import NotCompared, check_totals
+from migrator.stages.verify_scan import ScanTotals, TableScan
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    workers: int = 4
+    page_rows: int = 500
+    scan_segments: int = 4
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """`rows` and `items` looked at; `findings` by kind; what could not be compared by plain SQL, and why."""
+
+    run: Run
+    entities: Mapping[str, Tally]
+    total: Tally
+    scanned: int
+    findings: Mapping[str, int]
+    not_compared: Sequence[NotCompared]
+    took_s: float
+
+
+@dataclass
+class Verify:
+    """One verify, made of its edges."""
+
+    source: Source
+    store: ItemStore
+    journal: Journal
+    progress: Progress
+    options: VerifyOptions = field(default_factory=VerifyOptions)
+    stop: Event = field(default_factory=Event)
+    clock: Callable[[], float] = time.time
+
+    def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
+        """Looks at what it has not looked at yet; findings go to the journal.
+
+        Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run goes on later.
+        """
+        started = self.clock()
+        for entity in entities:
+            self._rows(run, entity)
+        scanned = self._table(run, entities)
+        not_compared = check_totals(self.source, self.journal, run, entities, scanned)
+        return VerifyResult(
+            run=run,
+            entities={entity.name: self.journal.tally(run, entity.name) for entity in entities},
+            total=self.journal.tally(run),
+            scanned=scanned.items,
+            findings=self.journal.finding_counts(run),
+            not_compared=not_compared,
+            took_s=self.clock() - started,
+        )
+
+    def _rows(self, run: Run, entity: CompiledEntity) -> None:
+        plan_pages(self.source, self.journal, run, entity.plan, self.options.page_rows)
+        done = self.journal.tally(run, entity.name).rows
+        self.progress.entity_started(entity.name, done, self.source.count(entity.plan))
+        work = _PageCheck(self, run, entity)
+        pages = self.journal.open_pages(run, entity.name)
+        for page, tally, took_ms in in_parallel(work, pages, self.options.workers, self.stop):
+            self.progress.page_done(entity.name, page.number, tally, took_ms)
+        self.progress.entity_done(entity.name)
+
+    def _table(self, run: Run, entities: Sequence[CompiledEntity]) -> ScanTotals:
+        scan = TableScan(self.source, self.store, self.journal, run, {one.name: one for one in entities}, self.stop)
+        segments = range(self.options.scan_segments)
+        self.progress.entity_started("(table)", 0, self.journal.tally(run).items)
+        work = _Segment(scan, self.options.scan_segments)
+        totals = ScanTotals()
+        for number, one, took_ms in in_parallel(work, segments, self.options.workers, self.stop):
+            totals = totals + one
+            self.progress.page_done("(table)", number, Tally(rows=one.items, items=one.items), took_ms)
+        self.progress.entity_done("(table)")
+        return totals
+
+
+@dataclass(frozen=True)
+class _Segment:
+    scan: TableScan
+    segments: int
+
+    def __call__(self, number: int) -> tuple[int, ScanTotals, int]:
+        started = time.monotonic()
+        totals = self.scan.segment(number, self.segments)
+        return number, totals, round((time.monotonic() - started) * 1000)
+
+
+@dataclass(frozen=True)
+class _PageCheck:
+    """One page of rows against the stored items; called from many threads."""
+
+    stage: Verify
+    run: Run
+    entity: CompiledEntity
+
+    def __call__(self, page: Page) -> tuple[Page, Tally, int]:
+        started = time.monotonic()
+        stage, entity = self.stage, self.entity
+        rows = stage.source.read_page(entity.plan, page.after, page.upto)
+        projected = project(entity, rows, stage.clock())
+        stored = stage.store.get([entity.table.key_of(item) for item in projected.items])
+        found = [finding for item in projected.items for finding in compare_item(entity, item, stored)]
+        findings = [*projected.refused, *found]
+        tally = _tally(projected, found)
+        stage.journal.finish_page(self.run, page, tally, findings)
+        return page, tally, round((time.monotonic() - started) * 1000)
+
+
+def _tally(projected: Projection, found: Sequence[Finding]) -> Tally:
+    return Tally(
+        rows=projected.rows,
+        items=len(projected.items),
+        refused=len(projected.refused),
+        expired=len(projected.expired),
+        different=len({finding.item_key for finding in found}),
+    )
+
+
+def compare_item(
+    entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey, Item]
+) -> list[Finding]:
+    """A finding for each way in which the stored item is not the expected one."""
+    table = entity.table
+    item = stored.get(table.key_of(expected))
+    if item is None:
+        return [_finding("missing", entity, expected, "no item is stored under this key")]
+    owner = item.get(table.source_attribute)
+    if owner != expected[table.source_attribute] and isinstance(owner, str):
+        return [_finding("collision", entity, expected, f"the item under this key is that of {owner}")]
+    ignored = frozenset({table.ticket_attribute, table.revision_attribute})
+    return [
+        _finding("different", entity, expected, f"the attribute's {one.kind} differs" if one.kind in ("type", "value") else f"the attribute is {one.kind}", one.attribute)
+        for one in differences(expected, item, ignored)
+    ]
+
+
+def _finding(kind: str, entity: CompiledEntity, item: Item, reason: str, attribute: str = "") -> Finding:
+    source = str(item[entity.table.source_attribute])
+    return Finding(
+        kind=kind,  # type: ignore[arg-type]
+        entity=entity.name,
+        reason=f"{item[entity.table.type_attribute]}: {reason}",
+        source_key=source.partition(":")[2],
+        item_key=key_text(entity.table, item),
+        attribute=attribute,
+    )
