@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from migrator.model import (
@@ -268,7 +269,13 @@ class Journal(Protocol):
 
 
 class Progress(Protocol):
-    """Who is told how a stage gets on. Called from the stage's own thread only."""
+    """Who is told how a stage gets on. Called from the stage's own thread only; on display inside of a with."""
+
+    def __enter__(self) -> Progress: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
 

@@ -19,7 +19,7 @@ from migrator.mapping.expressions import (
 )
 from migrator.mapping.filters import Surroundings, epoch_seconds
 from migrator.mapping.keys import encode_key, source_text
-from migrator.mapping.sizes import item_bytes
+from migrator.mapping.sizes import item_bytes, value_bytes
 from migrator.mapping.values import Decoder, attribute, decoder
 from migrator.model import (
     CollectionPlan,

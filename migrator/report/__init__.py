@@ -1,0 +1,1 @@
+"""Findings, progress and results for people and programs."""

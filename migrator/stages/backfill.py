@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
 from migrator.mapping.items import CompiledEntity
 from migrator.ports import Finding, ItemStore, Journal, Page, Progress, Receipt, Run, Source, Tally
+from migrator.results import BackfillResult
 from migrator.stages.claims import Claims
 from migrator.stages.pages import plan_one_page, plan_pages
 from migrator.stages.pool import in_parallel
@@ -25,17 +26,6 @@ class BackfillOptions:
     workers: int = 4
     page_rows: int = 500
     limit: int | None = None
-
-
-@dataclass(frozen=True)
-class BackfillResult:
-    """What is in the journal at the end: per entity and in all, resumed parts included."""
-
-    run: Run
-    entities: Mapping[str, Tally]
-    total: Tally
-    findings: Mapping[str, int]
-    took_s: float
 
 
 @dataclass
@@ -60,12 +50,16 @@ class Backfill:
         started = self.clock()
         for entity in entities:
             self._copy(run, entity)
+        return self.result(run, entities, self.clock() - started)
+
+    def result(self, run: Run, entities: Sequence[CompiledEntity], took_s: float) -> BackfillResult:
+        """What the journal says of the run."""
         return BackfillResult(
             run=run,
             entities={entity.name: self.journal.tally(run, entity.name) for entity in entities},
             total=self.journal.tally(run),
             findings=self.journal.finding_counts(run),
-            took_s=self.clock() - started,
+            took_s=took_s,
         )
 
     def _copy(self, run: Run, entity: CompiledEntity) -> None:

@@ -12,17 +12,10 @@ from migrator.mapping.items import CompiledEntity, kept_columns
 from migrator.mapping.values import decoder
 from migrator.model import Column, Condition, ItemDesign, Kind, Ref
 from migrator.ports import Finding, Journal, Run, Source
+from migrator.results import NotCompared
 from migrator.stages.verify_scan import ScanTotals
 
 _EXACT_KINDS = frozenset({"integer", "number"})
-
-
-@dataclass(frozen=True)
-class NotCompared:
-    """An item type, or an attribute of it, whose total SQL was not asked for, and why."""
-
-    what: str
-    why: str
 
 
 def check_totals(

@@ -11,10 +11,11 @@ from migrator.mapping.compare import differences
 from migrator.mapping.items import CompiledEntity
 from migrator.model import Item, ItemKey
 from migrator.ports import Finding, ItemStore, Journal, Page, Progress, Run, Source, Tally
+from migrator.results import VerifyResult
 from migrator.stages.pages import plan_pages
 from migrator.stages.pool import in_parallel
 from migrator.stages.projection import Projection, key_text, project
-from migrator.stages.totals import NotCompared, check_totals
+from migrator.stages.totals import check_totals
 from migrator.stages.verify_scan import ScanTotals, TableScan
 
 
@@ -23,19 +24,6 @@ class VerifyOptions:
     workers: int = 4
     page_rows: int = 500
     scan_segments: int = 4
-
-
-@dataclass(frozen=True)
-class VerifyResult:
-    """`rows` and `items` looked at; `findings` by kind; what could not be compared by plain SQL, and why."""
-
-    run: Run
-    entities: Mapping[str, Tally]
-    total: Tally
-    scanned: int
-    findings: Mapping[str, int]
-    not_compared: Sequence[NotCompared]
-    took_s: float
 
 
 @dataclass

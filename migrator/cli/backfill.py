@@ -1,0 +1,127 @@
+"""`migrator backfill`: every row into the table."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+import click
+
+from migrator import wiring
+from migrator.cli.options import (
+    chosen,
+    entity_option,
+    job_argument,
+    json_option,
+    progress,
+    read_job,
+    stdout,
+    stop_on_signals,
+)
+from migrator.cli.runs import RunEnd, Session, begin, dry_session, identity_of, live_session, scope_of
+from migrator.errors import DIFFERENT
+from migrator.mapping.items import CompiledEntity
+from migrator.ports import Run
+from migrator.report.results import backfill_data, print_backfill, print_findings
+from migrator.results import BackfillResult
+from migrator.stages.backfill import Backfill, BackfillOptions
+from migrator.stages.claims import Claims
+from migrator.wiring import Laid
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asked for."""
+
+    entities: tuple[str, ...]
+    workers: int | None
+    limit: int | None
+    dry_run: bool
+    again: bool
+    into_existing: bool
+
+
+@click.command()
+@job_argument
+@entity_option
+@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@click.option("--limit", type=click.IntRange(1), help="Only the first rows of each entity.")
+@click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
+@click.option("--again", is_flag=True, help="Read and write everything once more after a finished run.")
+@click.option("--into-existing", is_flag=True, help="Write into a table that holds other items.")
+@click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
+@json_option
+def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object) -> int:
+    """Write every row of the source into the table; go on where a run before this one stopped.
+
+    Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator findings`);
+    3 and 130: stopped, the same command goes on.
+    """
+    read = read_job(job)
+    allowed = read.tuning.max_refused if max_refused is None else max_refused
+    wanted = Asked(**asked)  # type: ignore[arg-type]
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        laid = stack.enter_context(wiring.lay(read))
+        entities = chosen(laid.checked.entities, wanted.entities)
+        session = _session(stack, laid, wanted, stop)
+        run = _begin(laid, session, entities, wanted)
+        stage = _stage(laid, session, wanted, stop)
+        result = _work(stage, run, entities)
+        _print(result, session, as_json=as_json)
+    return DIFFERENT if result.total.refused > allowed else 0
+
+
+def _session(stack: ExitStack, laid: Laid, wanted: Asked, stop: Event) -> Session:
+    if wanted.dry_run:
+        return dry_session(stack)
+    design = laid.checked.mapping.table
+    return live_session(stack, laid.job, design, stop, into_existing=wanted.into_existing)
+
+
+def _begin(laid: Laid, session: Session, entities: list[CompiledEntity], wanted: Asked) -> Run:
+    scope = scope_of(entities, wanted.limit, named=bool(wanted.entities))
+    revision = laid.checked.mapping.revision
+    identity = identity_of("backfill", laid.job, session.table_id, revision, scope)
+    run = begin(session.journal, identity, again=wanted.again)
+    if run.state == "done":
+        what = f"run {run.id} finished {run.ended_at}: nothing left to do (--again writes everything once more)"
+        click.echo(what, err=True)
+    elif run.resumed:
+        click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
+    return run
+
+
+def _stage(laid: Laid, session: Session, wanted: Asked, stop: Event) -> Backfill:
+    tuning = laid.job.tuning
+    options = BackfillOptions(wanted.workers or tuning.workers, tuning.page_rows, wanted.limit)
+    entities = {entity.name: entity for entity in laid.checked.entities}
+    claims = Claims(session.journal, laid.source, entities, laid.checked.unproved, session.table_id)
+    return Backfill(
+        source=laid.source,
+        store=session.store,
+        journal=session.journal,
+        claims=claims,
+        progress=progress(),
+        options=options,
+        stop=stop,
+        check=session.check,
+    )
+
+
+def _work(stage: Backfill, run: Run, entities: list[CompiledEntity]) -> BackfillResult:
+    if run.state == "done":
+        return stage.result(run, entities, 0.0)
+    with RunEnd(stage.journal, run), stage.progress:
+        return stage.run(run, entities)
+
+
+def _print(result: BackfillResult, session: Session, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(backfill_data(result), sort_keys=True))
+        return
+    print_backfill(stdout(), result)
+    print_findings(stdout(), session.journal.findings(result.run, 20), result.findings)

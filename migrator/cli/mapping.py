@@ -1,0 +1,123 @@
+"""`migrator mapping`: look at a mapping file before anything moves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrator import wiring
+from migrator.cli.options import json_option
+from migrator.errors import DIFFERENT, MappingError, RowError, SettingsError
+from migrator.mapping.check import Checked, check_form, check_mapping
+from migrator.mapping.items import CompiledEntity, items_for
+from migrator.mapping.keys import encode_key
+from migrator.report.shapes import item_text, json_ready, row_tree_lines
+
+_FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+_SOURCE = "URL of the source, such as postgresql://user@host/shop or sqlite:///shop.db."
+
+
+@click.group()
+def mapping() -> None:
+    """Check mapping files and try them on single rows."""
+
+
+@mapping.command()
+@_FILE
+@click.option("--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it only the form is checked.")
+def check(file: Path, source: str | None) -> int:
+    """Report every fault of a mapping FILE at once, against the real schema when a source is given.
+
+    Exit code 0: no faults (warnings are printed); 2: faults.
+    """
+    if source is None:
+        found = check_form(wiring.read_mapping(file))
+        if any(not fault.warning for fault in found):
+            raise MappingError(found)
+        parsed_warnings = found
+        shape = "its form is right; give --source to check it against the schema"
+    else:
+        checked = _checked(file, source)
+        parsed_warnings = checked.warnings
+        shape = f"{len(checked.entities)} entities fit the source"
+    for fault in parsed_warnings:
+        click.echo(str(fault), err=True)
+    click.echo(f"{file}: {shape}, {len(parsed_warnings)} warning(s)")
+    return 0
+
+
+def _checked(file: Path, url: str) -> Checked:
+    parsed = wiring.read_mapping(file)
+    with wiring.open_source(url, parsed) as source:
+        return check_mapping(parsed, source.facts())
+
+
+@mapping.command(name="try")
+@_FILE
+@click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=_SOURCE)
+@click.option("--entity", required=True, help="The entity to build.")
+@click.option("--key", "keys", multiple=True, required=True, help="The row's key: 42, or --key a=1 --key b=2.")
+@json_option
+def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: bool) -> int:
+    """Print one row tree and the items that it becomes."""
+    parsed = wiring.read_mapping(file)
+    with wiring.open_source(source, parsed) as opened:
+        compiled = _entity(check_mapping(parsed, opened.facts()), entity)
+        rows = opened.read_rows(compiled.plan, [encode_key(_key_values(compiled, keys))])
+    if not rows:
+        raise SettingsError(f"{entity}: there is no row with this key (or its where: leaves it out)")
+    try:
+        items = items_for(compiled, rows[0])
+    except RowError as error:
+        click.echo("\n".join(row_tree_lines(compiled.plan, rows[0])))
+        click.echo(f"refused: {error}", err=True)
+        return DIFFERENT
+    if as_json:
+        click.echo(json.dumps(json_ready(items), ensure_ascii=False))
+        return 0
+    click.echo("\n".join(row_tree_lines(compiled.plan, rows[0])))
+    click.echo(f"becomes {len(items)} item(s)")
+    for item in items:
+        click.echo(item_text(item))
+    return 0
+
+
+def _entity(checked: Checked, name: str) -> CompiledEntity:
+    for entity in checked.entities:
+        if entity.name == name:
+            return entity
+    known = ", ".join(entity.name for entity in checked.entities)
+    raise SettingsError(f"the mapping has no entity '{name}'; it has: {known}")
+
+
+def _key_values(entity: CompiledEntity, keys: tuple[str, ...]) -> list[Any]:
+    """The key's values in the order of its columns, integers as integers."""
+    columns = entity.plan.key
+    names = [column.name for column in columns]
+    if len(columns) == 1 and len(keys) == 1 and not keys[0].startswith(f"{names[0]}="):
+        given = {names[0]: keys[0]}
+    else:
+        given = dict(_pair(key) for key in keys)
+    if set(given) != set(names):
+        wanted = " ".join(f"--key {name}=…" for name in names)
+        raise SettingsError(f"the key of {entity.name} is {', '.join(names)}; write {wanted}")
+    return [_key_value(given[column.name], column.name, column.kind.name) for column in columns]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SettingsError("a composite key is written --key name=value, once for each column")
+    return name, value
+
+
+def _key_value(text: str, name: str, kind: str) -> Any:
+    if kind != "integer":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingsError(f"the key column {name} is an integer") from None

@@ -1,0 +1,48 @@
+"""`migrator query`: one access pattern, asked of both sides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from migrator import wiring
+from migrator.cli.options import job_argument, json_option, read_job, stdout
+from migrator.errors import DIFFERENT, SettingsError
+from migrator.mapping.document import did_you_mean
+from migrator.mapping.patterns import read_params
+from migrator.report.shapes import answer_data, print_answer
+from migrator.stages.query import ask
+
+
+@click.command()
+@job_argument
+@click.argument("pattern")
+@click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter of the pattern.")
+@json_option
+def query(job: Path, pattern: str, params: tuple[str, ...], as_json: bool) -> int:
+    """Run access pattern PATTERN on the table and print its answer beside SQL's. Exit code 1 when they differ."""
+    read = read_job(job)
+    given = dict(_pair(param) for param in params)
+    with wiring.lay(read) as laid:
+        mapping = laid.checked.mapping
+        if pattern not in mapping.patterns:
+            known = did_you_mean(pattern, mapping.patterns)
+            raise SettingsError(f"the mapping has no access pattern '{pattern}'{known}")
+        found = mapping.patterns[pattern]
+        values = read_params(found, given)
+        target = wiring.open_target(read, mapping.table, lambda: False)
+        answer = ask(mapping, found, values, laid.source, target.store)
+    if as_json:
+        click.echo(json.dumps(answer_data(answer), ensure_ascii=False))
+    else:
+        print_answer(stdout(), answer)
+    return 0 if answer.same else DIFFERENT
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SettingsError("a parameter is written -p name=value")
+    return name, value

@@ -1,0 +1,120 @@
+"""Runs as commands begin them: the table is there and fits, one run a job, resumed where one was left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Event
+
+from migrator import wiring
+from migrator.errors import Interrupted, MigratorError, TargetError
+from migrator.journal.lease import RunLease
+from migrator.journal.store import SqlJournal
+from migrator.mapping.items import CompiledEntity
+from migrator.model import TableDesign
+from migrator.ports import ItemStore, Journal, Run, RunIdentity, RunKind
+from migrator.settings import Job
+from migrator.stages.dry import DryStore
+from migrator.wiring import Target
+
+DRY_TABLE = "dry-run"
+
+
+@dataclass(frozen=True)
+class Session:
+    """The edges of one command's run. `check` raises when the run has lost its lease."""
+
+    journal: SqlJournal
+    store: ItemStore
+    table_id: str
+    check: Callable[[], None]
+
+
+def dry_session(stack: ExitStack) -> Session:
+    """A session that writes nowhere."""
+    journal = SqlJournal.in_memory()
+    stack.callback(journal.close)
+    return Session(journal, DryStore(), DRY_TABLE, lambda: None)
+
+
+def live_session(
+    stack: ExitStack, job: Job, design: TableDesign, stop: Event, *, into_existing: bool
+) -> Session:
+    """A session on the job's table, holding the job's lease until the stack unwinds.
+
+    Raises: TargetError when the table is not there, is another one or is somebody else's; SettingsError when
+    another run of the job is at work.
+    """
+    target = wiring.open_target(job, design, stop.is_set)
+    table_id = existing_table(job, target)
+    journal = stack.enter_context(wiring.open_journal(job))
+    lease = stack.enter_context(RunLease(journal, job.name))
+    if not into_existing:
+        _refuse_foreign(job, target, journal, table_id)
+    return Session(journal, target.store, table_id, lease.check)
+
+
+def existing_table(job: Job, target: Target) -> str:
+    """The id of the job's table, which must be there and fit the mapping.
+
+    Raises: TargetError when there is none, or another one.
+    """
+    state = target.admin.state(target.design)
+    name = target.design.name
+    if state is None:
+        raise TargetError(f"there is no table {name}; run `migrator table create` with this job file")
+    if state.differences:
+        listed = "; ".join(state.differences)
+        what = f"table {name} is not the mapping's: {listed}"
+        raise TargetError(f"{what}. Mend one of the two, or name another table in the job")
+    return state.table_id
+
+
+def _refuse_foreign(job: Job, target: Target, journal: Journal, table_id: str) -> None:
+    """Raises TargetError when the table holds items though this job has not begun to write to it."""
+    if table_id in journal.written_tables(job.name):
+        return
+    for page in target.store.scan(0, 1):
+        if page.items:
+            what = "holds items that this job's journal knows nothing of"
+            raise TargetError(f"table {target.design.name} {what}; take an empty table, or say --into-existing")
+
+
+def identity_of(
+    kind: RunKind, job: Job, table_id: str, revision: str, scope: str
+) -> RunIdentity:
+    return RunIdentity(kind, job.name, table_id, revision, scope)
+
+
+def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bool) -> str:
+    """What a run covers, as text: two runs of one scope are the same work."""
+    names = ",".join(entity.name for entity in entities) if named else ""
+    return f"{names};limit={limit}" if limit is not None else names
+
+
+def begin(journal: Journal, identity: RunIdentity, *, again: bool) -> Run:
+    """The run to work on: an unfinished one resumed, or a new one; a finished one as it is unless `again`."""
+    found = journal.find_run(identity)
+    if found is None or (found.state == "done" and again):
+        return journal.start_run(identity)
+    return found if found.state == "done" else journal.resume_run(found)
+
+
+class RunEnd:
+    """Writes into the journal how a run ended, whatever ended it."""
+
+    def __init__(self, journal: Journal, run: Run) -> None:
+        self.journal = journal
+        self.run = run
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self.journal.end_run(self.run, "done")
+        elif isinstance(error, (Interrupted, KeyboardInterrupt)):
+            self.journal.end_run(self.run, "interrupted")
+        elif isinstance(error, MigratorError):
+            self.journal.end_run(self.run, "failed")

@@ -1,0 +1,97 @@
+"""What a stage came to: a table for people, plain data for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from migrator.ports import Finding, Tally
+from migrator.results import BackfillResult, VerifyResult
+
+_SHOWN = 20
+
+
+def backfill_data(result: BackfillResult) -> dict[str, Any]:
+    """The result as plain values: entities, total, findings by kind, seconds."""
+    return {
+        "run": result.run.id,
+        "entities": {name: asdict(tally) for name, tally in result.entities.items()},
+        "total": asdict(result.total),
+        "findings": dict(result.findings),
+        "took_s": round(result.took_s, 3),
+    }
+
+
+def verify_data(result: VerifyResult) -> dict[str, Any]:
+    """The result as plain values; `clean` is what the exit code says."""
+    return {
+        "run": result.run.id,
+        "clean": not result.findings,
+        "entities": {name: asdict(tally) for name, tally in result.entities.items()},
+        "total": asdict(result.total),
+        "scanned_items": result.scanned,
+        "findings": dict(result.findings),
+        "not_compared": [asdict(one) for one in result.not_compared],
+        "took_s": round(result.took_s, 3),
+    }
+
+
+def print_backfill(console: Console, result: BackfillResult) -> None:
+    table = _tallies("rows", "items", "refused", "expired", "bytes", "write units")
+    for name, tally in result.entities.items():
+        _row(table, name, tally)
+    table.add_section()
+    _row(table, "total", result.total)
+    console.print(table)
+    rate = result.total.rows / result.took_s if result.took_s else 0
+    console.print(f"took {result.took_s:.1f} s, {rate:,.0f} rows/s; run {result.run.id}")
+
+
+def print_verify(console: Console, result: VerifyResult) -> None:
+    table = _tallies("rows", "items", "refused", "expired", "different")
+    for name, tally in [*result.entities.items(), ("total", result.total)]:
+        cells = (tally.rows, tally.items, tally.refused, tally.expired, tally.different)
+        table.add_row(name, *(f"{cell:,}" for cell in cells))
+    console.print(table)
+    console.print(f"{result.scanned:,} stored items traced back to their rows; took {result.took_s:.1f} s")
+    for one in result.not_compared:
+        console.print(f"not compared by plain SQL: {one.what} ({one.why})", markup=False)
+    if result.findings:
+        counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(result.findings.items()))
+        console.print(f"[bold red]not clean[/]: {counted}")
+    else:
+        console.print("[bold green]clean[/]: rows and items say the same")
+
+
+def print_findings(console: Console, findings: Sequence[Finding], counts: Mapping[str, int]) -> None:
+    """The first findings, one line each, and how many more there are."""
+    for finding in findings[:_SHOWN] if len(findings) > _SHOWN else findings:
+        console.print(finding_line(finding), markup=False, highlight=False, soft_wrap=True)
+    more = sum(counts.values()) - min(len(findings), _SHOWN)
+    if more > 0:
+        console.print(f"… and {more:,} more: see them with `migrator findings JOB --all`", markup=False)
+
+
+def finding_line(finding: Finding) -> str:
+    """kind, entity and row, item, attribute, reason."""
+    row = f"{finding.entity} {finding.source_key}".strip()
+    item = f" item {finding.item_key}" if finding.item_key else ""
+    attribute = f" attribute {finding.attribute}" if finding.attribute else ""
+    return f"{finding.kind}: {row}{item}{attribute}: {finding.reason}"
+
+
+def _tallies(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("entity")
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _row(table: Table, name: str, tally: Tally) -> None:
+    cells = (tally.rows, tally.items, tally.refused, tally.expired, tally.bytes)
+    table.add_row(name, *(f"{cell:,}" for cell in cells), f"{tally.write_units:,.0f}")

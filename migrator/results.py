@@ -1,0 +1,70 @@
+"""What a stage came to: made by stages, shown by report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from migrator.mapping.patterns import Request
+from migrator.model import Part, Pattern
+from migrator.ports import Run, Tally
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class BackfillResult:
+    """What is in the journal at the end: per entity and in all, resumed parts included. `findings`: by kind."""
+
+    run: Run
+    entities: Mapping[str, Tally]
+    total: Tally
+    findings: Mapping[str, int]
+    took_s: float
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """An item type, or an attribute of it, whose total SQL was not asked for, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """`scanned` items of the table; `findings` by kind; what could not be compared by plain SQL, and why."""
+
+    run: Run
+    entities: Mapping[str, Tally]
+    total: Tally
+    scanned: int
+    findings: Mapping[str, int]
+    not_compared: Sequence[NotCompared]
+    took_s: float
+
+
+@dataclass(frozen=True)
+class PartAnswer:
+    """One part of an answer from both sides, as plain values in the order of `part.attributes`."""
+
+    part: Part
+    items: Rows
+    rows: Rows
+    same: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A pattern's answer from both sides, with what it cost DynamoDB."""
+
+    pattern: Pattern
+    request: Request
+    parts: tuple[PartAnswer, ...]
+    round_trips: int
+    read_units: float
+
+    @property
+    def same(self) -> bool:
+        return all(part.same for part in self.parts)

@@ -1,0 +1,32 @@
+"""A store that stores nothing: it measures what a write would take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from migrator.limits import BATCH_WRITE_ITEMS
+from migrator.mapping.sizes import item_bytes, write_units
+from migrator.model import Item, ItemKey
+from migrator.ports import QueryPage, Receipt, ScanPage
+
+
+class DryStore:
+    """An ItemStore for --dry-run."""
+
+    def put(self, items: Sequence[Item]) -> Receipt:
+        sizes = [item_bytes(item) for item in items]
+        units = sum(write_units(size) for size in sizes)
+        return Receipt(len(items), sum(sizes), float(units), -(-len(items) // BATCH_WRITE_ITEMS))
+
+    def delete(self, keys: Sequence[ItemKey]) -> None:
+        return None
+
+    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+        return {}
+
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
+        yield ScanPage([], None)
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        return QueryPage([], None)

@@ -1,0 +1,118 @@
+"""The only room that knows every edge: constructor calls, no decisions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from migrator.errors import SettingsError
+from migrator.journal.store import SqlJournal
+from migrator.mapping.check import Checked, check_mapping
+from migrator.mapping.parse import ParsedMapping, examine_mapping
+from migrator.model import TableDesign
+from migrator.retry import Backoff
+from migrator.settings import Job, load_job
+from migrator.source.reader import SqlSource
+from migrator.source.url import source_url
+from migrator.target import embedded
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+
+EMBEDDED = "embedded"
+
+
+def home() -> Path:
+    """Where journals and the embedded DynamoDB live: $MIGRATOR_HOME, or .migrator under the working directory."""
+    return Path(os.environ.get("MIGRATOR_HOME") or ".migrator")
+
+
+def embedded_home() -> Path:
+    return home() / EMBEDDED
+
+
+def read_job(path: Path) -> Job:
+    return load_job(path, os.environ)
+
+
+def read_mapping(path: Path) -> ParsedMapping:
+    """The mapping of a file, faults in it included.
+
+    Raises: SettingsError when the file cannot be read as text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: there is no such file") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: this is no UTF-8 text, so no mapping") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
+    return examine_mapping(text, str(path))
+
+
+@contextmanager
+def open_source(url: str, parsed: ParsedMapping, workers: int = 1) -> Iterator[SqlSource]:
+    source = SqlSource(source_url(url), names=parsed.mapping.names, pool_size=workers + 1)
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+@contextmanager
+def open_journal(job: Job) -> Iterator[SqlJournal]:
+    journal = SqlJournal.open(job.journal)
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+@dataclass(frozen=True)
+class Target:
+    """One job's table: its design under the job's name, and both of its edges."""
+
+    design: TableDesign
+    admin: DynamoTableAdmin
+    store: DynamoStore
+
+
+def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Target:
+    """The job's table; starts the embedded DynamoDB where the job says so."""
+    settings, tuning = job.target, job.tuning
+    endpoint = settings.endpoint
+    if endpoint == EMBEDDED:
+        endpoint = embedded.ensure_running(embedded_home())
+    client = dynamodb_client(
+        region=settings.region, profile=settings.profile, endpoint=endpoint, connections=tuning.workers + 2
+    )
+    named = design_for(job, design)
+    backoff = Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
+    admin = DynamoTableAdmin(client)
+    return Target(named, admin, DynamoStore(client, named, backoff, stop))
+
+
+def design_for(job: Job, design: TableDesign) -> TableDesign:
+    """The mapping's table under the name that the job gives it."""
+    return replace(design, name=job.target.table or design.name)
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A job's mapping laid over its open source."""
+
+    job: Job
+    checked: Checked
+    source: SqlSource
+
+
+@contextmanager
+def lay(job: Job) -> Iterator[Laid]:
+    """The job's mapping, checked against its source, which stays open inside of the block."""
+    parsed = read_mapping(job.mapping)
+    with open_source(job.source.url, parsed, job.tuning.workers) as source:
+        yield Laid(job, check_mapping(parsed, source.facts()), source)

@@ -1,0 +1,81 @@
+"""Golden cases of the heart: a mapping and a schema in short form, rows in, items out, all written by hand."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from migrator.errors import MappingError
+from migrator.mapping.check import Checked, check_mapping
+from migrator.mapping.items import CompiledEntity, items_for
+from migrator.mapping.parse import examine_mapping
+from migrator.model import Column, ForeignKey, Item, Kind, SchemaFacts, TableFacts
+
+_KIND = re.compile(r"(?P<name>\w+)(?:\((?P<scale>\d+)\))?(?P<zone> with zone)?(?P<required>!)?")
+
+HEAD = """
+mapping: 1
+table:
+  name: Shop
+  key: [PK, SK]
+  type: type
+  ttl: expiresAt
+  indexes:
+    GSI1: {key: [GSI1PK, GSI1SK]}
+    ByTotal: {key: [ByTotalPK, {name: rank, type: number}]}
+maps:
+  status: {P: pending, S: shipped}
+"""
+
+
+def column(name: str, text: str) -> Column:
+    """A column out of `integer`, `text!` (NOT NULL), `number(2)`, `timestamp with zone`."""
+    match = _KIND.fullmatch(text)
+    assert match, text
+    scale = int(match["scale"]) if match["scale"] else None
+    kind = Kind(match["name"], scale, zone=bool(match["zone"]))  # type: ignore[arg-type]
+    return Column(name, name, kind, nullable=not match["required"], declared=text)
+
+
+def table(name: str, columns: dict[str, str], key: tuple[str, ...] = ("id",), **more: Any) -> TableFacts:
+    """`references`: {column: "table.column"}; `unique`: tuples of columns."""
+    keys = tuple(
+        ForeignKey((ours,), target.split(".")[0], (target.split(".")[1],))
+        for ours, target in more.get("references", {}).items()
+    )
+    made = tuple(column(one, text) for one, text in columns.items())
+    return TableFacts(name, name, made, key, tuple(more.get("unique", ())), keys)
+
+
+def facts(*tables: TableFacts) -> SchemaFacts:
+    return SchemaFacts("sqlite", {one.name: one for one in tables})
+
+
+def check(text: str, schema: SchemaFacts, head: str = HEAD) -> Checked:
+    return check_mapping(examine_mapping(head + text, "m.yaml"), schema)
+
+
+def faults(text: str, schema: SchemaFacts, head: str = HEAD) -> list[str]:
+    """Every fault and warning as text."""
+    try:
+        return [str(fault) for fault in check(text, schema, head).warnings]
+    except MappingError as error:
+        return [str(fault) for fault in error.faults]
+
+
+def entity(text: str, schema: SchemaFacts, head: str = HEAD) -> CompiledEntity:
+    """The first entity of the mapping, compiled."""
+    return check(text, schema, head).entities[0]
+
+
+def items(compiled: CompiledEntity, values: dict[str, Any]) -> list[Item]:
+    """The items of a row given by path; paths that are not given are NULL. Revision attributes are left out."""
+    lists = {one.collection.alias: one for one in compiled.plan.collections}
+    row = [values.get(slot.path) for slot in compiled.plan.slots]
+    for alias, one in lists.items():
+        value = values.get(alias)
+        if one.collection.kind == "list":
+            value = tuple(tuple(child.get(slot.path) for slot in one.slots) for child in value or ())
+        row.append(value)
+    made = items_for(compiled, tuple(row))
+    return [{name: value for name, value in item.items() if name != "_rev"} for item in made]
