@@ -25,7 +25,18 @@ SourceKey: TypeAlias = str
 """A root row's primary key as a JSON array: opaque to the stages, stored in the journal and in `_src`."""
 
 KindName = Literal[
-    "integer", "number", "float", "text", "boolean", "date", "time", "timestamp", "uuid", "binary", "json", "unknown"
+    "integer",
+    "number",
+    "float",
+    "text",
+    "boolean",
+    "date",
+    "time",
+    "timestamp",
+    "uuid",
+    "binary",
+    "json",
+    "unknown",
 ]
 
 
@@ -67,6 +78,9 @@ class TableDesign:
 
     def key_of(self, item: Item) -> ItemKey:
         return tuple(item[attribute.name] for attribute in self.key)
+
+    def type_of(self, item: Item) -> str:
+        return str(item.get(self.type_attribute, "item"))
 
     @property
     def own_attributes(self) -> tuple[str, str, str]:

@@ -250,7 +250,9 @@ class Journal(Protocol):
 
     def segment(self, run: Run, number: int) -> SegmentState: ...
 
-    def save_segment(self, run: Run, number: int, state: SegmentState, findings: Sequence[Finding]) -> None: ...
+    def save_segment(
+        self, run: Run, number: int, state: SegmentState, findings: Sequence[Finding]
+    ) -> None: ...
 
     def written_tables(self, job: str) -> set[str]:
         """Ids of the tables that a backfill of this job has begun to write to."""

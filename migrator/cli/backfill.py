@@ -88,7 +88,9 @@ def _begin(laid: Laid, session: Session, entities: list[CompiledEntity], wanted:
     identity = identity_of("backfill", laid.job, session.table_id, revision, scope)
     run = begin(session.journal, identity, again=wanted.again)
     if run.state == "done":
-        what = f"run {run.id} finished {run.ended_at}: nothing left to do (--again writes everything once more)"
+        what = (
+            f"run {run.id} finished {run.ended_at}: nothing left to do (--again writes everything once more)"
+        )
         click.echo(what, err=True)
     elif run.resumed:
         click.echo(f"run {run.id} of {run.started_at} goes on", err=True)

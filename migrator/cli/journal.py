@@ -35,7 +35,9 @@ def status(job: Path, as_json: bool) -> int:
     for column in ("run", "kind", "state", "scope", "started", "pages", "rows", "items", "findings"):
         table.add_column(column)
     for run in runs:
-        table.add_row(*(str(run[column]) for column in ("run", "kind", "state", "scope", "started")), *_counts(run))
+        table.add_row(
+            *(str(run[column]) for column in ("run", "kind", "state", "scope", "started")), *_counts(run)
+        )
     stdout().print(table)
     return 0
 
@@ -43,7 +45,12 @@ def status(job: Path, as_json: bool) -> int:
 def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:
     found = ", ".join(f"{number} {kind}" for kind, number in sorted(run["findings"].items()))
     tally = run["tally"]
-    return f"{run['pages_done']}/{run['pages_planned']}", f"{tally['rows']:,}", f"{tally['items']:,}", found or "none"
+    return (
+        f"{run['pages_done']}/{run['pages_planned']}",
+        f"{tally['rows']:,}",
+        f"{tally['items']:,}",
+        found or "none",
+    )
 
 
 def _run_data(journal: Journal, run: Run) -> dict[str, Any]:

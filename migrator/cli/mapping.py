@@ -27,7 +27,9 @@ def mapping() -> None:
 
 @mapping.command()
 @_FILE
-@click.option("--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it only the form is checked.")
+@click.option(
+    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it only the form is checked."
+)
 def check(file: Path, source: str | None) -> int:
     """Report every fault of a mapping FILE at once, against the real schema when a source is given.
 
@@ -59,7 +61,9 @@ def _checked(file: Path, url: str) -> Checked:
 @_FILE
 @click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=_SOURCE)
 @click.option("--entity", required=True, help="The entity to build.")
-@click.option("--key", "keys", multiple=True, required=True, help="The row's key: 42, or --key a=1 --key b=2.")
+@click.option(
+    "--key", "keys", multiple=True, required=True, help="The row's key: 42, or --key a=1 --key b=2."
+)
 @json_option
 def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: bool) -> int:
     """Print one row tree and the items that it becomes."""

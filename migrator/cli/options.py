@@ -27,7 +27,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 
 
 def entity_option(command: Any) -> Any:
-    return click.option("--entity", "entities", multiple=True, help="Only this entity; can be given again.")(command)
+    return click.option("--entity", "entities", multiple=True, help="Only this entity; can be given again.")(
+        command
+    )
 
 
 def read_job(path: Path) -> Job:

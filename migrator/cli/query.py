@@ -19,7 +19,9 @@ from migrator.stages.query import ask
 @click.command()
 @job_argument
 @click.argument("pattern")
-@click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter of the pattern.")
+@click.option(
+    "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter of the pattern."
+)
 @json_option
 def query(job: Path, pattern: str, params: tuple[str, ...], as_json: bool) -> int:
     """Run access pattern PATTERN on the table and print its answer beside SQL's. Exit code 1 when they differ."""

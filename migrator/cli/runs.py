@@ -78,12 +78,12 @@ def _refuse_foreign(job: Job, target: Target, journal: Journal, table_id: str) -
     for page in target.store.scan(0, 1):
         if page.items:
             what = "holds items that this job's journal knows nothing of"
-            raise TargetError(f"table {target.design.name} {what}; take an empty table, or say --into-existing")
+            raise TargetError(
+                f"table {target.design.name} {what}; take an empty table, or say --into-existing"
+            )
 
 
-def identity_of(
-    kind: RunKind, job: Job, table_id: str, revision: str, scope: str
-) -> RunIdentity:
+def identity_of(kind: RunKind, job: Job, table_id: str, revision: str, scope: str) -> RunIdentity:
     return RunIdentity(kind, job.name, table_id, revision, scope)
 
 

@@ -38,7 +38,9 @@ def verify(job: Path, workers: int | None, as_json: bool) -> int:
         run = begin(journal, identity_of("verify", read, table_id, revision, ""), again=True)
         if run.resumed:
             click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
-        options = VerifyOptions(workers or read.tuning.workers, read.tuning.page_rows, read.tuning.scan_segments)
+        options = VerifyOptions(
+            workers or read.tuning.workers, read.tuning.page_rows, read.tuning.scan_segments
+        )
         stage = Verify(laid.source, target.store, journal, progress(), options, stop)
         with RunEnd(journal, run), stage.progress:
             result = stage.run(run, laid.checked.entities)

@@ -104,7 +104,9 @@ class _EntityCheck:
             if kind is None:
                 continue
             if kind.name == "unknown":
-                yield self._fault(reference.at, f"'{reference.path}' is of a type that has no rule yet; leave it out")
+                yield self._fault(
+                    reference.at, f"'{reference.path}' is of a type that has no rule yet; leave it out"
+                )
             elif reference.ref is not None:
                 what = self._ref_fault(reference, kind)
                 if what:
@@ -127,7 +129,9 @@ class _EntityCheck:
         for used in ref.filters:
             spec = FILTERS[used.name]
             if spec.takes and given.name not in spec.takes:
-                return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; this is {given.name}"
+                return (
+                    f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; this is {given.name}"
+                )
             given = given if used.name == "or" else spec.gives
         return ""
 
@@ -145,11 +149,17 @@ class _EntityCheck:
             for name in kept_columns(self.plan, item):
                 kind = kind_of(name, self.plan)
                 if name in taken and name not in item.attributes:
-                    yield self._fault(at, f"the column '{name}' has the name of an attribute that migrator writes; leave it out with keep: {{except: [{name}]}}, or rename the attribute in table")
+                    yield self._fault(
+                        at,
+                        f"the column '{name}' has the name of an attribute that migrator writes; leave it out with keep: {{except: [{name}]}}, or rename the attribute in table",
+                    )
                 if kind is not None and kind.name == "unknown":
                     column = self.plan.table.column(name)
                     declared = column.declared if column else ""
-                    yield self._fault(at, f"the column '{name}' is of type {declared}, which has no rule yet; leave it out with keep: {{except: [{name}]}}")
+                    yield self._fault(
+                        at,
+                        f"the column '{name}' is of type {declared}, which has no rule yet; leave it out with keep: {{except: [{name}]}}",
+                    )
 
     def _keys(self) -> Iterator[Fault]:
         for item in self.plan.entity.items:
@@ -176,7 +186,11 @@ class _EntityCheck:
                 for ref in template.refs:
                     kind = kind_of(ref.paths[0], self.plan)
                     if kind is not None and kind.name in _NUMBERS and ref.format is None and not ref.filters:
-                        yield self._fault(at, f"the number '{ref.paths[0]}' is not padded, so 10 sorts before 9; write {{{ref.paths[0]}:010}}", warning=True)
+                        yield self._fault(
+                            at,
+                            f"the number '{ref.paths[0]}' is not padded, so 10 sorts before 9; write {{{ref.paths[0]}:010}}",
+                            warning=True,
+                        )
 
     def _expiries(self) -> Iterator[Fault]:
         for item in self.plan.entity.items:
@@ -185,7 +199,10 @@ class _EntityCheck:
             kind = kind_of(item.expiry.path, self.plan)
             if kind is not None and kind.name not in ("timestamp", "date", "integer"):
                 at = (*self.at, "items", item.type, "ttl")
-                yield self._fault(at, f"'{item.expiry.path}' is {kind.name}; a TTL comes from a timestamp, a date or epoch seconds")
+                yield self._fault(
+                    at,
+                    f"'{item.expiry.path}' is {kind.name}; a TTL comes from a timestamp, a date or epoch seconds",
+                )
 
 
 def _taken_names(table: TableDesign) -> set[str]:

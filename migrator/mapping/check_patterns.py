@@ -23,7 +23,9 @@ def _faults(mapping: Mapping, pattern: Pattern, document: Document) -> Iterator[
     if not matching:
         known = ", ".join(sorted({key[0].source for _, key in keys})) or "none"
         where = pattern.index or mapping.table.name
-        yield document.fault((*key_at, 0), f"no item has a partition key of this form in {where}; there are: {known}")
+        yield document.fault(
+            (*key_at, 0), f"no item has a partition key of this form in {where}; there are: {known}"
+        )
         return
     yield from _sort_faults(pattern, [key[1] for _, key in matching if len(key) > 1], document, key_at)
     yield from _type_faults(mapping, pattern, document, at)
@@ -55,21 +57,23 @@ def _form(template: Template) -> list[object]:
     ]
 
 
-def _sort_faults(
-    pattern: Pattern, stored: list[Template], document: Document, at: Path
-) -> Iterator[Fault]:
+def _sort_faults(pattern: Pattern, stored: list[Template], document: Document, at: Path) -> Iterator[Fault]:
     if pattern.sort is None:
         return
     if pattern.sort.operator == "equal":
         if not any(_same_form(pattern.sort.values[0], one) for one in stored):
             known = ", ".join(sorted({one.source for one in stored})) or "none"
-            yield document.fault((*at, 1), f"no item of this partition has such a sort key; there are: {known}")
+            yield document.fault(
+                (*at, 1), f"no item of this partition has such a sort key; there are: {known}"
+            )
         return
     for value in pattern.sort.values:
         begin = value.parts[0] if value.parts and isinstance(value.parts[0], str) else ""
         if not any(_compatible(begin, one) for one in stored):
             known = ", ".join(sorted({one.source for one in stored})) or "none"
-            yield document.fault((*at, 1), f"no sort key of this partition begins with '{begin}'; there are: {known}")
+            yield document.fault(
+                (*at, 1), f"no sort key of this partition begins with '{begin}'; there are: {known}"
+            )
 
 
 def _compatible(begin: str, stored: Template) -> bool:
@@ -107,7 +111,7 @@ def _order_warnings(
             if plain and isinstance(following, str) and following.startswith(separator):
                 what = (
                     f"order: exact, but in the sort key {template.source} a text before '{separator}' sorts otherwise "
-                    "than in SQL (space and ! come before #); write order: any, or separator: \"\\u0001\""
+                    'than in SQL (space and ! come before #); write order: any, or separator: "\\u0001"'
                 )
                 yield document.fault((*at, "order"), what, warning=True)
                 return

@@ -49,7 +49,9 @@ def load_document(text: str, file: str) -> Document:
     Raises: MappingError for text that is no YAML, is too large, repeats a key or uses aliases in a loop.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise MappingError([Fault(file, 0, "", f"the file is larger than {MAX_BYTES} bytes; it is not a mapping")])
+        raise MappingError(
+            [Fault(file, 0, "", f"the file is larger than {MAX_BYTES} bytes; it is not a mapping")]
+        )
     try:
         node = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
@@ -122,7 +124,9 @@ class _Walk:
     def value(self, node: Node, path: Path) -> Any:
         self.lines.setdefault(path, node.start_mark.line + 1)
         if len(self.lines) > MAX_NODES:
-            raise MappingError([Fault(self.file, 0, "", f"more than {MAX_NODES} values; it is not a mapping")])
+            raise MappingError(
+                [Fault(self.file, 0, "", f"more than {MAX_NODES} values; it is not a mapping")]
+            )
         if len(path) > MAX_DEPTH:
             self._fault(node, path[:3], f"nested deeper than {MAX_DEPTH} levels")
             return None
@@ -130,7 +134,7 @@ class _Walk:
             return self._mapping(node, path)
         if isinstance(node, SequenceNode):
             return [self.value(child, (*path, number)) for number, child in enumerate(node.value)]
-        return self._scalar(node, path)
+        return self._scalar(node, path) if isinstance(node, ScalarNode) else None
 
     def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -146,7 +150,7 @@ class _Walk:
         return result
 
     def _scalar(self, node: ScalarNode, path: Path) -> Any:
-        make = _SCALARS.get(node.tag)
+        make = _SCALARS.get(str(node.tag))
         if make is None:
             self._fault(node, path, f"the tag {node.tag} has no meaning here; write plain text")
             return None

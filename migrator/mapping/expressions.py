@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping as Dict, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -66,7 +67,9 @@ def compile_text(template: Template, places: Places, around: Surroundings) -> Co
     return render
 
 
-def compile_key(template: Template, attribute: KeyAttribute, places: Places, around: Surroundings) -> Compiled:
+def compile_key(
+    template: Template, attribute: KeyAttribute, places: Places, around: Surroundings
+) -> Compiled:
     """A function giving a key attribute's value in the attribute's own type, None where a part is NULL."""
     if attribute.type == "text":
         return compile_text(template, places, around)
@@ -75,11 +78,11 @@ def compile_key(template: Template, attribute: KeyAttribute, places: Places, aro
     value = compile_ref(template.parts[0], places, around)
     accepted: tuple[type, ...] = (int, Decimal) if attribute.type == "number" else (bytes,)
 
-    def typed(row: Row) -> Value:
+    def typed(row: Row) -> Any:
         found = value(row)
         if found is not None and (not isinstance(found, accepted) or isinstance(found, bool)):
             raise RowError(f"the key attribute {attribute.name} takes a {attribute.type}")
-        return found  # type: ignore[no-any-return]
+        return found
 
     return typed
 

@@ -77,7 +77,7 @@ def _part(length: int) -> Callable[[tuple[str, ...], Surroundings], Callable[[An
 
 
 def _day(value: Any) -> date:
-    return value.date() if isinstance(value, datetime) else value  # type: ignore[no-any-return]
+    return value.date() if isinstance(value, datetime) else value
 
 
 def _epoch(args: tuple[str, ...], around: Surroundings) -> Callable[[Any], int]:
@@ -112,7 +112,9 @@ def _map(args: tuple[str, ...], around: Surroundings) -> Callable[[Any], str]:
 
 def _escape(args: tuple[str, ...], around: Surroundings) -> Callable[[Any], str]:
     """Percent-encodes '%' and every character of the separator, so that the text cannot hold the separator."""
-    codes = {ord(char): "".join(f"%{byte:02X}" for byte in char.encode()) for char in {*around.separator, "%"}}
+    codes = {
+        ord(char): "".join(f"%{byte:02X}" for byte in char.encode()) for char in {*around.separator, "%"}
+    }
     return lambda value: values.text(value).translate(codes)
 
 
@@ -135,7 +137,11 @@ def _one_of(*known: str) -> Callable[[Sequence[str]], str]:
 
 
 def _count(args: Sequence[str]) -> str:
-    return "" if args[0].isdecimal() and 2 <= int(args[0]) <= 10_000 else "takes a number of shards from 2 to 10000"
+    return (
+        ""
+        if args[0].isdecimal() and 2 <= int(args[0]) <= 10_000
+        else "takes a number of shards from 2 to 10000"
+    )
 
 
 FILTERS: dict[str, FilterSpec] = {

@@ -287,4 +287,3 @@ def _check_size(item: Item) -> None:
     size = item_bytes(item)
     if size > ITEM_BYTES:
         raise RowError(f"the item takes {size} bytes; DynamoDB takes {ITEM_BYTES} at most")
-

@@ -15,7 +15,7 @@ from migrator.errors import Fault, MappingError
 from migrator.mapping import schema
 from migrator.mapping.document import Document, Path, did_you_mean, load_document, real_path, schema_faults
 from migrator.mapping.filters import FILTERS
-from migrator.mapping.parse_entity import EntityParser
+from migrator.mapping.parse_entity import EntityParser, unknown_word
 from migrator.mapping.parse_pattern import PatternParser
 from migrator.mapping.templates import parse_ref, parse_template
 from migrator.model import (
@@ -77,13 +77,31 @@ def _form(document: Document) -> tuple[schema.MappingForm, list[Fault]]:
         try:
             return schema.MappingForm.model_validate(data), faults
         except ValidationError as error:
-            faults += schema_faults(error, document, schema.known_words())
+            faults += [
+                _worded(fault, document) for fault in schema_faults(error, document, schema.known_words())
+            ]
             paths = [real_path(problem["loc"], document) for problem in error.errors()]
             if any(problem["type"] == "missing" for problem in error.errors()):
                 break
             for path in paths:
                 _take_out(data, path)
     raise MappingError(sorted(dict.fromkeys(faults), key=lambda fault: fault.line))
+
+
+def _worded(fault: Fault, document: Document) -> Fault:
+    """The fault, said better where an item has a word that is none of its words and no index either."""
+    path = fault.where.split(".")
+    if (
+        len(path) != 5
+        or path[0] != "entities"
+        or path[2] != "items"
+        or path[4] in schema.ItemForm.model_fields
+    ):
+        return fault
+    table = document.data.get("table")
+    indexes = table.get("indexes") if isinstance(table, dict) else None
+    known = list(indexes) if isinstance(indexes, dict) else []
+    return fault if path[4] in known else document.fault(path, unknown_word(path[4], known))
 
 
 def _take_out(data: Any, path: Path) -> None:

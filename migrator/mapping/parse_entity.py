@@ -26,7 +26,8 @@ from migrator.model import (
 if TYPE_CHECKING:
     from migrator.mapping.parse import ExpressionReader
 
-_AGGREGATES: tuple[Literal["sum", "min", "max"], ...] = ("sum", "min", "max")
+Kind = Literal["list", "count", "sum", "min", "max"]
+_AGGREGATES: tuple[Kind, ...] = ("count", "sum", "min", "max")
 
 
 class EntityParser:
@@ -85,11 +86,10 @@ class EntityParser:
         return parent, [name.rpartition(".")[2] for name in names]
 
     def _collection(self, alias: str, form: schema.CollectForm, at: Path) -> Collection:
-        made = [name for name in _AGGREGATES if getattr(form, name) is not None]
-        kinds: list[Literal["list", "count", "sum", "min", "max"]] = [*made, *(["count"] if form.count else [])]  # type: ignore[list-item]
+        kinds = [name for name in _AGGREGATES if getattr(form, name) is not None]
         if len(kinds) > 1:
             self.reader.fault(at, f"is {' and '.join(kinds)} at once; write one collection for each")
-        kind = kinds[0] if kinds else "list"
+        kind: Kind = kinds[0] if kinds else "list"
         if kind != "list" and (form.order_by or form.at_most or form.first or form.join):
             self.reader.fault(at, f"a {kind} takes no join, order_by, at_most or first")
         if form.at_most and form.first:
@@ -99,7 +99,7 @@ class EntityParser:
             kind=kind,
             table=form.of,
             by=(form.by,) if isinstance(form.by, str) else tuple(form.by),
-            column=getattr(form, kind) if kind in _AGGREGATES else None,
+            column=getattr(form, kind) if kind in ("sum", "min", "max") else None,
             joins=self._joins(form.join, (*at, "join")),
             order_by=tuple(form.order_by),
             at_most=form.at_most,
@@ -114,13 +114,14 @@ class EntityParser:
             wanted = " and ".join(attribute.name for attribute in self.table.key)
             self.reader.fault((*at, "key"), f"has {len(form.key)} part(s); the table's key is {wanted}")
         entries = (form.__pydantic_extra__ or {}).items()
+        made = [self._entry(index, entry, (*at, index)) for index, entry in entries]
         keep, keep_except = _keep(form.keep)
         return ItemDesign(
             type=name,
             key=tuple(
                 self.reader.template(text, (*at, "key", number)) for number, text in enumerate(form.key)
             ),
-            entries=tuple(self._entry(index, entry, (*at, index)) for index, entry in entries),
+            entries=tuple(one for one in made if one is not None),
             when=self._conditions(form.when, (*at, "when")),
             keep=keep,
             keep_except=keep_except,
@@ -128,15 +129,16 @@ class EntityParser:
             expiry=self._expiry(form.ttl, at),
         )
 
-    def _entry(self, name: str, form: schema.EntryForm, at: Path) -> IndexEntry:
+    def _entry(self, name: str, form: schema.EntryForm, at: Path) -> IndexEntry | None:
         texts, key_at = (form, at) if isinstance(form, list) else (form.key, (*at, "key"))
         indexes = {index.name: index for index in self.table.indexes}
         if name not in indexes:
-            words = [*indexes, *(word for word in schema.ItemForm.model_fields)]
-            self.reader.fault(at, f"'{name}' is no index of the table and no word of an item{did_you_mean(name, words)}")
-        elif len(texts) != len(indexes[name].attributes):
+            self.reader.fault(at, unknown_word(name, list(indexes)))
+            return None
+        if len(texts) != len(indexes[name].attributes):
             wanted = ", ".join(a.name for a in indexes[name].attributes)
             self.reader.fault(at, f"has {len(texts)} part(s); the key of {name} is {wanted}")
+            return None
         values = tuple(self.reader.template(text, (*key_at, number)) for number, text in enumerate(texts))
         when = self._conditions(form.when, (*at, "when")) if isinstance(form, schema.PairForm) else ()
         return IndexEntry(name, values, when)
@@ -170,7 +172,9 @@ class EntityParser:
 
     def _const(self, value: object, at: Path) -> Value:
         if isinstance(value, float):
-            self.reader.fault(at, "write the number as a text in quotes, so that it stays exact, or as an integer")
+            self.reader.fault(
+                at, "write the number as a text in quotes, so that it stays exact, or as an integer"
+            )
         return value  # type: ignore[return-value]
 
     def _conditions(self, form: schema.ConditionForm | None, at: Path) -> tuple[Condition, ...]:
@@ -186,10 +190,15 @@ class EntityParser:
         )
 
 
+def unknown_word(name: str, indexes: list[str]) -> str:
+    """What is wrong with a word of an item that is none and no index either."""
+    words = [*indexes, *schema.ItemForm.model_fields]
+    return f"'{name}' is no index of the table and no word of an item{did_you_mean(name, words)}"
+
+
 def _keep(form: schema.KeepForm | None) -> tuple[Literal["all", "none"] | tuple[str, ...], tuple[str, ...]]:
     if form is None:
         return "none", ()
     if isinstance(form, schema.ExceptForm):
         return "all", tuple(form.except_)
     return ("all", ()) if isinstance(form, str) else (tuple(form), ())
-

@@ -74,7 +74,9 @@ class PatternParser:
             return SortCondition("equal", (self.reader.template(form, at),))
         given = [(word, value) for word, value in form if value is not None]
         if len(given) != 1:
-            self.reader.fault(at, "a sort key takes exactly one condition (one of begins_with, between, ge, gt, le, lt)")
+            self.reader.fault(
+                at, "a sort key takes exactly one condition (one of begins_with, between, ge, gt, le, lt)"
+            )
             return SortCondition("equal", (Template(()),))
         operator, value = given[0]
         texts = [value] if isinstance(value, str) else value
@@ -83,9 +85,7 @@ class PatternParser:
     def _parts(self, form: schema.ReturnsForm) -> tuple[Part, ...]:
         if isinstance(form, list):
             return (Part("", "", tuple(form)),)
-        return tuple(
-            Part(name, part.type, tuple(part.attributes), part.one) for name, part in form.items()
-        )
+        return tuple(Part(name, part.type, tuple(part.attributes), part.one) for name, part in form.items())
 
     def _sql(self, form: schema.PatternForm) -> dict[str, str]:
         sql = {"": form.sql} if isinstance(form.sql, str) else dict(form.sql)

@@ -45,7 +45,8 @@ def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
     """
     known = {param.name: param for param in pattern.params}
     faults = [
-        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, known)}" for name in given.keys() - known.keys()
+        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, known)}"
+        for name in given.keys() - known.keys()
     ]
     found: dict[str, Any] = {}
     for param in pattern.params:
@@ -54,7 +55,9 @@ def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
         except (ValueError, InvalidOperation, RowError):
             faults.append(f"parameter '{param.name}' is not of type {param.type}")
         except KeyError:
-            faults.append(f"parameter '{param.name}' ({param.type}) is missing; give it with -p {param.name}=…")
+            faults.append(
+                f"parameter '{param.name}' ({param.type}) is missing; give it with -p {param.name}=…"
+            )
     if faults:
         raise SettingsError("\n".join(sorted(faults)))
     return found
@@ -168,7 +171,13 @@ _READERS: dict[ParamType, Any] = {
 def _sql_param(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
-    return value.isoformat(" ") if hasattr(value, "hour") else value.isoformat() if hasattr(value, "year") else value
+    return (
+        value.isoformat(" ")
+        if hasattr(value, "hour")
+        else value.isoformat()
+        if hasattr(value, "year")
+        else value
+    )
 
 
 def _plain(value: Any) -> Any:

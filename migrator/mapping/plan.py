@@ -21,6 +21,7 @@ from migrator.model import (
     SchemaFacts,
     Slot,
     TableFacts,
+    Value,
 )
 
 
@@ -79,9 +80,7 @@ class _Planner:
         if self.faults:
             return None
         collections = tuple(self._filled(plan, children) for plan in plans if plan is not None)
-        return EntityPlan(
-            self.entity, table, key, tuple(scope.slots.values()), joins, collections, where
-        )
+        return EntityPlan(self.entity, table, key, tuple(scope.slots.values()), joins, collections, where)
 
     def _fault(self, at: Path, what: str) -> None:
         self.faults.append(self.document.fault(at, what))
@@ -97,7 +96,9 @@ class _Planner:
     def _key(self, table: TableFacts, scope: _Scope) -> tuple[Column, ...]:
         names = self.entity.key or table.primary_key
         if not names:
-            self._fault((*self.at, "key"), f"{table.name} has no primary key; say which columns name a row: key: [id]")
+            self._fault(
+                (*self.at, "key"), f"{table.name} has no primary key; say which columns name a row: key: [id]"
+            )
         for name in names:
             self._want(scope, name, (*self.at, "key"))
         return tuple(scope.slots[name].column for name in names if name in scope.slots)
@@ -117,7 +118,9 @@ class _Planner:
         scope.tables[join.alias] = target
         return JoinPlan(join.alias, join.parent, target, tuple(pairs))
 
-    def _on(self, join: Join, parent: TableFacts, at: Path) -> tuple[TableFacts | None, list[tuple[str, str]]]:
+    def _on(
+        self, join: Join, parent: TableFacts, at: Path
+    ) -> tuple[TableFacts | None, list[tuple[str, str]]]:
         target = self._table(join.table or "", (*at, "table"))
         if target is None:
             return None, []
@@ -128,7 +131,9 @@ class _Planner:
             if ours and theirs:
                 pairs.append((ours.real, theirs.real))
         if not self._unique(target, {there for _, there in join.on}):
-            self._fault(at, f"nothing says that {target.name} has one row at most for these columns; join its key")
+            self._fault(
+                at, f"nothing says that {target.name} has one row at most for these columns; join its key"
+            )
         return target, pairs
 
     def _by_foreign_key(
@@ -159,7 +164,9 @@ class _Planner:
         link = self._collection_link(one, child, root, (*at, "by"))
         column = self._column(child, one.column, (*at, one.kind)) if one.column else None
         if column and one.kind == "sum" and column.kind.name not in ("integer", "number", "float"):
-            self._fault((*at, "sum"), f"{child.name}.{column.name} is {column.declared}, which cannot be summed")
+            self._fault(
+                (*at, "sum"), f"{child.name}.{column.name} is {column.declared}, which cannot be summed"
+            )
         if scope is None:
             return CollectionPlan(one, child, link, column=column)
         scope.tables[""] = child
@@ -222,7 +229,7 @@ class _Planner:
         what = f"'{reference.collection}' is no list of this entity{did_you_mean(reference.collection or '', children)}"
         self._fault(reference.at, what)
 
-    def _where(self, table: TableFacts) -> tuple[tuple[Column, tuple[object, ...] | None], ...]:
+    def _where(self, table: TableFacts) -> tuple[tuple[Column, tuple[Value, ...] | None], ...]:
         found = []
         for condition in self.entity.where:
             column = self._column(table, condition.path, (*self.at, "where", condition.path))
@@ -254,5 +261,3 @@ def _link(key: ForeignKey, child: TableFacts, parent: TableFacts) -> Iterator[tu
 def _real(table: TableFacts, name: str) -> str:
     column = table.column(name)
     return column.real if column else name
-
-

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping as Dict
+from collections.abc import Iterator
+from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 
 from migrator.mapping.document import Path

@@ -147,7 +147,8 @@ class PairForm(Form):
 
 
 EntryForm = Annotated[
-    Annotated[list[Name], Tag("=list"), Field(min_length=1, max_length=8)] | Annotated[PairForm, Tag("=pair")],
+    Annotated[list[Name], Tag("=list"), Field(min_length=1, max_length=8)]
+    | Annotated[PairForm, Tag("=pair")],
     _choice(list="=list", other="=pair"),
 ]
 
@@ -236,7 +237,8 @@ ReturnsForm = Annotated[
     _choice(list="=list", other="=parts"),
 ]
 SqlForm = Annotated[
-    Annotated[str, Tag("=text")] | Annotated[dict[Name, str], Tag("=parts")], _choice(text="=text", other="=parts")
+    Annotated[str, Tag("=text")] | Annotated[dict[Name, str], Tag("=parts")],
+    _choice(text="=text", other="=parts"),
 ]
 
 

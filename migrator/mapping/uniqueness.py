@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from migrator.mapping.filters import FILTERS
 from migrator.model import (
-
     EntityPlan,
     ItemDesign,
     Kind,
@@ -105,16 +104,15 @@ def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
 
 
 def _separated(template: Template, plan: EntityPlan, separator: str) -> bool:
-    """Whether the values can be read back: between two of them stands the separator, or one has a fixed width."""
-    previous: Ref | None = None
-    gap = ""
+    """Whether the values can be read back: between two separators stands one value of varying width at most."""
+    varying = 0
     for part in template.parts:
         if isinstance(part, str):
-            gap += part
-            continue
-        if previous is not None and separator not in gap and math.inf in (_width(previous, plan), _width(part, plan)):
-            return False
-        previous, gap = part, ""
+            varying = 0 if separator in part else varying
+        elif _width(part, plan) == math.inf:
+            varying += 1
+            if varying > 1:
+                return False
     return True
 
 
@@ -142,5 +140,3 @@ def _beginning(template: Template) -> tuple[str, bool]:
     if template.parts and isinstance(template.parts[0], str):
         return template.parts[0], len(template.parts) > 1
     return "", bool(template.parts)
-
-

@@ -29,7 +29,9 @@ class Bars:
         self._bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bars.stop()
 
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None:
@@ -54,7 +56,9 @@ class Lines:
     def __enter__(self) -> Lines:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         return None
 
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None:

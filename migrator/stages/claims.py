@@ -52,7 +52,11 @@ class Claims:
         for item in items:
             claims.setdefault(digest_of(entity, item), str(item[entity.table.source_attribute]))
         owners = {**claims, **self.journal.claim(self.table_id, list(claims.items()))}
-        stale = [digest for digest, owner in owners.items() if owner != claims[digest] and not self._holds(digest, owner)]
+        stale = [
+            digest
+            for digest, owner in owners.items()
+            if owner != claims[digest] and not self._holds(digest, owner)
+        ]
         if stale:
             self.journal.release(self.table_id, stale)
             again = [(digest, claims[digest]) for digest in stale]
@@ -85,7 +89,7 @@ def _collision(entity: CompiledEntity, item: Item, owner: str) -> Finding:
     return Finding(
         kind="collision",
         entity=entity.name,
-        reason=f"{item[entity.table.type_attribute]}: {name} {key} makes the same key and was first",
+        reason=f"{entity.table.type_of(item)}: {name} {key} makes the same key and was first",
         source_key=split_source(str(item[entity.table.source_attribute]))[1],
         item_key=key_text(entity.table, item),
     )

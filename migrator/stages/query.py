@@ -8,9 +8,11 @@ from typing import Any
 
 from migrator.mapping.compare import equal
 from migrator.mapping.patterns import Request, answer_of, plain_rows, request_for, sql_params
-from migrator.model import Item, Mapping as MappingModel, Pattern
+from migrator.model import Item, Pattern
+from migrator.model import Mapping as MappingModel
 from migrator.ports import ItemStore, Source
 from migrator.results import Answer, PartAnswer, Rows
+
 
 def ask(
     mapping: MappingModel, pattern: Pattern, params: Mapping[str, Any], source: Source, store: ItemStore
@@ -31,7 +33,9 @@ def _fetch(store: ItemStore, request: Request) -> tuple[list[Item], int, float]:
     items: list[Item] = []
     start, trips, units = None, 0, 0.0
     while True:
-        query = request.query if request.limit is None else {**request.query, "Limit": request.limit - len(items)}
+        query = (
+            request.query if request.limit is None else {**request.query, "Limit": request.limit - len(items)}
+        )
         page = store.query(query, start)
         items += page.items
         start, trips, units = page.next_start, trips + 1, units + page.read_units
@@ -42,7 +46,9 @@ def _fetch(store: ItemStore, request: Request) -> tuple[list[Item], int, float]:
 def _same(pattern: Pattern, items: Rows, rows: Rows) -> bool:
     if pattern.order == "any":
         return Counter(map(_text, items)) == Counter(map(_text, rows))
-    return len(items) == len(rows) and all(equal(list(one), list(other)) for one, other in zip(items, rows, strict=True))
+    return len(items) == len(rows) and all(
+        equal(list(one), list(other)) for one, other in zip(items, rows, strict=True)
+    )
 
 
 def _text(row: tuple[Any, ...]) -> str:

@@ -27,7 +27,13 @@ def check_totals(
     findings: list[Finding] = []
     for entity in entities:
         for design in entity.plan.entity.items:
-            check = _TypeTotals(source, entity, design, scanned, refused.get((entity.name, design.type), 0) + refused.get((entity.name, ""), 0))
+            check = _TypeTotals(
+                source,
+                entity,
+                design,
+                scanned,
+                refused.get((entity.name, design.type), 0) + refused.get((entity.name, ""), 0),
+            )
             findings += check.count(left_out)
             findings += check.sums(left_out)
     journal.add_findings(run, findings)
@@ -56,7 +62,9 @@ class _TypeTotals:
         """A finding when the table holds another number of this type than SQL says."""
         conditions = self._conditions(self.design.when)
         if conditions is None:
-            left_out.append(NotCompared(self.design.type, "its when: looks at more than columns of the row itself"))
+            left_out.append(
+                NotCompared(self.design.type, "its when: looks at more than columns of the row itself")
+            )
             return
         plan = self.entity.plan
         rows = self.source.count_where(plan, conditions) if conditions else self.source.count(plan)
@@ -86,7 +94,9 @@ class _TypeTotals:
                 reason = f"{self.design.type}: the sum of {name} differs between SQL and the table"
                 yield Finding("sum", self.entity.name, reason, attribute=name)
 
-    def _conditions(self, conditions: Sequence[Condition]) -> list[tuple[Column, tuple[Any, ...] | None]] | None:
+    def _conditions(
+        self, conditions: Sequence[Condition]
+    ) -> list[tuple[Column, tuple[Any, ...] | None]] | None:
         found = []
         for condition in conditions:
             column = self.entity.plan.table.column(condition.path)

@@ -69,7 +69,9 @@ class Verify:
         self.progress.entity_done(entity.name)
 
     def _table(self, run: Run, entities: Sequence[CompiledEntity]) -> ScanTotals:
-        scan = TableScan(self.source, self.store, self.journal, run, {one.name: one for one in entities}, self.stop)
+        scan = TableScan(
+            self.source, self.store, self.journal, run, {one.name: one for one in entities}, self.stop
+        )
         segments = range(self.options.scan_segments)
         self.progress.entity_started("(table)", 0, self.journal.tally(run).items)
         work = _Segment(scan, self.options.scan_segments)
@@ -123,9 +125,7 @@ def _tally(projected: Projection, found: Sequence[Finding]) -> Tally:
     )
 
 
-def compare_item(
-    entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey, Item]
-) -> list[Finding]:
+def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey, Item]) -> list[Finding]:
     """A finding for each way in which the stored item is not the expected one."""
     table = entity.table
     item = stored.get(table.key_of(expected))
@@ -136,7 +136,15 @@ def compare_item(
         return [_finding("collision", entity, expected, f"the item under this key is that of {owner}")]
     ignored = frozenset({table.ticket_attribute, table.revision_attribute})
     return [
-        _finding("different", entity, expected, f"the attribute's {one.kind} differs" if one.kind in ("type", "value") else f"the attribute is {one.kind}", one.attribute)
+        _finding(
+            "different",
+            entity,
+            expected,
+            f"the attribute's {one.kind} differs"
+            if one.kind in ("type", "value")
+            else f"the attribute is {one.kind}",
+            one.attribute,
+        )
         for one in differences(expected, item, ignored)
     ]
 
@@ -146,7 +154,7 @@ def _finding(kind: str, entity: CompiledEntity, item: Item, reason: str, attribu
     return Finding(
         kind=kind,  # type: ignore[arg-type]
         entity=entity.name,
-        reason=f"{item[entity.table.type_attribute]}: {reason}",
+        reason=f"{entity.table.type_of(item)}: {reason}",
         source_key=source.partition(":")[2],
         item_key=key_text(entity.table, item),
         attribute=attribute,

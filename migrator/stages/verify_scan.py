@@ -87,7 +87,9 @@ class TableScan:
             try:
                 name, key = split_source(str(item.get(self._table.source_attribute, "")))
             except ValueError:
-                findings.append(_finding("foreign", "", item, self._table, "it has no _src: migrator did not write it"))
+                findings.append(
+                    _finding("foreign", "", item, self._table, "it has no _src: migrator did not write it")
+                )
                 continue
             by_entity[name].append((key, item))
         for name, traced in by_entity.items():
@@ -107,7 +109,9 @@ class TableScan:
             elif self._table.key_of(item) not in wanted[key]:
                 yield _finding("unexpected", name, item, self._table, "its row makes no such item", key)
 
-    def _wanted_keys(self, entity: CompiledEntity, keys: Sequence[SourceKey]) -> dict[SourceKey, set[ItemKey]]:
+    def _wanted_keys(
+        self, entity: CompiledEntity, keys: Sequence[SourceKey]
+    ) -> dict[SourceKey, set[ItemKey]]:
         """Per row that is there, the keys of the items that it makes (expired ones too)."""
         wanted: dict[SourceKey, set[ItemKey]] = {}
         for row in self.source.read_rows(entity.plan, keys):
@@ -127,4 +131,4 @@ def _finding(
     kind: str, entity: str, item: Item, table: TableDesign, reason: str, key: SourceKey = ""
 ) -> Finding:
     shown = key_text(table, item) if all(part.name in item for part in table.key) else encode_key(["?"])
-    return Finding(kind, entity, f"{item.get(table.type_attribute, 'item')}: {reason}", key, shown)  # type: ignore[arg-type]
+    return Finding(kind, entity, f"{table.type_of(item)}: {reason}", key, shown)  # type: ignore[arg-type]

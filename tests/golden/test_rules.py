@@ -33,7 +33,11 @@ ORDERS = table(
     },
     references={"user_id": "users.id"},
 )
-USERS = table("users", {"id": "integer!", "name": "text", "region_id": "integer"}, references={"region_id": "regions.id"})
+USERS = table(
+    "users",
+    {"id": "integer!", "name": "text", "region_id": "integer"},
+    references={"region_id": "regions.id"},
+)
 REGIONS = table("regions", {"id": "integer!", "name": "text"})
 LINES = table(
     "lines",
@@ -73,7 +77,12 @@ VALUES: list[tuple[str, str, Any, Any]] = [
     ("an empty text stays", "status", "", ""),
     ("true is true", "open", True, True),
     ("SQLite's 0 is false", "open", 0, False),
-    ("a timestamp is ISO 8601 with 6 decimals", "created_at", datetime(2021, 1, 2, 3, 4, 5), "2021-01-02T03:04:05.000000"),
+    (
+        "a timestamp is ISO 8601 with 6 decimals",
+        "created_at",
+        datetime(2021, 1, 2, 3, 4, 5),
+        "2021-01-02T03:04:05.000000",
+    ),
     ("SQLite's text date is understood", "created_at", "2021-01-02 03:04:05", "2021-01-02T03:04:05.000000"),
     (
         "a timestamp with a zone is in UTC with Z",
@@ -89,7 +98,9 @@ VALUES: list[tuple[str, str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("column", "raw", "value"), [case[1:] for case in VALUES], ids=[case[0] for case in VALUES])
+@pytest.mark.parametrize(
+    ("column", "raw", "value"), [case[1:] for case in VALUES], ids=[case[0] for case in VALUES]
+)
 def test_a_value_in_an_attribute(column: str, raw: Any, value: Any) -> None:
     item = made(f"keep: [{column}]", {column: raw})
     assert item == {column: value}
@@ -102,7 +113,12 @@ def test_a_null_is_no_attribute() -> None:
 
 FILTERS: list[tuple[str, str, dict[str, Any], Any]] = [
     ("iso", "created_at|iso", {"created_at": "2021-01-02 03:04:05.5"}, "2021-01-02T03:04:05.500000"),
-    ("iso of a zone", "paid_at|iso", {"paid_at": datetime(2021, 1, 1, tzinfo=UTC)}, "2021-01-01T00:00:00.000000Z"),
+    (
+        "iso of a zone",
+        "paid_at|iso",
+        {"paid_at": datetime(2021, 1, 1, tzinfo=UTC)},
+        "2021-01-01T00:00:00.000000Z",
+    ),
     ("iso:s cuts", "created_at|iso:s", {"created_at": "1969-12-31 23:59:59.999999"}, "1969-12-31T23:59:59"),
     ("iso:ms", "created_at|iso:ms", {"created_at": "2021-01-02 03:04:05.5"}, "2021-01-02T03:04:05.500"),
     ("iso:basic", "created_at|iso:basic", {"created_at": "2021-01-02 03:04:05"}, "20210102T030405"),
@@ -130,7 +146,9 @@ FILTERS: list[tuple[str, str, dict[str, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "row", "result"), [case[1:] for case in FILTERS], ids=[case[0] for case in FILTERS])
+@pytest.mark.parametrize(
+    ("value", "row", "result"), [case[1:] for case in FILTERS], ids=[case[0] for case in FILTERS]
+)
 def test_a_filter(value: str, row: dict[str, Any], result: Any) -> None:
     assert made(f"attributes: {{x: {value}}}", row).get("x") == result
 
@@ -151,7 +169,9 @@ def test_keep_all_but_some() -> None:
 
 
 def test_an_attribute_goes_over_a_kept_column_of_its_name() -> None:
-    assert made("keep: [status], attributes: {status: status|map:status}", {"status": "S"}) == {"status": "shipped"}
+    assert made("keep: [status], attributes: {status: status|map:status}", {"status": "S"}) == {
+        "status": "shipped"
+    }
 
 
 def test_an_index_pair() -> None:
@@ -306,7 +326,12 @@ def test_a_timestamp_without_a_zone_is_in_the_mapping_s_zone() -> None:
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("a number with too many decimals", "keep: [total]", {"total": 0.123}, "column total: .*more decimals"),
     ("text in a numeric column", "keep: [total]", {"total": "abc"}, "column total: the value is no number"),
-    ("text in an integer column", "keep: [user_id]", {"user_id": "abc"}, "column user_id: the value is no integer"),
+    (
+        "text in an integer column",
+        "keep: [user_id]",
+        {"user_id": "abc"},
+        "column user_id: the value is no integer",
+    ),
     ("a blob in a text column", "keep: [status]", {"status": b"x"}, "column status: the value is no text"),
     ("NaN", "keep: [weight]", {"weight": float("nan")}, "NaN and infinity"),
     ("infinity", "keep: [weight]", {"weight": float("inf")}, "NaN and infinity"),
@@ -316,13 +341,20 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("a negative number in a padding", 'GSI1: [A, "{user_id:04}"]', {"user_id": -1}, "negative"),
     ("a number too wide for its padding", 'GSI1: [A, "{user_id:04}"]', {"user_id": 12345}, "wider"),
     ("an empty index key", 'GSI1: ["{status}", META]', {"status": ""}, "GSI1PK is empty"),
-    ("a sort key over 1,024 bytes", 'GSI1: [A, "{status}"]', {"status": "é" * 513}, "GSI1SK takes 1026 bytes"),
+    (
+        "a sort key over 1,024 bytes",
+        'GSI1: [A, "{status}"]',
+        {"status": "é" * 513},
+        "GSI1SK takes 1026 bytes",
+    ),
     ("an item over 400 KB", "keep: [status]", {"status": "x" * 410_000}, "DynamoDB takes 409600 at most"),
     ("a number of 39 digits", "keep: [weight]", {"weight": Decimal("1" * 39)}, "more than 38 digits"),
 ]
 
 
-@pytest.mark.parametrize(("rest", "row", "why"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+@pytest.mark.parametrize(
+    ("rest", "row", "why"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
+)
 def test_a_row_is_refused_without_quoting_its_values(rest: str, row: dict[str, Any], why: str) -> None:
     with pytest.raises(RowError, match=why) as caught:
         made(rest, row)

@@ -1,0 +1,80 @@
+"""Engines whose every transaction is a read-only snapshot that hands out the driver's own values."""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.pool import QueuePool
+
+APPLICATION_NAME = "migrator"
+CONNECT_TIMEOUT_S = 10
+LOCK_WAIT_S = 30.0
+POOL_WAIT_S = 60
+
+
+def read_engine(url: URL, pool_size: int, lock_wait_s: float = LOCK_WAIT_S) -> Engine:
+    """An engine with up to `pool_size` connections; nothing is connected yet.
+
+    `lock_wait_s`: how long SQLite waits for a writer that holds its lock.
+    """
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(url, pool_size, lock_wait_s)
+    return _postgresql_engine(url, pool_size)
+
+
+def _pool(pool_size: int) -> dict[str, Any]:
+    return {
+        "poolclass": QueuePool,
+        "pool_size": pool_size,
+        "max_overflow": 0,
+        "pool_timeout": POOL_WAIT_S,
+        "hide_parameters": True,
+    }
+
+
+# ── SQLite ──
+
+
+def _sqlite_engine(url: URL, pool_size: int, lock_wait_s: float) -> Engine:
+    # as_uri() escapes what a file name may hold; mode=ro never creates a file.
+    uri = f"{Path(url.database or '').resolve().as_uri()}?mode=ro"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=lock_wait_s, isolation_level=None, check_same_thread=False
+        )
+        # One text that is not UTF-8 then refuses its row; sqlite3's default would end the whole page.
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, **_pool(pool_size))
+    sa.event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _begin(connection: Connection) -> None:
+    # sqlite3 begins no transaction before a SELECT, so each SELECT of a page would see a snapshot of its own.
+    connection.exec_driver_sql("BEGIN")
+
+
+# ── PostgreSQL ──
+
+
+def _postgresql_engine(url: URL, pool_size: int) -> Engine:
+    from migrator.source.postgresql import prepare  # needs psycopg, an extra that SQLite does without
+
+    wanted = {"application_name": APPLICATION_NAME, "connect_timeout": CONNECT_TIMEOUT_S}
+    engine = sa.create_engine(
+        url,
+        connect_args={name: value for name, value in wanted.items() if name not in url.query},
+        pool_pre_ping=True,
+        **_pool(pool_size),
+    )
+    sa.event.listen(engine, "connect", prepare)
+    return engine

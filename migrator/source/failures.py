@@ -1,0 +1,110 @@
+"""A database's failure as an error of ours: where, which kind, why in our own words, and what to do next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from migrator.errors import SourceError
+
+_RESUME = "run the same command again"
+
+_BY_SQLSTATE = {
+    "28P01": "the user or the password is wrong; correct the source's URL",
+    "28000": "the server does not let this user in; correct the source's URL or the server's pg_hba.conf",
+    "3D000": "there is no such database; correct the source's URL",
+    "3F000": "there is no such schema; correct the statement or the source's URL",
+    "42501": "no permission; GRANT SELECT on the table (and USAGE on its schema) to this user",
+    "57014": f"the server cancelled it; raise statement_timeout or read fewer rows a page, then {_RESUME}",
+    "42P01": "there is no such table; it was renamed or dropped, or the statement is wrong",
+    "42703": "there is no such column; it was renamed or dropped, or the statement is wrong",
+    "42883": "no such function, or two types that cannot be compared; correct the statement or the condition",
+    "42601": "the statement has a syntax error; correct the SQL in the mapping",
+    "42P18": "the type of a parameter cannot be told; write CAST(:name AS its type)",
+    "25006": "the statement would write; the source is only read, write one SELECT",
+    "40001": f"a replica cancelled the snapshot; raise max_standby_streaming_delay or {_RESUME}",
+    "53300": "the server has no connection left; use fewer workers",
+    "57P03": f"the server is starting or stopping; wait, then {_RESUME}",
+}
+_BY_SQLSTATE_CLASS = {
+    "08": f"the connection broke; when the server is back, {_RESUME}",
+    "22": "a value does not fit its type; correct the parameter or the condition",
+    "42": "the statement is refused; correct the SQL in the mapping, or pull the schema again",
+    "53": f"the server is out of memory, disk or connections; then {_RESUME}",
+    "57": f"the server stopped or was told to; when it is back, {_RESUME}",
+    "58": "the server has a failure of its own; see its log",
+    "XX": "the server has a failure of its own; see its log",
+}
+_BY_SQLITE_NAME = {
+    "SQLITE_BUSY": f"another program holds the lock; end its transaction, then {_RESUME}",
+    "SQLITE_LOCKED": f"another program holds the lock; end its transaction, then {_RESUME}",
+    "SQLITE_NOTADB": "the file is no SQLite database, or an encrypted one; name another",
+    "SQLITE_CORRUPT": "the file is damaged; run PRAGMA integrity_check on it",
+    "SQLITE_CANTOPEN": "it cannot be opened; let this user read it (and, in WAL mode, write its folder)",
+    "SQLITE_READONLY": "the statement would write; the source is only read, write one SELECT",
+    "SQLITE_IOERR": "the file cannot be read; look at the disk",
+    "SQLITE_PERM": "no permission; let this user read the file",
+    "SQLITE_AUTH": "no permission; let this user read the file",
+    "SQLITE_INTERRUPT": f"the statement was interrupted; {_RESUME}",
+}
+_BY_TEXT = (
+    (r"password authentication failed|no password supplied", _BY_SQLSTATE["28P01"]),
+    (r"no pg_hba\.conf entry|role .* does not exist|authentication failed", _BY_SQLSTATE["28000"]),
+    (r"database .* does not exist", _BY_SQLSTATE["3D000"]),
+    (r"too many (clients|connections)|remaining connection slots", _BY_SQLSTATE["53300"]),
+    (r"starting up|shutting down", _BY_SQLSTATE["57P03"]),
+    (
+        r"connection refused",
+        "nobody listens there; start the server or correct host and port in the source's URL",
+    ),
+    (
+        r"resolve host|translate host|name or service not known",
+        "there is no such host; correct the source's URL",
+    ),
+    (r"timeout|timed out", "no answer in time; look at the network, the firewall and the source's URL"),
+    (r"ssl|certificate", "no agreement on TLS; correct sslmode and the certificates in the source's URL"),
+    (r"server closed the connection|connection .*(lost|closed|reset)|terminating", _BY_SQLSTATE_CLASS["08"]),
+    (r"no such table", _BY_SQLSTATE["42P01"]),
+    (r"no such column", _BY_SQLSTATE["42703"]),
+    (r"syntax error|incomplete input", _BY_SQLSTATE["42601"]),
+    (
+        r"a value is required for bind parameter",
+        "a parameter has no value; name it among the params of the pattern",
+    ),
+    (r"does not return rows", "the statement returns no rows; write one SELECT"),
+    (
+        r"queuepool limit",
+        "every connection is in use; allow the source more connections than there are workers",
+    ),
+)
+_CONNECTING = "the connection failed; look at host, port, user and password of the source's URL"
+_OTHERWISE = "see the database's own log; nothing was written"
+
+
+def source_error(error: Exception, place: str, doing: str) -> SourceError:
+    """What to raise for a failure of SQLAlchemy or a driver, met at `place` while `doing` something.
+
+    The driver's message is only looked at, never passed on: it may quote values, SQL or the URL.
+    """
+    cause = getattr(error, "orig", None) or error
+    return SourceError(f"{place}: {doing}: {type(cause).__name__}: {_reason(cause)}")
+
+
+def _reason(cause: BaseException) -> str:
+    return next(_reasons(cause), _CONNECTING if type(cause).__name__ == "OperationalError" else _OTHERWISE)
+
+
+def _reasons(cause: BaseException) -> Iterator[str]:
+    """Reasons that fit, the surest first."""
+    state = getattr(cause, "sqlstate", None) or ""
+    yield from _known(_BY_SQLSTATE.get(state), _BY_SQLSTATE_CLASS.get(state[:2]))
+    name = getattr(cause, "sqlite_errorname", None) or ""
+    yield from _known(_BY_SQLITE_NAME.get("_".join(name.split("_")[:2])))
+    text = str(cause)
+    for pattern, reason in _BY_TEXT:
+        if re.search(pattern, text, re.IGNORECASE):
+            yield reason
+
+
+def _known(*reasons: str | None) -> Iterator[str]:
+    yield from (reason for reason in reasons if reason)

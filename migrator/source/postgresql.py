@@ -1,0 +1,57 @@
+"""A psycopg connection made ready: read-only snapshots, exact values, one text for one key."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.pq import Format
+from psycopg.types.json import set_json_loads
+
+_SETTINGS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "extra_float_digits": "1",
+    "default_transaction_read_only": "on",
+}
+"""One text for a key whatever a role's defaults are, exact floats, and no door for a COMMIT in a query."""
+
+_TIMES = ("date", "time", "timetz", "timestamp", "timestamptz")
+
+
+def prepare(connection: psycopg.Connection[Any], _: object) -> None:
+    """Settles everything that a new connection needs before its first transaction."""
+    set_json_loads(partial(json.loads, parse_float=Decimal), connection)
+    for name in _TIMES:
+        connection.adapters.register_loader(name, _tolerant_loader(connection, name))
+    for name, value in _SETTINGS.items():
+        connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
+    connection.commit()
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+
+
+def _tolerant_loader(connection: psycopg.Connection[Any], type_name: str) -> type[Loader]:
+    """psycopg's loader of a type, giving text for what Python has no value for (infinity, years before 1).
+
+    So such a value refuses its row; psycopg's own loader would end the whole page.
+    """
+    strict: Any = connection.adapters.get_loader(connection.adapters.types[type_name].oid, Format.TEXT)
+
+    class TolerantLoader(Loader):
+        def __init__(self, oid: int, context: Any = None) -> None:
+            super().__init__(oid, context)
+            self._strict = strict(oid, context)
+
+        def load(self, data: Buffer) -> Any:
+            try:
+                return self._strict.load(data)
+            except psycopg.DataError:
+                return bytes(data).decode()
+
+    return TolerantLoader

@@ -1,0 +1,173 @@
+"""The source of row trees on a real database: `ports.Source` by SQLAlchemy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from migrator.errors import SourceError
+from migrator.mapping.keys import decode_key, encode_key
+from migrator.model import Column, EntityPlan, RowTree, SchemaFacts, SourceKey
+from migrator.source import selects
+from migrator.source.engine import LOCK_WAIT_S, read_engine
+from migrator.source.facts import reflect
+from migrator.source.failures import source_error
+from migrator.source.names import NameRule
+from migrator.source.selects import Key, KeyRange, KeySet
+from migrator.source.trees import key_reader, row_trees
+from migrator.source.url import place_of
+
+KEYS_A_SELECT = 200
+"""Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
+
+
+class SqlSource:
+    """Reads by SQL; each call is one read-only snapshot. Safe to call from `pool_size` threads at once.
+
+    `url`: as `source_url` gives it; the first call connects. `lock_wait_s`: SQLite waits so long for a writer.
+    Raises, from every method: SourceError, without values, parameters or passwords.
+    """
+
+    def __init__(
+        self, url: URL, names: NameRule = "exact", pool_size: int = 4, lock_wait_s: float = LOCK_WAIT_S
+    ) -> None:
+        self._engine = read_engine(url, pool_size, lock_wait_s)
+        self._place = place_of(url)
+        self._names = names
+        driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
+        # UnicodeError and OverflowError: sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
+        self._failures = (SQLAlchemyError, driver_error, UnicodeError, OverflowError)
+
+    def facts(self) -> SchemaFacts:
+        with self._reading("reading the schema") as connection:
+            return reflect(connection, self._names)
+
+    def count(self, plan: EntityPlan) -> int:
+        """Rows that take part, by plain SQL; rows without a key among them."""
+        return self.count_where(plan, ())
+
+    def count_where(self, plan: EntityPlan, conditions: selects.Conditions) -> int:
+        """Rows that take part and fit `conditions` (as in `EntityPlan.where`), by plain SQL."""
+        return int(self._one(plan, selects.count_select(plan, conditions))[0])
+
+    def rows_without_key(self, plan: EntityPlan) -> int:
+        return int(self._one(plan, selects.without_key_select(plan))[0])
+
+    def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
+        """By column name, the sum over the rows that take part, by plain SQL; None where all is NULL."""
+        if not columns:
+            return {}
+        row = self._one(plan, selects.sums_select(plan, columns))
+        return {column.name: value for column, value in zip(columns, row, strict=True)}
+
+    def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
+        """The last key of every full page; each is a snapshot of its own, so a long walk holds back nobody."""
+        after: Key | None = None
+        while True:
+            with self._reading(_entity(plan)) as connection:
+                rows = _rows(connection, selects.bound_select(plan, after, page_rows))
+            if not rows:
+                return
+            bound = self._key_text(plan, rows[0])
+            after = decode_key(bound)
+            yield bound
+
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        chosen = KeyRange(_key(after), _key(upto))
+        with self._reading(_entity(plan)) as connection:
+            roots = _rows(connection, selects.root_select(plan, chosen, limit))
+            if limit is not None and roots:
+                last = self._key_text(plan, key_reader(plan)(roots[-1]))
+                chosen = KeyRange(chosen.after, decode_key(last))
+            return _with_collections(connection, plan, chosen, roots)
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        """Row trees of the keys, as many as there are; all of one snapshot."""
+        found: list[RowTree] = []
+        with self._reading(_entity(plan)) as connection:
+            for start in range(0, len(keys), KEYS_A_SELECT):
+                chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
+                roots = _rows(connection, selects.root_select(plan, chosen))
+                found += _with_collections(connection, plan, chosen, roots)
+        return found
+
+    def query(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Rows of one SELECT, values as the driver gives them."""
+        if self._engine.dialect.name == "sqlite":
+            params = {name: _sqlite_param(value) for name, value in params.items()}
+        with self._reading("a query of the mapping") as connection:
+            return _rows(connection, sa.text(sql), params)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def _reading(self, doing: str) -> Iterator[Connection]:
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except self._failures as error:
+            raise source_error(error, self._place, doing) from None
+
+    def _one(self, plan: EntityPlan, statement: sa.Select[Any]) -> tuple[Any, ...]:
+        with self._reading(_entity(plan)) as connection:
+            return _rows(connection, statement)[0]
+
+    def _key_text(self, plan: EntityPlan, values: Sequence[Any]) -> SourceKey:
+        try:
+            return encode_key(values)
+        except TypeError as error:
+            what = f"{self._place}: {_entity(plan)}: {error}; name other columns in key:"
+            raise SourceError(what) from None
+
+
+def _entity(plan: EntityPlan) -> str:
+    return f"entity {plan.entity.name} (table {plan.table.real})"
+
+
+def _key(text: SourceKey | None) -> Key | None:
+    return None if text is None else decode_key(text)
+
+
+def _with_collections(
+    connection: Connection, plan: EntityPlan, chosen: selects.Rows, roots: list[tuple[Any, ...]]
+) -> list[RowTree]:
+    if not roots or not plan.collections:
+        return roots
+    wanted = [selects.collection_select(plan, one, chosen) for one in plan.collections]
+    return row_trees(plan, roots, [_rows(connection, statement) for statement in wanted])
+
+
+def _rows(
+    connection: Connection, statement: sa.Executable, params: Mapping[str, Any] | None = None
+) -> list[tuple[Any, ...]]:
+    """The driver's own tuples: SQLAlchemy's Row around each of them would cost more than reading it."""
+    with connection.execute(statement, params) as result:
+        if not isinstance(result, sa.CursorResult) or result.cursor is None:
+            raise sa.exc.ResourceClosedError("the statement does not return rows")
+        return list(result.cursor.fetchall())
+
+
+_SQLITE_FORMS: dict[type, Callable[[Any], Any]] = {
+    Decimal: float,
+    UUID: str,
+    datetime: lambda moment: moment.isoformat(" "),
+    date: date.isoformat,
+    time: time.isoformat,
+}
+
+
+def _sqlite_param(value: Any) -> Any:
+    """The form of a parameter that sqlite3 can bind, as such values are stored in SQLite by custom."""
+    form = _SQLITE_FORMS.get(type(value))
+    return form(value) if form else value

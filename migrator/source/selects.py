@@ -1,0 +1,232 @@
+"""The SELECTs that read row trees, from a plan alone.
+
+Columns have no SQL type here, so values stay as the driver gave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.sql import quoted_name
+from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.sql.selectable import FromClause
+from sqlalchemy.types import NullType
+
+from migrator.model import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts, Value
+
+Key: TypeAlias = tuple[Any, ...]
+Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]
+"""(column, allowed values): a None among them allows NULL; None in their place is any value but NULL."""
+
+Statement: TypeAlias = sa.Select[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Rows with after < key <= upto; None is open."""
+
+    after: Key | None = None
+    upto: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    keys: tuple[Key, ...]
+
+
+Rows: TypeAlias = KeyRange | KeySet
+
+
+def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
+    """The plan's slots of the given root rows, in key order."""
+    root = _named(plan.table, "root")
+    aliases, source = _joined({"": root}, root, plan.joins)
+    key = _key(plan, root)
+    return (
+        sa.select(*(_slot(slot, aliases) for slot in plan.slots))
+        .select_from(source)
+        .where(*_chosen(plan, root, rows))
+        .order_by(*key)
+        .limit(limit)
+    )
+
+
+def collection_select(plan: EntityPlan, collection: CollectionPlan, rows: Rows) -> Statement:
+    """The root key, then the child's slots or the aggregate, of the given root rows with children."""
+    root = _named(plan.table, "root")
+    child = _named(collection.table, "child")
+    link = sa.and_(*(_column(child, own) == _column(root, roots) for own, roots in collection.link))
+    aliases, source = _joined({"": child}, root.join(child, link), collection.joins)
+    key = _key(plan, root)
+    chosen = _chosen(plan, root, rows)
+    if collection.collection.kind != "list":
+        value = _aggregate(collection, child)
+        return sa.select(*key, value).select_from(source).where(*chosen).group_by(*key)
+    children = (_slot(slot, aliases) for slot in collection.slots)
+    order = _child_order(collection, aliases)
+    return sa.select(*key, *children).select_from(source).where(*chosen).order_by(*key, *order)
+
+
+def bound_select(plan: EntityPlan, after: Key | None, page_rows: int) -> Statement:
+    """The key of the row that is `page_rows` rows past `after`."""
+    root = _named(plan.table, "root")
+    key = _key(plan, root)
+    return (
+        sa.select(*key)
+        .where(*_chosen(plan, root, KeyRange(after)))
+        .order_by(*key)
+        .offset(page_rows - 1)
+        .limit(1)
+    )
+
+
+def count_select(plan: EntityPlan, conditions: Conditions = ()) -> Statement:
+    root = _named(plan.table, "root")
+    return sa.select(sa.func.count()).select_from(root).where(*_where(root, (*plan.where, *conditions)))
+
+
+def without_key_select(plan: EntityPlan) -> Statement:
+    """The count of rows that have NULL in their key."""
+    root = _named(plan.table, "root")
+    no_key = sa.or_(*(column.is_(None) for column in _key(plan, root)))
+    return sa.select(sa.func.count()).select_from(root).where(no_key, *_where(root, plan.where))
+
+
+def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
+    root = _named(plan.table, "root")
+    sums = (sa.func.sum(_column(root, column.real)) for column in columns)
+    return sa.select(*sums).select_from(root).where(*_where(root, plan.where))
+
+
+# ── tables and columns ──
+
+
+def _named(table: TableFacts, alias: str) -> FromClause:
+    columns = (_untyped(column.real) for column in table.columns)
+    schema = None if table.schema is None else quoted_name(table.schema, True)
+    return sa.table(quoted_name(table.real, True), *columns, schema=schema).alias(alias)
+
+
+def _untyped(real: str) -> sa.ColumnClause[Any]:
+    return sa.column(quoted_name(real, True), NullType())
+
+
+def _column(table: FromClause, real: str) -> ColumnElement[Any]:
+    return table.c[real]
+
+
+def _key(plan: EntityPlan, root: FromClause) -> list[ColumnElement[Any]]:
+    return [_column(root, column.real) for column in plan.key]
+
+
+def _slot(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
+    return _column(aliases[slot.alias], slot.column.real)
+
+
+def _joined(
+    aliases: dict[str, FromClause], source: FromClause, joins: Sequence[JoinPlan]
+) -> tuple[dict[str, FromClause], FromClause]:
+    """Every alias with its table, and `source` LEFT JOINed to the parents.
+
+    Parents are called j1, j2, … in SQL: a mapping's alias may be too long for a database, or 'root'.
+    """
+    for number, join in enumerate(joins, 1):
+        parent, own = aliases[join.parent], _named(join.table, f"j{number}")
+        on = sa.and_(*(_column(parent, theirs) == _column(own, ours) for theirs, ours in join.on))
+        source = source.outerjoin(own, on)
+        aliases = {**aliases, join.alias: own}
+    return aliases, source
+
+
+def _aggregate(collection: CollectionPlan, child: FromClause) -> ColumnElement[Any]:
+    column = collection.column
+    if column is None:
+        return sa.func.count()
+    function: dict[str, Callable[[ColumnElement[Any]], ColumnElement[Any]]] = {
+        "count": sa.func.count,
+        "sum": sa.func.sum,
+        "min": sa.func.min,
+        "max": sa.func.max,
+    }
+    return function[collection.collection.kind](_column(child, column.real))
+
+
+def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> list[ColumnElement[Any]]:
+    """The order that the mapping asks for, then the child's key, so that equal ones have one order too."""
+    slots = {slot.path: slot for slot in collection.slots}
+    key = [path for path in collection.table.primary_key if path not in collection.order_by]
+    order = []
+    for path in (*collection.order_by, *key):
+        column = collection.table.column(path)
+        slot = slots.get(path) or (Slot(path, "", column) if column else None)
+        if slot is not None:
+            order.append(_slot(slot, aliases))
+    return order
+
+
+# ── which rows ──
+
+
+def _chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement[bool]]:
+    key = _key(plan, root)
+    # SQLite lets a key hold NULL; a row compared by its other columns would come and go with the bounds.
+    found: list[ColumnElement[bool]] = [
+        _column(root, column.real).is_not(None) for column in plan.key if column.nullable
+    ]
+    if isinstance(rows, KeySet):
+        found.append(_one_of(key, rows.keys))
+    else:
+        if rows.after is not None:
+            found.append(_row(key) > _values(rows.after))
+        if rows.upto is not None:
+            found.append(_row(key) <= _values(rows.upto))
+    return found + _where(root, plan.where)
+
+
+def _row(columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
+    return columns[0] if len(columns) == 1 else sa.tuple_(*columns)
+
+
+def _values(key: Key) -> ColumnElement[Any]:
+    return _row([_bound(value) for value in key])
+
+
+def _one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
+    """An IN for one column; for several an OR of ANDs, which both databases answer from the key's index."""
+    if len(columns) == 1:
+        return columns[0].in_(_bound_list([key[0] for key in keys]))
+    rows = (sa.and_(*(own == _bound(value) for own, value in zip(columns, key, strict=True))) for key in keys)
+    return sa.or_(sa.false(), *rows)
+
+
+def _where(root: FromClause, conditions: Conditions) -> list[ColumnElement[bool]]:
+    return [_allows(_column(root, column.real), allowed) for column, allowed in conditions]
+
+
+def _allows(column: ColumnElement[Any], allowed: tuple[Value, ...] | None) -> ColumnElement[bool]:
+    if allowed is None:
+        return column.is_not(None)
+    values = [value for value in allowed if value is not None]
+    found = [column.in_(_bound_list(values))] if values else []
+    if None in allowed:
+        found.append(column.is_(None))
+    return sa.or_(sa.false(), *found)
+
+
+def _bound(value: Any) -> sa.BindParameter[Any]:
+    """A parameter without a type: PostgreSQL then takes text for whatever type the column has."""
+    return sa.bindparam(None, _bindable(value), type_=NullType(), unique=True)
+
+
+def _bound_list(values: Sequence[Any]) -> sa.BindParameter[Any]:
+    values = [_bindable(value) for value in values]
+    return sa.bindparam(None, values, type_=NullType(), unique=True, expanding=True)
+
+
+def _bindable(value: Any) -> Any:
+    # sqlite3 has no Decimal; its text is compared as a number by columns of both databases.
+    return str(value) if isinstance(value, Decimal) else value

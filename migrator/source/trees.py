@@ -1,0 +1,45 @@
+"""Row trees out of the rows that a page's SELECTs gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from migrator.model import CollectionPlan, EntityPlan, RowTree
+from migrator.source.selects import Key
+
+Rows = Sequence[tuple[Any, ...]]
+
+
+def key_reader(plan: EntityPlan) -> Callable[[Sequence[Any]], Key]:
+    """A function from a root row (or its tree) to the values of its key."""
+    places = {slot.column.real: place for place, slot in enumerate(plan.slots) if slot.alias == ""}
+    wanted = tuple(places[column.real] for column in plan.key)
+    return lambda row: tuple(row[place] for place in wanted)
+
+
+def row_trees(plan: EntityPlan, roots: Rows, collected: Sequence[Rows]) -> list[RowTree]:
+    """Each root row with its part of every collection; `collected`: the rows of each collection's SELECT.
+
+    A root without children has () for a list, 0 for a count and NULL for a sum, a minimum or a maximum.
+    """
+    key = key_reader(plan)
+    parts = [
+        (_by_root(plan, one, rows), _of_none(one))
+        for one, rows in zip(plan.collections, collected, strict=True)
+    ]
+    return [(*row, *(children.get(key(row), none) for children, none in parts)) for row in roots]
+
+
+def _by_root(plan: EntityPlan, one: CollectionPlan, rows: Rows) -> dict[Key, Any]:
+    width = len(plan.key)
+    if one.collection.kind != "list":
+        return {row[:width]: row[width] for row in rows}
+    children: dict[Key, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        children.setdefault(row[:width], []).append(row[width:])
+    return {key: tuple(found) for key, found in children.items()}
+
+
+def _of_none(one: CollectionPlan) -> Any:
+    return {"list": (), "count": 0}.get(one.collection.kind)

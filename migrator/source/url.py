@@ -1,0 +1,93 @@
+"""The URL of a source, from what a user wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from migrator.errors import SettingsError
+
+SUPPORTED = "sqlite:///path, the path of an SQLite file, or postgresql://user@host:5432/database"
+
+_POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
+_LATER = ("mysql", "mariadb")
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+
+
+def source_url(text: str) -> URL:
+    """The URL of an SQLite file that exists, or of a PostgreSQL database (always by psycopg 3).
+
+    Raises: SettingsError for anything else. Its message never holds a URL, which may hold a password.
+    """
+    if "://" not in text:
+        return _sqlite_file(text)
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise SettingsError(f"source: the URL cannot be read; write {SUPPORTED}") from None
+    if url.drivername == "sqlite":
+        return _sqlite_url(url)
+    if url.drivername in _POSTGRESQL:
+        return _postgresql_url(url)
+    raise SettingsError(_unsupported(url.drivername))
+
+
+def place_of(url: URL) -> str:
+    """What a message may call the source: its kind, file or host and database; no user, no password."""
+    if url.get_backend_name() == "sqlite":
+        return f"SQLite file {url.database}"
+    port = f":{url.port}" if url.port else ""
+    return f"PostgreSQL database {url.database or '(default)'} at {url.host or 'the local socket'}{port}"
+
+
+def _unsupported(drivername: str) -> str:
+    name = drivername.partition("+")[0]
+    if name in _LATER:
+        return f"source: MySQL and MariaDB come later; today a source is {SUPPORTED}"
+    if name in _POSTGRESQL:
+        return "source: PostgreSQL is read with psycopg 3; write postgresql:// without another driver's name"
+    return f"source: this kind of database is not supported; write {SUPPORTED}"
+
+
+def _postgresql_url(url: URL) -> URL:
+    if any("@" in part for part in (url.host or "", url.database or "")):
+        what = "source: the URL holds an '@' too many; write @ : / in a user name or password as %40 %3A %2F"
+        raise SettingsError(what)
+    try:
+        import psycopg  # noqa: F401  (an extra: SQLite alone needs no driver)
+    except ImportError:
+        what = "source: PostgreSQL needs its driver; run: pip install 'single-table-migrator[postgres]'"
+        raise SettingsError(what) from None
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _sqlite_url(url: URL) -> URL:
+    if url.host or url.username or url.password or url.query:
+        raise SettingsError(
+            "source: an SQLite URL is sqlite:///path (three slashes, four before an absolute path)"
+        )
+    if not url.database or url.database == ":memory:":
+        raise SettingsError(
+            "source: an SQLite database in memory holds nothing to migrate; write sqlite:///path"
+        )
+    return _sqlite_file(url.database)
+
+
+def _sqlite_file(text: str) -> URL:
+    """The URL of the file, which is looked at first: SQLite itself would create a missing one."""
+    shown = f"'{text}'" if text and not set("@:") & set(text) else "the path"
+    path = Path(text)
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(len(_SQLITE_MAGIC))
+    except FileNotFoundError:
+        raise SettingsError(f"source: {shown} does not exist; write {SUPPORTED}") from None
+    except (OSError, ValueError) as error:
+        what = f"source: {shown} cannot be read ({type(error).__name__}); write {SUPPORTED}"
+        raise SettingsError(what) from None
+    if beginning != _SQLITE_MAGIC:
+        what = "is empty" if not beginning else "is no SQLite database, or an encrypted one"
+        raise SettingsError(f"source: {shown} {what}; name a file that SQLite can open")
+    return URL.create("sqlite", database=text)

@@ -1,0 +1,81 @@
+"""The examples of mappings/README.md, run."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from migrator.model import SchemaFacts
+from tests.golden import heart
+
+README = Path(__file__).parents[2] / "mappings" / "README.md"
+BLOCK = re.compile(r"^```(?:yaml|json) (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCKS = BLOCK.findall(README.read_text(encoding="utf-8"))
+
+
+def plain(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def the(kind: str) -> str:
+    return next(text for found, text in BLOCKS if found == kind)
+
+
+def schema() -> SchemaFacts:
+    made = []
+    for name, words in plain(the("schema")).items():
+        key = tuple(words.pop("key", ["id"]))
+        references = {c: text.split("->")[1].strip() for c, text in words.items() if "->" in text}
+        columns = {c: text.split("->")[0].strip() for c, text in words.items()}
+        made.append(heart.table(name, columns, key, references=references))
+    return heart.facts(*made)
+
+
+def examples() -> list[tuple[str, str, str]]:
+    """(entity, row, items) of every example, the entity being the one that stands last before the row."""
+    found, entity, row = [], "", ""
+    for kind, text in BLOCKS:
+        if kind == "entity":
+            entity = text
+        elif kind == "row":
+            row = text
+        elif kind == "items":
+            found.append((entity, row, text))
+    return found
+
+
+def mapping_text(entity: str) -> str:
+    return "entities:\n" + "".join(f"  {line}\n" for line in entity.splitlines())
+
+
+@pytest.mark.parametrize(("entity", "row", "items"), examples())
+def test_the_row_becomes_the_items(entity: str, row: str, items: str) -> None:
+    compiled = heart.entity(mapping_text(entity), schema(), the("head"))
+    made = heart.items(compiled, plain(row))
+    for item in made:
+        assert item.pop("_src").startswith(f"{compiled.name}:[")
+    assert made == json.loads(items, parse_float=Decimal)
+
+
+def test_there_are_as_many_examples_as_we_think() -> None:
+    assert len(examples()) == 4
+
+
+def test_the_access_patterns_fit_the_items() -> None:
+    entities = [text for kind, text in BLOCKS if kind == "entity"][:2]
+    text = mapping_text("".join(entities)) + "access_patterns:\n"
+    text += "".join(f"  {line}\n" for line in the("patterns").splitlines())
+    assert sorted(heart.check(text, schema(), the("head")).mapping.patterns) == ["orders_and_profile", "recent_orders"]
+
+
+def test_every_filter_has_a_row_in_the_reference() -> None:
+    from migrator.mapping.filters import FILTERS
+
+    table = README.read_text(encoding="utf-8").split("| filter |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w+)", "\n".join(line.split("|")[1] for line in table.splitlines()[2:]))) == set(FILTERS)

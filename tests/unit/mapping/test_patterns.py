@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from migrator.errors import SettingsError
+from migrator.mapping.patterns import answer_of, read_params, request_for
+from migrator.model import Mapping, Pattern
+from tests.golden.heart import check, facts, table
+
+TEXT = """
+entities:
+  orders:
+    items:
+      Order:
+        key: ["USER#{user_id}", "ORDER#{created_at|iso:s}#{id:06}"]
+        GSI1: ["STATUS#{status}", "{created_at|iso:s}"]
+        keep: [id]
+access_patterns:
+  recent:
+    params: {user_id: integer, since: optional timestamp, n: optional integer}
+    query: {key: ["USER#{user_id}", {between: ["ORDER#{since|iso:s|or:''}", "ORDER#~"]}], descending: true, limit: n}
+    returns: [id]
+    sql: SELECT 1
+  by_status:
+    params: {status: text, since: optional timestamp}
+    query: {index: GSI1, key: ["STATUS#{status}", {ge: "{since|iso:s}"}]}
+    returns: {orders: {type: Order, attributes: [id]}, others: {type: Order, attributes: [x]}}
+    sql: {orders: SELECT 1, others: SELECT 2}
+"""
+
+
+@pytest.fixture
+def mapping() -> Mapping:
+    orders = table(
+        "orders", {"id": "integer!", "user_id": "integer!", "status": "text", "created_at": "timestamp!"}
+    )
+    return check(TEXT, facts(orders)).mapping
+
+
+def pattern(mapping: Mapping, name: str) -> Pattern:
+    return mapping.patterns[name]
+
+
+def test_a_range_with_its_optional_bound_unset(mapping: Mapping) -> None:
+    params = read_params(pattern(mapping, "recent"), {"user_id": "42"})
+    request = request_for(mapping, pattern(mapping, "recent"), params)
+    assert request.limit is None
+    assert request.query == {
+        "KeyConditionExpression": "#p = :p AND #s BETWEEN :s0 AND :s1",
+        "ExpressionAttributeNames": {"#p": "PK", "#s": "SK"},
+        "ExpressionAttributeValues": {":p": "USER#42", ":s0": "ORDER#", ":s1": "ORDER#~"},
+        "ScanIndexForward": False,
+    }
+
+
+def test_a_sort_condition_with_an_unset_parameter_is_left_out(mapping: Mapping) -> None:
+    params = read_params(pattern(mapping, "by_status"), {"status": "open"})
+    query = request_for(mapping, pattern(mapping, "by_status"), params).query
+    assert query["KeyConditionExpression"] == "#p = :p"
+    assert query["IndexName"] == "GSI1"
+
+
+def test_parameters_are_of_their_types(mapping: Mapping) -> None:
+    given = {"user_id": "42", "since": "2021-01-02T03:04:05", "n": "5"}
+    params = read_params(pattern(mapping, "recent"), given)
+    assert params == {"user_id": 42, "since": datetime(2021, 1, 2, 3, 4, 5), "n": 5}
+    request = request_for(mapping, pattern(mapping, "recent"), params)
+    assert request.limit == 5
+    assert request.query["ExpressionAttributeValues"][":s0"] == "ORDER#2021-01-02T03:04:05"
+
+
+def test_every_wrong_parameter_is_named_at_once(mapping: Mapping) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_params(pattern(mapping, "recent"), {"user": "1", "since": "soon"})
+    text = str(caught.value)
+    assert "has no parameter 'user'; did you mean 'user_id'?" in text
+    assert "parameter 'user_id' (integer) is missing" in text
+    assert "parameter 'since' is not of type timestamp" in text
+    assert "soon" not in text
+
+
+def test_a_limit_must_be_above_0(mapping: Mapping) -> None:
+    params = read_params(pattern(mapping, "recent"), {"user_id": "1", "n": "0"})
+    with pytest.raises(SettingsError, match="above 0"):
+        request_for(mapping, pattern(mapping, "recent"), params)
+
+
+def test_an_answer_has_its_parts_by_type(mapping: Mapping) -> None:
+    items = [{"type": "Order", "id": 1}, {"type": "User", "id": 2}]
+    assert answer_of(mapping, pattern(mapping, "by_status"), items) == {"orders": [(1,)], "others": [(None,)]}

@@ -1,0 +1,57 @@
+"""What is proved about base keys, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.golden.heart import check, facts, table
+
+USERS = table(
+    "users",
+    {"id": "integer!", "a": "text!", "b": "text!", "email": "text", "at": "timestamp!", "token": "uuid!"},
+    unique=[("a", "b"), ("email",)],
+)
+SCHEMA = facts(USERS, table("other", {"id": "integer!", "n": "integer!"}))
+ONE = "entities: {{users: {{items: {{U: {{key: [{pk}, {sk}]}}}}}}}}"
+
+CASES: list[tuple[str, str, bool]] = [
+    ('"U#{id}"', "META", True),
+    ('"U#{id:06}"', "META", True),
+    ('"U#{id|escape}"', "META", True),
+    ("U", '"{id:06}"', True),
+    ('"U#{at|date}"', '"{at|iso}#{id:06}"', True),
+    ('"U#{a}"', '"{b}"', True),  # each attribute is read back by itself
+    ('"U#{a}#{b|escape}"', "META", True),
+    ('"U#{id}{token}"', "META", True),  # a UUID has one width
+    ('"U#{id}{at}"', "META", False),  # nothing between them
+    ('"U#{a}"', "META", False),  # a alone is not unique
+    ('"U#{email}"', "META", False),  # unique, but NULL may stand in several rows
+    ('"U#{id|hash}"', "META", False),
+    ('"U#{a|lower}"', '"{b}"', False),
+    ('"U#{at|iso:s}"', "META", False),
+]
+
+
+@pytest.mark.parametrize(("pk", "sk", "proved"), CASES)
+def test_a_key_is_proved_or_claimed(pk: str, sk: str, proved: bool) -> None:
+    unproved = check(ONE.format(pk=pk, sk=sk), SCHEMA).unproved
+    assert (unproved["users"] == frozenset()) is proved
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "apart"),
+    [
+        ('["A#{id}", M]', '["B#{id}", M]', True),
+        ('["A#{id}", M]', '["A#{id}", N]', True),
+        ('["A#{id}", M]', '["A#{id}", "N#{n}"]', True),
+        ('["A#{id}", M]', '["A#{id}", "M#{n}"]', True),
+        ('["A#{id}", "M#{id}"]', '["A#{id}", "M#{n}"]', False),
+        ('["A#{id}", M]', '["A#{id}", M]', False),
+        ('["{id}", M]', '["A#{id}", M]', False),
+    ],
+)
+def test_two_items_are_told_apart_by_their_constant_beginnings(first: str, second: str, apart: bool) -> None:
+    text = f"entities: {{users: {{items: {{U: {{key: {first.replace('n', 'id')}}}}}}}, other: {{items: {{O: {{key: {second}}}}}}}}}"
+    unproved = check(text, SCHEMA).unproved
+    assert (not unproved["users"]) is apart
+    assert (not unproved["other"]) is apart
