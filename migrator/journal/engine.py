@@ -1,0 +1,115 @@
+"""A journal's database: opened, set up, and its failures put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, insert, select
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from migrator.errors import SettingsError, StoppedError
+from migrator.journal import schema
+
+_DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+
+class Database:
+    """Transactions on the journal's tables, from any thread."""
+
+    def __init__(self, url: str) -> None:
+        self.url = _url(url)
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        self._one_at_a_time = RLock() if self.sqlite else None
+        self.engine = _engine(self.url)
+        with self._told():
+            self._set_up()
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A connection inside of one transaction. SQLite has one writer, so its threads take turns here."""
+        with self._told():
+            if self._one_at_a_time is None:
+                with self.engine.begin() as connection:
+                    yield connection
+            else:
+                with self._one_at_a_time, self.engine.begin() as connection:
+                    yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise _in_words(error, self.url) from None
+
+    def _set_up(self) -> None:
+        with self.engine.begin() as connection:
+            schema.metadata.create_all(connection)
+            version = connection.execute(select(schema.meta.c.version)).scalar()
+            if version is None:
+                connection.execute(insert(schema.meta).values(version=schema.VERSION))
+            elif version != schema.VERSION:
+                what = f"the journal {_shown(self.url)} is of version {version}, this migrator writes {schema.VERSION}"
+                raise SettingsError(f"{what}; finish its runs with the migrator that began them, or name another journal")
+
+
+def _url(text: str) -> URL:
+    try:
+        url = make_url(text)
+        return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
+    except ArgumentError:
+        raise SettingsError("the job's journal is no database URL; write sqlite:///path or postgresql://…") from None
+
+
+def _engine(url: URL) -> Engine:
+    try:
+        if url.get_backend_name() != "sqlite":
+            return create_engine(url, pool_pre_ping=True)
+        if url.database in (None, "", ":memory:"):
+            engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+        else:
+            Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+            engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
+    except (NoSuchModuleError, ModuleNotFoundError):
+        raise SettingsError(f"the journal {_shown(url)} needs a driver that is not installed") from None
+    except OSError as error:
+        raise SettingsError(f"the journal {_shown(url)} cannot be created ({error.strerror})") from None
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return engine
+
+
+def _on_connect(connection: Any, record: Any) -> None:
+    """Transactions are ours to begin; every commit reaches the disk."""
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=30000"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _in_words(error: SQLAlchemyError, url: URL) -> SettingsError | StoppedError:
+    cause = str(getattr(error, "orig", "") or "").split("\n")[0]
+    where = f"the journal {_shown(url)}"
+    if "not a database" in cause:
+        return SettingsError(f"{where} is no SQLite database; name another file, or move it away")
+    if "unable to open" in cause or "readonly" in cause:
+        return SettingsError(f"{where} cannot be opened for writing; look at its folder's permissions")
+    if "disk is full" in cause or "disk I/O" in cause:
+        return StoppedError(f"{where} has no room left on its disk; make room and give the same command again")
+    kind = type(getattr(error, "orig", error)).__name__
+    known = " (locked by another process)" if "locked" in cause else ""
+    if isinstance(error, DatabaseError):
+        return StoppedError(f"{where} does not answer: {kind}{known}; the same command goes on when it does")
+    return StoppedError(f"{where} failed: {kind}")
+
+
+def _shown(url: URL) -> str:
+    return url.set(query={}).render_as_string(hide_password=True)

@@ -1,0 +1,54 @@
+"""Findings: kept once each, whatever is repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from itertools import islice
+
+from sqlalchemy import Connection, func, select
+
+from migrator.journal.dialect import insert_or_ignore
+from migrator.journal.schema import finding
+from migrator.ports import Finding
+
+_CHUNK = 500
+
+
+def add(connection: Connection, run_id: int, findings: Iterable[Finding]) -> None:
+    """Writes the findings of a run that are not written yet."""
+    rows = ({"run_id": run_id, "digest": _digest(one), **_columns(one)} for one in findings)
+    while chunk := list(islice(rows, _CHUNK)):
+        connection.execute(insert_or_ignore(connection, finding), chunk)
+
+
+def read(connection: Connection, run_id: int, limit: int | None) -> list[Finding]:
+    """Findings in the order in which they were made."""
+    columns = [finding.c[name] for name in ("kind", "entity", "reason", "source_key", "item_key", "attribute")]
+    query = select(*columns).where(finding.c.run_id == run_id).order_by(finding.c.id).limit(limit)
+    return [Finding(*row) for row in connection.execute(query)]
+
+
+def counts(connection: Connection, run_id: int) -> dict[str, int]:
+    """How many there are of each kind."""
+    query = select(finding.c.kind, func.count()).where(finding.c.run_id == run_id).group_by(finding.c.kind)
+    return {kind: number for kind, number in connection.execute(query)}
+
+
+def _columns(one: Finding) -> dict[str, str]:
+    return {
+        "kind": one.kind,
+        "entity": one.entity,
+        "reason": one.reason,
+        "source_key": one.source_key,
+        "item_key": one.item_key,
+        "attribute": one.attribute,
+    }
+
+
+def _digest(one: Finding) -> bytes:
+    text = json.dumps(_columns(one), sort_keys=True)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+

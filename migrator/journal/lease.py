@@ -1,0 +1,128 @@
+"""The lease of a job: one live run at a time, taken over from the dead."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from migrator.errors import MigratorError, SettingsError, StoppedError
+from migrator.journal.dialect import insert_or_ignore
+from migrator.journal.schema import lease
+from migrator.journal.store import SqlJournal
+
+LIFE_S = 30.0
+HEARTBEAT_S = 5.0
+
+
+class RunLease:
+    """Use as a context manager. Renewed by a thread; `check` tells a run that has lost it to stop."""
+
+    def __init__(
+        self,
+        journal: SqlJournal,
+        job: str,
+        *,
+        life_s: float = LIFE_S,
+        heartbeat_s: float = HEARTBEAT_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.journal = journal
+        self.job = job
+        self.life_s = life_s
+        self.heartbeat_s = heartbeat_s
+        self.clock = clock
+        self.holder = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "born": _born(os.getpid()), "lease": os.urandom(4).hex()})
+        self._valid_until = 0.0
+        self._done = Event()
+        self._thread = Thread(target=self._renew, name="lease", daemon=True)
+
+    def __enter__(self) -> RunLease:
+        self._acquire()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+        with self.journal.database.begin() as connection:
+            connection.execute(delete(lease).where(lease.c.job == self.job, lease.c.holder == self.holder))
+
+    def check(self) -> None:
+        """Raises StoppedError when the lease could not be renewed in time: another run may be at work."""
+        if self.clock() >= self._valid_until:
+            raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command goes on")
+
+    def _acquire(self) -> None:
+        now = self.clock()
+        row = {"job": self.job, "holder": self.holder, "since": _now(), "expires_at": now + self.life_s}
+        with self.journal.database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, lease), row)
+            held = connection.execute(select(lease).where(lease.c.job == self.job).with_for_update()).one()
+            if held.holder != self.holder:
+                if held.expires_at > now and _alive(held.holder):
+                    raise SettingsError(_busy(self.job, held.holder, held.since))
+                taken = update(lease).where(lease.c.job == self.job, lease.c.holder == held.holder)
+                connection.execute(taken.values(**row))
+        self._valid_until = now + self.life_s
+
+    def _renew(self) -> None:
+        while not self._done.wait(self.heartbeat_s):
+            now = self.clock()
+            renewed = (
+                update(lease)
+                .where(lease.c.job == self.job, lease.c.holder == self.holder)
+                .values(expires_at=now + self.life_s)
+            )
+            try:
+                with self.journal.database.begin() as connection:
+                    kept = connection.execute(renewed).rowcount
+            except MigratorError:
+                continue  # the journal may come back before the lease ends; check() stops the run when it does not
+            if kept == 0:
+                self._valid_until = 0.0
+                return
+            self._valid_until = now + self.life_s
+
+
+def _alive(holder: str) -> bool:
+    """False only when the holder is known to be dead: a process of this host that is gone."""
+    known: dict[str, Any] = json.loads(holder)
+    if known["host"] != socket.gethostname():
+        return True
+    try:
+        os.kill(known["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return bool(_born(known["pid"]) == known["born"])
+
+
+def _born(pid: int) -> str:
+    """When the process began, in the kernel's own count; '' where the system does not say. Guards against a pid used again."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _busy(job: str, holder: str, since: str) -> str:
+    known = json.loads(holder)
+    who = f"host {known['host']}, process {known['pid']}, since {since}"
+    return f"another run of job {job} is at work ({who}); wait for it, or stop it"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(" ", "seconds")

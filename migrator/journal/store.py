@@ -1,0 +1,224 @@
+"""The journal on SQLAlchemy: each method is one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Row, func, insert, select, update
+
+from migrator.journal import claims, findings, schema
+from migrator.journal.engine import Database
+from migrator.journal.wire import read_key, write_key
+from migrator.ports import Finding, Page, Run, RunIdentity, RunState, SegmentState, Tally
+
+_CHUNK = 1000
+_TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "different")
+
+
+class SqlJournal:
+    """ports.Journal on a database of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.database = Database(url)
+
+    @classmethod
+    def in_memory(cls) -> SqlJournal:
+        """A journal that is gone with the process."""
+        return cls("sqlite://")
+
+    @classmethod
+    def in_file(cls, path: Path) -> SqlJournal:
+        return cls(f"sqlite:///{path}")
+
+    def close(self) -> None:
+        self.database.close()
+
+    # ── runs ──
+
+    def find_run(self, identity: RunIdentity) -> Run | None:
+        run = schema.run
+        query = select(run).where(*_same(identity)).order_by(run.c.id.desc()).limit(1)
+        with self.database.begin() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else _run(row)
+
+    def start_run(self, identity: RunIdentity) -> Run:
+        values = {**_identity_columns(identity), "state": "running", "started_at": _now()}
+        with self.database.begin() as connection:
+            key = connection.execute(insert(schema.run).values(values)).inserted_primary_key
+        assert key is not None
+        return Run(int(key[0]), identity, "running", str(values["started_at"]))
+
+    def resume_run(self, run: Run) -> Run:
+        change = update(schema.run).where(schema.run.c.id == run.id).values(state="running", ended_at=None)
+        with self.database.begin() as connection:
+            connection.execute(change)
+        return Run(run.id, run.identity, "running", run.started_at, resumed=True)
+
+    def end_run(self, run: Run, state: RunState) -> None:
+        change = update(schema.run).where(schema.run.c.id == run.id).values(state=state, ended_at=_now())
+        with self.database.begin() as connection:
+            connection.execute(change)
+
+    def runs(self, job: str) -> list[Run]:
+        query = select(schema.run).where(schema.run.c.job == job).order_by(schema.run.c.id)
+        with self.database.begin() as connection:
+            return [_run(row) for row in connection.execute(query)]
+
+    def written_tables(self, job: str) -> set[str]:
+        run = schema.run
+        query = select(run.c.table_id).where(run.c.job == job, run.c.kind == "backfill").distinct()
+        with self.database.begin() as connection:
+            return set(connection.execute(query).scalars())
+
+    # ── pages ──
+
+    def planned(self, run: Run) -> set[str]:
+        query = select(schema.plan.c.entity).where(schema.plan.c.run_id == run.id)
+        with self.database.begin() as connection:
+            return set(connection.execute(query).scalars())
+
+    def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
+        rows = (_page_columns(run, page) for page in pages)
+        # The bounds are read from the source before the transaction begins: a slow source must not hold the journal.
+        planned = list(rows)
+        with self.database.begin() as connection:
+            connection.execute(insert(schema.plan).values(run_id=run.id, entity=entity))
+            waiting = iter(planned)
+            while chunk := list(islice(waiting, _CHUNK)):
+                connection.execute(insert(schema.page), chunk)
+
+    def open_pages(self, run: Run, entity: str) -> Iterator[Page]:
+        page, last = schema.page, -1
+        while True:
+            query = (
+                select(page.c.number, page.c.after_key, page.c.upto_key)
+                .where(page.c.run_id == run.id, page.c.entity == entity)
+                .where(page.c.number > last, page.c.done_at.is_(None))
+                .order_by(page.c.number)
+                .limit(_CHUNK)
+            )
+            with self.database.begin() as connection:
+                rows = connection.execute(query).all()
+            if not rows:
+                return
+            for number, after, upto in rows:
+                last = number
+                yield Page(entity, number, after, upto)
+
+    def page_counts(self, run: Run, entity: str) -> tuple[int, int]:
+        page = schema.page
+        query = select(func.count(page.c.done_at), func.count()).where(
+            page.c.run_id == run.id, page.c.entity == entity
+        )
+        with self.database.begin() as connection:
+            done, planned = connection.execute(query).one()
+        return int(done), int(planned)
+
+    def finish_page(self, run: Run, page: Page, tally: Tally, found: Sequence[Finding]) -> None:
+        table = schema.page
+        values = {name: getattr(tally, name) for name in _TALLY}
+        change = (
+            update(table)
+            .where(table.c.run_id == run.id, table.c.entity == page.entity, table.c.number == page.number)
+            .values(done_at=_now(), **values)
+        )
+        with self.database.begin() as connection:
+            findings.add(connection, run.id, found)
+            connection.execute(change)
+
+    def tally(self, run: Run, entity: str | None = None) -> Tally:
+        page = schema.page
+        query = select(*(func.coalesce(func.sum(page.c[name]), 0) for name in _TALLY)).where(page.c.run_id == run.id)
+        if entity is not None:
+            query = query.where(page.c.entity == entity)
+        with self.database.begin() as connection:
+            row = connection.execute(query).one()
+        return Tally(**{name: float(v) if name == "write_units" else int(v) for name, v in zip(_TALLY, row, strict=True)})
+
+    # ── findings ──
+
+    def add_findings(self, run: Run, found: Sequence[Finding]) -> None:
+        with self.database.begin() as connection:
+            findings.add(connection, run.id, found)
+
+    def findings(self, run: Run, limit: int | None = None) -> list[Finding]:
+        with self.database.begin() as connection:
+            return findings.read(connection, run.id, limit)
+
+    def finding_counts(self, run: Run) -> dict[str, int]:
+        with self.database.begin() as connection:
+            return findings.counts(connection, run.id)
+
+    # ── scans ──
+
+    def segment(self, run: Run, number: int) -> SegmentState:
+        table = schema.segment
+        query = select(table.c.state).where(table.c.run_id == run.id, table.c.number == number)
+        with self.database.begin() as connection:
+            text = connection.execute(query).scalar()
+        if text is None:
+            return SegmentState()
+        state = json.loads(text)
+        return SegmentState(read_key(state["start"]), bool(state["done"]), state["tally"])
+
+    def save_segment(self, run: Run, number: int, state: SegmentState, found: Sequence[Finding]) -> None:
+        table = schema.segment
+        text = json.dumps({"start": write_key(state.start), "done": state.done, "tally": dict(state.tally)})
+        here = (table.c.run_id == run.id, table.c.number == number)
+        with self.database.begin() as connection:
+            findings.add(connection, run.id, found)
+            if connection.execute(update(table).where(*here).values(state=text)).rowcount == 0:
+                connection.execute(insert(table).values(run_id=run.id, number=number, state=text))
+
+    # ── claims ──
+
+    def claim(self, table_id: str, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+        with self.database.begin() as connection:
+            return claims.take(connection, table_id, wanted)
+
+    def release(self, table_id: str, digests: Sequence[bytes]) -> None:
+        with self.database.begin() as connection:
+            claims.release(connection, table_id, digests)
+
+    def forget_claims(self, table_id: str) -> None:
+        with self.database.begin() as connection:
+            claims.forget(connection, table_id)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(" ", "seconds")
+
+
+def _identity_columns(identity: RunIdentity) -> dict[str, str]:
+    return {
+        "kind": identity.kind,
+        "job": identity.job,
+        "table_id": identity.table_id,
+        "revision": identity.revision,
+        "scope": identity.scope,
+    }
+
+
+def _same(identity: RunIdentity) -> list[Any]:
+    return [schema.run.c[name] == value for name, value in _identity_columns(identity).items()]
+
+
+def _run(row: Row[Any]) -> Run:
+    identity = RunIdentity(row.kind, row.job, row.table_id, row.revision, row.scope)
+    return Run(row.id, identity, row.state, row.started_at, row.ended_at)
+
+
+def _page_columns(run: Run, page: Page) -> dict[str, Any]:
+    return {
+        "run_id": run.id,
+        "entity": page.entity,
+        "number": page.number,
+        "after_key": page.after,
+        "upto_key": page.upto,
+    }

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import MappingError, MigratorError, SettingsError
+from migrator.settings import Tuning, hide_password, load_job
+
+GOOD = """
+job: 1
+mapping: ../mappings/shop.yaml
+source: {url: "${SHOP_URL}"}
+target: {table: Shop, endpoint: "${ENDPOINT:-embedded}", region: eu-central-1}
+tuning: {workers: 2, page_rows: 50}
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "jobs" / "my shop.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_job_takes_its_variables_from_the_environment(tmp_path: Path) -> None:
+    job = load_job(write(tmp_path, GOOD), {"SHOP_URL": "postgresql://me:pw@h/shop"})
+    assert job.name == "my-shop"
+    assert job.source.url == "postgresql://me:pw@h/shop"
+    assert job.mapping == tmp_path / "jobs" / ".." / "mappings" / "shop.yaml"
+    assert (job.target.table, job.target.endpoint, job.target.region) == ("Shop", "embedded", "eu-central-1")
+    assert job.tuning == Tuning(workers=2, page_rows=50)
+    assert "pw" not in repr(job)
+
+
+def test_an_empty_variable_is_as_good_as_none(tmp_path: Path) -> None:
+    job = load_job(write(tmp_path, GOOD), {"SHOP_URL": "sqlite:///a.db", "ENDPOINT": ""})
+    assert job.target.endpoint == "embedded"
+
+
+def test_short_forms(tmp_path: Path) -> None:
+    job = load_job(write(tmp_path, "job: 1\nmapping: m.yaml\nsource: sqlite:///a$${b}.db\ntarget: embedded"), {})
+    assert job.source.url == "sqlite:///a${b}.db"
+    assert job.target.endpoint == "embedded"
+    assert job.target.table is None
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("", ["this is no job"]),
+        ("a: [", ["not YAML"]),
+        (GOOD, ["my shop.yaml:4: source.url: the variable SHOP_URL is not set; export SHOP_URL=… before the command"]),
+        ("job: 1\nsource: x\n", ["'mapping' is missing"]),
+        ("job: 2\nmapping: m\nsource: x\n", [":1: job: "]),
+        (
+            "job: 1\nmapping: m\nsource: x\ntargt: {}\ntuning: {wrkers: 1, page_rows: 0}",
+            [
+                "'targt' is not a word of this place; did you mean 'target'?",
+                "'wrkers' is not a word of this place; did you mean 'workers'?",
+                ":5: tuning.page_rows: ",
+            ],
+        ),
+        ("job: 1\nmapping: m\nsource: x\ntarget: {endpoint: localhost}", [":4: target.endpoint: "]),
+        ("job: 1\nmapping: m\nsource: x\nname: ../x", [":4: name: "]),
+    ],
+)
+def test_every_fault_of_a_job_is_said_at_once(tmp_path: Path, text: str, messages: list[str]) -> None:
+    with pytest.raises(MappingError) as caught:
+        load_job(write(tmp_path, text), {})
+    faults = [str(fault) for fault in caught.value.faults]
+    assert len(faults) == len(messages), faults
+    for message in messages:
+        assert any(message in fault for fault in faults), faults
+
+
+def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
+    binary = write(tmp_path, "")
+    binary.write_bytes(b"\xff\xfe\x00")
+    for path, message in [(tmp_path / "no.yaml", "no such job"), (tmp_path, "a folder"), (binary, "no UTF-8")]:
+        with pytest.raises(SettingsError, match=message):
+            load_job(path, {})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:s3cret@host:5432/shop", "postgresql://me:***@host:5432/shop"),
+        ("postgresql://me:s3cr@t@host/shop", "postgresql://me:***@host/shop"),
+        ("postgresql://me:s3cret/x@host/shop", "postgresql://…"),
+        ("postgresql://host/shop?password=s3cret", "postgresql://host/shop"),
+        ("postgresql://me@host/shop?password=s3cret", "postgresql://me:***@host/shop"),
+        ("sqlite:///shop.db", "sqlite:///shop.db"),
+        ("me:s3cret@host", "…"),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    assert hide_password(url) == shown
+
+
+def test_errors_are_ours(tmp_path: Path) -> None:
+    with pytest.raises(MigratorError):
+        load_job(tmp_path / "nothing", {})
