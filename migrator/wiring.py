@@ -65,7 +65,8 @@ def open_source(url: str, parsed: ParsedMapping, workers: int = 1) -> Iterator[S
 
 @contextmanager
 def open_journal(job: Job) -> Iterator[SqlJournal]:
-    journal = SqlJournal.open(job.journal)
+    url = job.journal or f"sqlite:///{home() / f'{job.name}.db'}"
+    journal = SqlJournal(url)
     try:
         yield journal
     finally:
@@ -92,7 +93,7 @@ def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Targ
     )
     named = design_for(job, design)
     backoff = Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
-    admin = DynamoTableAdmin(client)
+    admin = DynamoTableAdmin(client, stop=stop)
     return Target(named, admin, DynamoStore(client, named, backoff, stop))
 
 

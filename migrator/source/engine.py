@@ -50,6 +50,8 @@ def _sqlite_engine(url: URL, pool_size: int, lock_wait_s: float) -> Engine:
         )
         # One text that is not UTF-8 then refuses its row; sqlite3's default would end the whole page.
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+        # mode=ro alone would let an ATTACH in a query make a file.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.execute("PRAGMA query_only = ON")
         return connection
 

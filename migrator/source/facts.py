@@ -5,26 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Inspector
+from sqlalchemy.engine import Connection, Dialect, Inspector
+from sqlalchemy.engine.interfaces import ReflectedColumn, ReflectedForeignKeyConstraint
 from sqlalchemy.engine.reflection import ObjectKind
 from sqlalchemy.exc import SAWarning
-from sqlalchemy.types import TypeEngine
 
 from migrator.errors import SettingsError
-from migrator.model import Column, ForeignKey, Kind, SchemaFacts, TableFacts
+from migrator.model import Column, ForeignKey, SchemaFacts, TableFacts
+from migrator.source import postgresql_facts, sqlite_facts
 from migrator.source.kinds import kind_of
 from migrator.source.names import NameRule, clashes, written_names
-from migrator.source.sqlite_facts import declared_types, unique_columns
 
 _NOT_THE_USERS = ("sqlite_", "migrator_")
-
-_PARTITIONS = sa.text(
-    "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE c.relispartition AND n.nspname = :schema"
-)
 
 
 def reflect(connection: Connection, rule: NameRule) -> SchemaFacts:
@@ -49,84 +43,76 @@ class _Reflected:
     columns: dict[str, list[Column]]
     primary_keys: dict[str, list[str]]
     unique: dict[str, list[tuple[str, ...]]]
-    foreign_keys: dict[str, list[Mapping[str, Any]]]
+    foreign_keys: dict[str, list[ReflectedForeignKeyConstraint]]
 
 
 def _reflected(connection: Connection) -> _Reflected:
+    return _of_sqlite(connection) if connection.dialect.name == "sqlite" else _of_postgresql(connection)
+
+
+def _of_postgresql(connection: Connection) -> _Reflected:
+    inspector, dialect = sa.inspect(connection), connection.dialect
+    schema = inspector.default_schema_name
+    reflected = inspector.get_multi_columns(schema=schema, kind=ObjectKind.ANY)
+    left_out = postgresql_facts.partitions(connection, schema)
+    domains = postgresql_facts.domain_bases(connection, schema)
+    columns = {
+        name: [
+            _postgresql_column(one, dialect, domains.get((name, one["name"])))
+            for one in reflected[(schema, name)]
+        ]
+        for name in _the_users(name for _, name in reflected)
+        if name not in left_out
+    }
+    keys = _primary_keys(inspector, schema)
+    unique = postgresql_facts.unique_columns(inspector, schema)
+    return _Reflected(schema, columns, keys, unique, _foreign_keys_of(inspector, schema))
+
+
+def _postgresql_column(reflected: ReflectedColumn, dialect: Dialect, base: str | None) -> Column:
+    """The column; `base` is the type that its domain, if it has one, is made of."""
+    name, type_ = reflected["name"], reflected["type"]
+    kind = kind_of(base, "postgresql") if base else postgresql_facts.kind_of_type(type_, dialect)
+    return Column(name, name, kind, reflected["nullable"], postgresql_facts.declared_type(type_, dialect))
+
+
+def _of_sqlite(connection: Connection) -> _Reflected:
     inspector = sa.inspect(connection)
-    sqlite = connection.dialect.name == "sqlite"
-    schema = None if sqlite else inspector.default_schema_name
-    found = inspector.get_multi_columns(schema=schema, kind=ObjectKind.ANY)
-    left_out = set() if sqlite else set(connection.scalars(_PARTITIONS, {"schema": schema}))
-    names = [name for _, name in sorted(found, key=lambda key: key[1]) if _is_the_users(name, left_out)]
-    keys = {name: key for (_, name), key in inspector.get_multi_pk_constraint(schema=schema).items()}
-    references = {name: ref for (_, name), ref in inspector.get_multi_foreign_keys(schema=schema).items()}
-    primary_keys = {name: list(keys[name]["constrained_columns"] if name in keys else ()) for name in names}
-    columns = {name: [_column(one, connection) for one in found[(schema, name)]] for name in names}
-    if sqlite:
-        columns = {
-            name: _sqlite_columns(connection, name, columns[name], primary_keys[name]) for name in names
-        }
-        unique = {name: unique_columns(connection, name) for name in names}
-    else:
-        unique = _unique(inspector, schema)
-    return _Reflected(
-        schema, columns, primary_keys, unique, {name: list(references.get(name, ())) for name in names}
-    )
-
-
-def _is_the_users(name: str, left_out: set[str]) -> bool:
-    return name not in left_out and not name.lower().startswith(_NOT_THE_USERS)
-
-
-def _column(reflected: Mapping[str, Any], connection: Connection) -> Column:
-    declared = _declared(reflected["type"], connection)
-    kind = _postgresql_kind(reflected["type"], declared, connection)
-    return Column(reflected["name"], reflected["name"], kind, bool(reflected["nullable"]), declared)
-
-
-def _declared(type_: TypeEngine[Any], connection: Connection) -> str:
-    return "" if isinstance(type_, sa.types.NullType) else str(type_.compile(connection.dialect))
-
-
-def _postgresql_kind(type_: TypeEngine[Any], declared: str, connection: Connection) -> Kind:
-    """An enum is text, a domain what it is made of, everything else what its name says."""
-    if isinstance(type_, sa.Enum):
-        return Kind("text")
-    inner = getattr(type_, "data_type", None)
-    if isinstance(inner, TypeEngine):
-        return _postgresql_kind(inner, _declared(inner, connection), connection)
-    return kind_of(declared, connection.dialect.name)
+    views = set(inspector.get_view_names()) - sqlite_facts.broken_views(connection)
+    names = list(_the_users([*inspector.get_table_names(), *views]))
+    keys = _primary_keys(inspector, None)
+    columns = {name: list(_sqlite_columns(connection, inspector, name, keys.get(name, []))) for name in names}
+    unique = {name: sqlite_facts.unique_columns(connection, name) for name in names}
+    return _Reflected(None, columns, keys, unique, _foreign_keys_of(inspector, None))
 
 
 def _sqlite_columns(
-    connection: Connection, table: str, columns: Iterable[Column], key: Sequence[str]
-) -> list[Column]:
+    connection: Connection, inspector: Inspector, table: str, key: Sequence[str]
+) -> Iterator[Column]:
     """The columns with the types that the table's author wrote; SQLAlchemy knows fewer names of them."""
-    declared = declared_types(connection, table)
-    found = []
-    for column in columns:
-        written = declared.get(column.real, "")
+    declared = sqlite_facts.declared_types(connection, table)
+    for reflected in inspector.get_columns(table):
+        name = reflected["name"]
         # INTEGER PRIMARY KEY is the rowid, which is never NULL whatever the declaration says.
-        rowid = [column.real] == list(key) and written.upper() == "INTEGER"
-        nullable = column.nullable and not rowid
-        found.append(Column(column.name, column.real, kind_of(written, "sqlite"), nullable, written))
-    return found
+        rowid = [name] == list(key) and declared[name].upper() == "INTEGER"
+        nullable = reflected["nullable"] and not rowid
+        yield Column(name, name, kind_of(declared[name], "sqlite"), nullable, declared[name])
 
 
-def _unique(inspector: Inspector, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
-    """Columns of unique constraints and of unique indexes that hold for every row and name columns only."""
-    found: dict[str, dict[tuple[str, ...], None]] = {}
-    for (_, table), constraints in inspector.get_multi_unique_constraints(schema=schema).items():
-        for constraint in constraints:
-            found.setdefault(table, {})[tuple(constraint["column_names"])] = None
-    for (_, table), indexes in inspector.get_multi_indexes(schema=schema, kind=ObjectKind.ANY).items():
-        for index in indexes:
-            names = index["column_names"]
-            partial = "postgresql_where" in index.get("dialect_options", {})
-            if index["unique"] and not partial and not index.get("expressions"):
-                found.setdefault(table, {})[tuple(name for name in names if name)] = None
-    return {table: list(columns) for table, columns in found.items()}
+def _the_users(names: Iterable[str]) -> Iterator[str]:
+    """The names in order, without the system's and ours."""
+    return (name for name in sorted(names) if not name.lower().startswith(_NOT_THE_USERS))
+
+
+def _primary_keys(inspector: Inspector, schema: str | None) -> dict[str, list[str]]:
+    found = inspector.get_multi_pk_constraint(schema=schema)
+    return {name: list(key["constrained_columns"]) for (_, name), key in found.items() if key}
+
+
+def _foreign_keys_of(
+    inspector: Inspector, schema: str | None
+) -> dict[str, list[ReflectedForeignKeyConstraint]]:
+    return {name: list(keys) for (_, name), keys in inspector.get_multi_foreign_keys(schema=schema).items()}
 
 
 # ── written names ──
@@ -165,7 +151,7 @@ def _table_facts(reflected: _Reflected, real: str, names: _Names) -> TableFacts:
         columns=tuple(
             Column(written[one.real], one.real, one.kind, one.nullable, one.declared) for one in columns
         ),
-        primary_key=tuple(written[name] for name in reflected.primary_keys[real]),
+        primary_key=tuple(written[name] for name in reflected.primary_keys.get(real, ())),
         unique=tuple(tuple(written[name] for name in key) for key in reflected.unique.get(real, ())),
         foreign_keys=tuple(_foreign_keys(reflected, real, names)),
         schema=reflected.schema,
@@ -174,12 +160,15 @@ def _table_facts(reflected: _Reflected, real: str, names: _Names) -> TableFacts:
 
 def _foreign_keys(reflected: _Reflected, real: str, names: _Names) -> Iterator[ForeignKey]:
     """Foreign keys to tables among the facts. SQLite lets one write the other table's names in any case."""
-    for key in reflected.foreign_keys[real]:
+    for key in reflected.foreign_keys.get(real, ()):
         table = _any_case(names.tables, key["referred_table"])
         if table is None or key["referred_schema"] not in (None, reflected.schema):
             continue
         ours = [_any_case(names.columns[real], name) for name in key["constrained_columns"]]
-        theirs = [_any_case(names.columns[table], name) for name in key["referred_columns"]]
+        theirs = [
+            _any_case(names.columns[table], name)
+            for name in key["referred_columns"] or reflected.primary_keys.get(table, [])
+        ]
         if ours and len(ours) == len(theirs) and None not in ours + theirs:
             columns = tuple(names.columns[real][name] for name in ours if name)
             referred = tuple(names.columns[table][name] for name in theirs if name)

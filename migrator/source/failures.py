@@ -48,6 +48,8 @@ _BY_SQLITE_NAME = {
     "SQLITE_INTERRUPT": f"the statement was interrupted; {_RESUME}",
 }
 _BY_TEXT = (
+    (r"^no such table", _BY_SQLSTATE["42P01"]),
+    (r"^no such column", _BY_SQLSTATE["42703"]),
     (r"password authentication failed|no password supplied", _BY_SQLSTATE["28P01"]),
     (r"no pg_hba\.conf entry|role .* does not exist|authentication failed", _BY_SQLSTATE["28000"]),
     (r"database .* does not exist", _BY_SQLSTATE["3D000"]),
@@ -64,14 +66,14 @@ _BY_TEXT = (
     (r"timeout|timed out", "no answer in time; look at the network, the firewall and the source's URL"),
     (r"ssl|certificate", "no agreement on TLS; correct sslmode and the certificates in the source's URL"),
     (r"server closed the connection|connection .*(lost|closed|reset)|terminating", _BY_SQLSTATE_CLASS["08"]),
-    (r"no such table", _BY_SQLSTATE["42P01"]),
-    (r"no such column", _BY_SQLSTATE["42703"]),
     (r"syntax error|incomplete input", _BY_SQLSTATE["42601"]),
     (
         r"a value is required for bind parameter",
         "a parameter has no value; name it among the params of the pattern",
     ),
     (r"does not return rows", "the statement returns no rows; write one SELECT"),
+    (r"one statement at a time|multiple commands", "there is more than one statement; write one SELECT"),
+    (r"too many attached", "the statement would open another file; write one SELECT"),
     (
         r"queuepool limit",
         "every connection is in use; allow the source more connections than there are workers",
@@ -91,7 +93,8 @@ def source_error(error: Exception, place: str, doing: str) -> SourceError:
 
 
 def _reason(cause: BaseException) -> str:
-    return next(_reasons(cause), _CONNECTING if type(cause).__name__ == "OperationalError" else _OTHERWISE)
+    connecting = type(cause).__name__ == "OperationalError" and type(cause).__module__.startswith("psycopg")
+    return next(_reasons(cause), _CONNECTING if connecting else _OTHERWISE)
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:

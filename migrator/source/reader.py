@@ -32,7 +32,7 @@ KEYS_A_SELECT = 200
 class SqlSource:
     """Reads by SQL; each call is one read-only snapshot. Safe to call from `pool_size` threads at once.
 
-    `url`: as `source_url` gives it; the first call connects. `lock_wait_s`: SQLite waits so long for a writer.
+    `url`: as `source_url` gives it; the first call connects. `lock_wait_s`: SQLite waits that for a writer.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
 
@@ -69,7 +69,7 @@ class SqlSource:
         return {column.name: value for column, value in zip(columns, row, strict=True)}
 
     def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
-        """The last key of every full page; each is a snapshot of its own, so a long walk holds back nobody."""
+        """The last key of every full page; each is a snapshot of its own, so a long walk stops nobody."""
         after: Key | None = None
         while True:
             with self._reading(_entity(plan)) as connection:

@@ -28,7 +28,11 @@ def row_trees(plan: EntityPlan, roots: Rows, collected: Sequence[Rows]) -> list[
         (_by_root(plan, one, rows), _of_none(one))
         for one, rows in zip(plan.collections, collected, strict=True)
     ]
-    return [(*row, *(children.get(key(row), none) for children, none in parts)) for row in roots]
+    trees = []
+    for row in roots:
+        own = key(row)
+        trees.append((*row, *[children.get(own, none) for children, none in parts]))
+    return trees
 
 
 def _by_root(plan: EntityPlan, one: CollectionPlan, rows: Rows) -> dict[Key, Any]:

@@ -1,0 +1,1 @@
+"""Knows AWS: clients, tables, items on the wire, and an embedded server."""

@@ -1,0 +1,54 @@
+# What a newcomer runs: make setup, make lint, make test, make demo. Needs Python 3.11 and make; see CONTRIBUTING.md.
+
+PYTHON ?= python3
+VENV   ?= .venv
+SCALE  ?= 1
+JOBS   ?= 2
+
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lint format test demo lock clean
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## install everything into .venv, from the lock alone
+
+# The stamp is written last: an installation that broke off is done again.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "setup: $(PYTHON) is older than Python 3.11; name another one: make setup PYTHON=python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "setup: this Python cannot make environments; on Debian: apt-get install python3-venv" >&2; exit 2; }
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install --require-hashes --requirement requirements.lock
+	@$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+lint: setup ## style, form, types, the arrows of the house
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo >$(VENV)/lint-imports.txt 2>&1 || { cat $(VENV)/lint-imports.txt; exit 1; }
+	$(BIN)/python -m pytest -q tests/test_house.py
+
+format: setup ## put every file into form
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format --quiet .
+
+test: setup ## all tests but the measurements
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench"
+
+demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10 for ten times as much)
+	PATH="$(CURDIR)/$(BIN):$$PATH" SCALE=$(SCALE) bash jobs/demo.sh
+
+lock: setup ## write requirements.lock anew, with the newest versions that fit
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links --extra dev -o requirements.lock pyproject.toml
+
+clean: ## remove what was made here, the environment included
+	rm -rf $(VENV) .migrator build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,88 @@
+"""The one retry policy: full jitter, a limit, and an end when the run is asked to stop."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity.stop import stop_base
+
+from migrator.errors import Interrupted, StoppedError
+
+Result = TypeVar("Result")
+
+_TICK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to go on: at most `attempts` tries and `limit_s` seconds, waits of 0 to min(cap, base · 2^n) seconds.
+
+    Source of full jitter: AWS Architecture Blog, "Exponential Backoff And Jitter".
+    """
+
+    attempts: int = 12
+    base_s: float = 0.05
+    cap_s: float = 10.0
+    limit_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Tries again what can pass. `stop` is asked while waiting, so that Ctrl-C does not sit out a long wait."""
+
+    backoff: Backoff = Backoff()
+    stop: Callable[[], bool] = lambda: False
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def call(self, what: str, work: Callable[[], Result], can_pass: Callable[[BaseException], bool]) -> Result:
+        """The result of `work`, tried again while its error can pass.
+
+        Raises: the error itself when it cannot pass; StoppedError, naming `what`, at the limit; Interrupted.
+        """
+        began = self.clock()
+        retrying = Retrying(
+            wait=wait_random_exponential(multiplier=self.backoff.base_s, max=self.backoff.cap_s),
+            stop=stop_after_attempt(self.backoff.attempts) | _AfterSeconds(self, began),
+            retry=retry_if_exception(can_pass),
+            sleep=self._sleep,
+            reraise=False,
+            retry_error_callback=lambda state: self._give_up(what, state, began),
+        )
+        return retrying(work)
+
+    def pause(self) -> None:
+        """A first, short wait: something was taken, the rest follows."""
+        self._sleep(random.uniform(0, self.backoff.base_s))
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleeps in short naps, looking up between them."""
+        left = seconds
+        while True:
+            if self.stop():
+                raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+            if left <= 0:
+                return
+            self.sleep(min(left, _TICK_S))
+            left -= _TICK_S
+
+    def _give_up(self, what: str, state: RetryCallState, began: float) -> Result:
+        error = state.outcome.exception() if state.outcome else None
+        tried = f"{state.attempt_number} tries in {self.clock() - began:.0f} s"
+        raise StoppedError(
+            f"{what} gave up after {tried} ({type(error).__name__}); what is checkpointed stays, the same command goes on"
+        ) from None
+
+
+class _AfterSeconds(stop_base):
+    def __init__(self, retry: Retry, began: float) -> None:
+        self.retry = retry
+        self.began = began
+
+    def __call__(self, state: RetryCallState) -> bool:
+        return self.retry.clock() - self.began >= self.retry.backoff.limit_s

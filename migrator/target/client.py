@@ -1,0 +1,60 @@
+"""A boto3 client for DynamoDB: credentials, regions and signing are botocore's, trying again is ours."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ProfileNotFound
+
+from migrator.errors import TargetError
+from migrator.target.failures import no_credentials
+
+_LOCAL = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+_LOCAL_REGION = "us-east-1"
+
+
+def dynamodb_client(
+    *, region: str | None, profile: str | None, endpoint: str | None, connections: int = 10
+) -> Any:
+    """A low-level client, shared by threads. An endpoint on this machine needs no credentials and no region.
+
+    Raises: TargetError when credentials, region or profile are missing.
+    """
+    local = endpoint is not None and is_loopback(endpoint)
+    try:
+        session = boto3.Session(profile_name=profile)
+        found = session.get_credentials()
+        where = region or session.region_name or (_LOCAL_REGION if local else None)
+    except ProfileNotFound:
+        raise TargetError(f"there is no AWS profile {profile}; see `aws configure list-profiles`") from None
+    except BotoCoreError as error:
+        raise TargetError(f"the AWS settings cannot be read ({type(error).__name__})") from None
+    if where is None:
+        raise TargetError("no AWS region is set; write target: {region: eu-central-1} in the job, or set AWS_REGION")
+    if found is None and not local:
+        raise no_credentials()
+    config = Config(
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        connect_timeout=5,
+        read_timeout=20,
+        max_pool_connections=connections,
+        parameter_validation=False,
+    )
+    keys = _LOCAL if found is None else {}
+    try:
+        return session.client("dynamodb", region_name=where, endpoint_url=endpoint, config=config, **keys)
+    except (BotoCoreError, ValueError):
+        raise TargetError(f"the endpoint {endpoint} in region {where} is not valid; look at the job's target") from None
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether the endpoint is on this machine, so never AWS."""
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

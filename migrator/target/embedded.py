@@ -1,0 +1,202 @@
+"""MiniStack as an embedded DynamoDB: started once, shared by the commands that follow, stopped with its tables saved."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from migrator.errors import SettingsError, StoppedError
+from migrator.logs import get_logger
+
+READY_S = 30.0
+STOP_S = 120.0
+"""Saving 120,000 items takes MiniStack about 7 s."""
+
+_log = get_logger("embedded")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that was started here; `born` guards against a pid that is used again."""
+
+    pid: int
+    born: str
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def ensure_running(home: Path) -> str:
+    """The endpoint of the embedded server of `home`, started if it is not up.
+
+    After a stop that was not clean its saved state is thrown away, because it is older than what was written
+    (docs/decisions/0004-embedded-unclean.md).
+    Raises: SettingsError when MiniStack is not installed; StoppedError when it does not come up.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    with _locked(home):
+        server = running(home)
+        if server is not None:
+            return server.endpoint
+        if importlib.util.find_spec("ministack") is None:
+            raise SettingsError("the embedded DynamoDB needs MiniStack: pip install 'single-table-migrator[local]'")
+        if _flag(home).exists():
+            shutil.rmtree(home / "state", ignore_errors=True)
+            _log.warning("embedded_state_discarded", why="the server was killed before it could save its tables")
+        return _start(home).endpoint
+
+
+def running(home: Path) -> Server | None:
+    """The server of `home`, if its process is alive."""
+    try:
+        server = Server(**json.loads((home / "server.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return server if _born(server.pid) == server.born != "" else None
+
+
+def status(home: Path) -> str:
+    """One line for a person."""
+    server = running(home)
+    if server is None:
+        return "the embedded DynamoDB is not running"
+    return f"the embedded DynamoDB runs at {server.endpoint} (process {server.pid})"
+
+
+def stop(home: Path) -> bool:
+    """Stops the server and waits until its tables are saved; False when none was running.
+
+    Raises: StoppedError when it does not end in time.
+    """
+    if not home.exists():
+        return False
+    with _locked(home):
+        server = running(home)
+        if server is None:
+            return False
+        os.kill(server.pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_S
+        while running(home) is not None:
+            if time.monotonic() > deadline:
+                raise StoppedError(f"the embedded DynamoDB (process {server.pid}) does not end; see {home / 'server.log'}")
+            _reap(server.pid)
+            time.sleep(0.05)
+        (home / "server.json").unlink(missing_ok=True)
+        _flag(home).unlink(missing_ok=True)
+        return True
+
+
+def _start(home: Path) -> Server:
+    port = _free_port()
+    _flag(home).touch()
+    with (home / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ministack"],
+            env=_environment(home, port),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    server = Server(process.pid, _born(process.pid), port)
+    deadline = time.monotonic() + READY_S
+    while not _answers(server.endpoint):
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise StoppedError(f"the embedded DynamoDB did not come up; see {home / 'server.log'}")
+        time.sleep(0.05)
+    (home / "server.json").write_text(json.dumps(asdict(server)))
+    return server
+
+
+def _environment(home: Path, port: int) -> dict[str, str]:
+    """MiniStack's settings: loopback only, state kept under `home`, nothing started that we do not use."""
+    state = (home / "state").resolve()
+    for folder in (state, state / "s3", state / "tmp"):
+        folder.mkdir(parents=True, exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MIGRATOR_"))}
+    return kept | {
+        "BIND_HOST": "127.0.0.1",
+        "GATEWAY_PORT": str(port),
+        "PERSIST_STATE": "1",
+        "STATE_DIR": str(state),
+        "S3_PERSIST": "1",
+        "S3_DATA_DIR": str(state / "s3"),
+        "TMPDIR": str(state / "tmp"),
+        "IOT_MTLS_ENABLED": "0",
+        "SFTP_ENABLED": "0",
+        "LOG_LEVEL": "WARNING",
+    }
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        urllib.request.urlopen(endpoint, timeout=2).close()  # noqa: S310 - our own endpoint on loopback
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _flag(home: Path) -> Path:
+    """There while the server runs; left behind when it was killed."""
+    return home / "unclean"
+
+
+def _born(pid: int) -> str:
+    """When the process began; '' when there is none, or it is only waiting to be reaped."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return _alive_elsewhere(pid)
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _alive_elsewhere(pid: int) -> str:
+    """For systems without /proc: 'alive' while the process answers."""
+    if Path("/proc/self").exists():
+        return ""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return ""
+    return "alive"
+
+
+def _reap(pid: int) -> None:
+    """Takes note of the end of a child of our own, which would otherwise stay as a zombie."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """One command at a time starts or stops the server."""
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

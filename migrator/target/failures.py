@@ -1,0 +1,85 @@
+"""What AWS refuses and what can pass: the one place where its errors become ours."""
+
+from __future__ import annotations
+
+from botocore.exceptions import (
+    ClientError,
+    ConnectionError as BotoConnectionError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSLError,
+)
+
+from migrator.errors import MigratorError, StoppedError, TargetError
+
+_PASSING = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "ThrottlingException",
+        "Throttling",
+        "RequestLimitExceeded",
+        "InternalServerError",
+        "InternalFailure",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+        "ResourceInUseException",
+        "LimitExceededException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+    }
+)
+
+_ADVICE = {
+    "ResourceNotFoundException": "there is no such table; run `migrator table create` with this job file",
+    "AccessDeniedException": "these credentials may not do this; see which role or profile the job uses",
+    "UnrecognizedClientException": "these credentials are not known; look at the profile, the region and the endpoint",
+    "InvalidSignatureException": "the signature is refused; look at the secret key and at this machine's clock",
+    "MissingAuthenticationTokenException": "the request was not signed; look at the credentials",
+    "ExpiredTokenException": "the credentials have expired; get new ones and give the same command again",
+    "ExpiredToken": "the credentials have expired; get new ones and give the same command again",
+    "ItemCollectionSizeLimitExceededException": "an item collection passed 10 GB, the limit of a table with local indexes",
+    "ValidationException": "the request is not valid for this table; run `migrator table check` with this job file",
+}
+
+
+class Unprocessed(Exception):  # noqa: N818 - a state of a request, not a failure
+    """A part of a batch that the service asks to be sent again."""
+
+
+def can_pass(error: BaseException) -> bool:
+    """Whether the same request may be taken later: throttles, the service's own faults, broken connections."""
+    if isinstance(error, Unprocessed):
+        return True
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        return error_code(error) in _PASSING or int(status) >= 500
+    if isinstance(error, SSLError):
+        return False
+    return isinstance(error, (BotoConnectionError, HTTPClientError))
+
+
+def error_code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def in_words(error: Exception, operation: str, table: str, endpoint: str) -> MigratorError:
+    """One line of ours for an error of boto's. AWS's own message is left out: it can quote an item."""
+    if isinstance(error, ClientError):
+        code = error_code(error)
+        advice = _ADVICE.get(code, "see the DynamoDB API reference for this error")
+        made = StoppedError if can_pass(error) else TargetError
+        return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
+    if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)):
+        return no_credentials()
+    return StoppedError(f"DynamoDB at {endpoint} does not answer ({type(error).__name__}); is the endpoint right?")
+
+
+def no_credentials() -> TargetError:
+    return TargetError(
+        "no AWS credentials were found; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or target.profile "
+        "in the job (or endpoint: embedded to try without AWS)"
+    )

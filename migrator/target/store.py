@@ -1,0 +1,147 @@
+"""The items of one table over boto3: batches within the limits, and what was not taken sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from migrator.limits import BATCH_GET_KEYS
+from migrator.mapping.sizes import item_bytes, write_units
+from migrator.model import Item, ItemKey, TableDesign
+from migrator.ports import QueryPage, Receipt, ScanPage
+from migrator.retry import Backoff, Retry
+from migrator.target.batches import Batch, batches
+from migrator.target.failures import Unprocessed, can_pass, in_words
+from migrator.target.wire import decode_item, encode, encode_item
+
+
+class DynamoStore:
+    """ports.ItemStore on a DynamoDB table; safe to share between threads."""
+
+    def __init__(
+        self, client: Any, design: TableDesign, backoff: Backoff | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.client = client
+        self.design = design
+        self.retry = Retry(backoff or Backoff(), stop)
+
+    def put(self, items: Sequence[Item]) -> Receipt:
+        sized = [(self.design.key_of(item), encode_item(item), item_bytes(item)) for item in items]
+        units, requests = 0.0, 0
+        for batch in batches(sized):
+            taken = self._write(batch)
+            units, requests = units + taken.write_units, requests + taken.requests
+        return Receipt(len(items), sum(size for _, _, size in sized), units, requests)
+
+    def delete(self, keys: Sequence[ItemKey]) -> None:
+        wired = [(key, self._key(key), 1) for key in dict.fromkeys(keys)]
+        for batch in batches(wired):
+            self._send([{"DeleteRequest": {"Key": key}} for _, key, _ in batch])
+
+    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+        found: dict[ItemKey, Item] = {}
+        wanted = list(dict.fromkeys(keys))
+        for start in range(0, len(wanted), BATCH_GET_KEYS):
+            for item in self._read([self._key(key) for key in wanted[start : start + BATCH_GET_KEYS]]):
+                found[self.design.key_of(item)] = item
+        return found
+
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
+        request: dict[str, Any] = {
+            "TableName": self.design.name,
+            "ConsistentRead": True,
+            "Segment": segment,
+            "TotalSegments": segments,
+        }
+        last = None if start is None else self._key(start)
+        while True:
+            page = self._call("scan", request if last is None else {**request, "ExclusiveStartKey": last})
+            last = page.get("LastEvaluatedKey")
+            items = [decode_item(item) for item in page.get("Items", [])]
+            yield ScanPage(items, None if last is None else self.design.key_of(decode_item(last)))
+            if last is None:
+                return
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        bound = {name: encode(value) for name, value in request["ExpressionAttributeValues"].items()}
+        asked = {
+            **request,
+            "TableName": self.design.name,
+            "ExpressionAttributeValues": bound,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        if start is not None:
+            asked["ExclusiveStartKey"] = start
+        page = self._call("query", asked)
+        items = [decode_item(item) for item in page.get("Items", [])]
+        capacity = page.get("ConsumedCapacity") or {}
+        return QueryPage(items, page.get("LastEvaluatedKey"), float(capacity.get("CapacityUnits", 0.0)))
+
+    # ── batches ──
+
+    def _write(self, batch: Batch) -> Receipt:
+        sent = self._send([{"PutRequest": {"Item": wired}} for _, wired, _ in batch])
+        if sent.write_units:
+            return sent
+        return Receipt(write_units=sum(write_units(size) for _, _, size in batch), requests=sent.requests)
+
+    def _send(self, requests: list[dict[str, Any]]) -> Receipt:
+        """Sends until all is taken; tries are counted from the last one that took something."""
+        units, count = 0.0, 0
+        left = requests
+
+        def once() -> None:
+            nonlocal left, units, count
+            count += 1
+            answer = self.client.batch_write_item(
+                RequestItems={self.design.name: left}, ReturnConsumedCapacity="TOTAL"
+            )
+            units += sum(float(one.get("CapacityUnits", 0)) for one in answer.get("ConsumedCapacity") or [])
+            before, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
+            if left and len(left) == before:
+                raise Unprocessed(f"{before} item(s) not taken")
+
+        while left:
+            remaining = len(left)
+            self._retry("batch_write_item", once)
+            if left and len(left) < remaining:
+                self.retry.pause()
+        return Receipt(write_units=units, requests=count)
+
+    def _read(self, keys: list[dict[str, Any]]) -> list[Item]:
+        items: list[Item] = []
+        left = keys
+
+        def once() -> None:
+            nonlocal left
+            answer = self.client.batch_get_item(
+                RequestItems={self.design.name: {"Keys": left, "ConsistentRead": True}}
+            )
+            items.extend(decode_item(one) for one in answer.get("Responses", {}).get(self.design.name, []))
+            unread = (answer.get("UnprocessedKeys") or {}).get(self.design.name, {})
+            before, left = len(left), unread.get("Keys", [])
+            if left and len(left) == before:
+                raise Unprocessed(f"{before} key(s) not read")
+
+        while left:
+            remaining = len(left)
+            self._retry("batch_get_item", once)
+            if left and len(left) < remaining:
+                self.retry.pause()
+        return items
+
+    # ── requests ──
+
+    def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        return self._retry(operation, lambda: getattr(self.client, operation)(**request))  # type: ignore[no-any-return]
+
+    def _retry(self, operation: str, work: Callable[[], Any]) -> Any:
+        try:
+            return self.retry.call(f"DynamoDB {operation} on table {self.design.name}", work, can_pass)
+        except (ClientError, BotoCoreError) as error:
+            raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
+
+    def _key(self, key: ItemKey) -> dict[str, Any]:
+        return {attribute.name: encode(value) for attribute, value in zip(self.design.key, key, strict=True)}

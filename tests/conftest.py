@@ -1,0 +1,162 @@
+"""Fixtures for every test: a clean environment and the real parts (PostgreSQL, Chinook, DynamoDB)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests import support_services as services
+
+_MARKER_OF_FIXTURE = {
+    "postgres_url": "postgres",
+    "chinook_dir": "chinook",
+    "dynamodb_url": "dynamodb",
+}
+_SERVER_MARKERS = frozenset(_MARKER_OF_FIXTURE.values())
+
+
+def pytest_report_header() -> list[str]:
+    try:
+        chinook = "found" if services.chinook_folder() else ""
+    except services.MissingPart:
+        chinook = "none"
+    named = os.environ.get(services.DYNAMODB_VARIABLE)
+    dynamodb = f"{services.DYNAMODB_VARIABLE} ({urlsplit(named).hostname})" if named else "embedded MiniStack"
+    return [f"real parts: PostgreSQL: {services.postgres_source()}; DynamoDB: {dynamodb}; Chinook: {chinook}"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks every test that asks for a real part, however far down its fixtures do."""
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            if fixture in _MARKER_OF_FIXTURE:
+                item.add_marker(_MARKER_OF_FIXTURE[fixture])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a test of a real part that is skipped has failed."""
+    report = yield
+    of_a_server = any(item.get_closest_marker(name) for name in _SERVER_MARKERS)
+    if services.in_ci() and of_a_server and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+    return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing of the caller's AWS account or of a job's settings reaches a test."""
+    nowhere = tmp_path_factory.mktemp("aws") / "absent"
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("AWS_", "MIGRATOR_")) and not name.startswith("MIGRATOR_TEST_"):
+                patch.delenv(name)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_CONFIG_FILE", str(nowhere))
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(nowhere))
+        yield
+
+
+# ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server's URL; the tests make databases of their own on it."""
+    with _or_skip(services.postgres_server()) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    """The URL of an empty database of this test's own."""
+    with services.postgres_database(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def new_postgres_database(postgres_url: str) -> Iterator[Callable[[], str]]:
+    """A function that makes one more empty database and gives its URL; all are dropped with the module."""
+    with ExitStack() as databases:
+        yield lambda: databases.enter_context(services.postgres_database(postgres_url))
+
+
+# ── Chinook ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def chinook_dir() -> Path:
+    try:
+        return services.chinook_folder()
+    except services.MissingPart as missing:
+        _missing(missing)
+
+
+@pytest.fixture
+def chinook_sqlite(chinook_dir: Path, tmp_path: Path) -> Path:
+    """A copy of Chinook that this test may change."""
+    copy = tmp_path / "chinook.sqlite"
+    shutil.copyfile(chinook_dir / "Chinook_Sqlite.sqlite", copy)
+    return copy
+
+
+@pytest.fixture(scope="session")
+def chinook_template(postgres_url: str, chinook_dir: Path) -> Iterator[str]:
+    """The name of a database with Chinook in it that nobody is connected to, so that it can be copied."""
+    with services.postgres_database(postgres_url) as url:
+        services.run_script(url, services.chinook_postgres_script(chinook_dir))
+        yield urlsplit(url).path.lstrip("/")
+
+
+@pytest.fixture(scope="session")
+def chinook_postgres(postgres_url: str, chinook_template: str) -> Iterator[str]:
+    """Chinook as it stands, one for all tests: read it, do not change it."""
+    with services.postgres_database(postgres_url, chinook_template) as url:
+        yield url
+
+
+@pytest.fixture
+def chinook_postgres_overlay(postgres_url: str, chinook_template: str, chinook_dir: Path) -> Iterator[str]:
+    """Chinook of this test's own, with the tricky rows laid over it."""
+    with services.postgres_database(postgres_url, chinook_template) as url:
+        services.run_script(url, (chinook_dir / "overlay" / "tricky_pg.sql").read_text(encoding="utf-8"))
+        yield url
+
+
+# ── DynamoDB ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def dynamodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A DynamoDB endpoint that all tests share: give tables random names."""
+    named = os.environ.get(services.DYNAMODB_VARIABLE)
+    if named:
+        yield named
+        return
+    home = tmp_path_factory.mktemp("ministack")
+    with _or_skip(services.embedded_dynamodb(home)) as url:
+        yield url
+
+
+@contextmanager
+def _or_skip(part: AbstractContextManager[str]) -> Iterator[str]:
+    """What the part gives; where the part is missing, the test is skipped (in CI it fails)."""
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(part)
+        except services.MissingPart as missing:
+            _missing(missing)
+        yield url
+
+
+def _missing(missing: services.MissingPart) -> NoReturn:
+    if services.in_ci():
+        pytest.fail(f"CI=true, and {missing}", pytrace=False)
+    pytest.skip(str(missing))

@@ -1,0 +1,158 @@
+"""A source of row trees in memory; it passes the same contract tests as the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from migrator.mapping.keys import decode_key, encode_key
+from migrator.mapping.values import decoder
+from migrator.model import (
+    CollectionPlan,
+    Column,
+    EntityPlan,
+    JoinPlan,
+    Kind,
+    RowTree,
+    SchemaFacts,
+    Slot,
+    SourceKey,
+    TableFacts,
+    Value,
+)
+
+Row = dict[str, Any]
+Answer = Callable[[Mapping[str, Any]], list[tuple[Any, ...]]]
+Conditions = Sequence[tuple[Column, tuple[Value, ...] | None]]
+
+
+class MemorySource:
+    """`rows`: per real table name, rows by real column name; change it to change the source.
+
+    `answers`: what `query` gives for a statement, as a function of its parameters.
+    """
+
+    def __init__(
+        self, facts: SchemaFacts, rows: dict[str, list[Row]], answers: Mapping[str, Answer] | None = None
+    ) -> None:
+        self._facts = facts
+        self.rows = rows
+        self.answers = dict(answers or {})
+
+    def facts(self) -> SchemaFacts:
+        return self._facts
+
+    def count(self, plan: EntityPlan) -> int:
+        return self.count_where(plan, ())
+
+    def count_where(self, plan: EntityPlan, conditions: Conditions) -> int:
+        return sum(_allowed(row, conditions) for row in self._taking_part(plan))
+
+    def rows_without_key(self, plan: EntityPlan) -> int:
+        return sum(None in _key(plan, row) for row in self._taking_part(plan))
+
+    def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
+        rows = self._taking_part(plan)
+        return {column.name: _reduce("sum", [row.get(column.real) for row in rows]) for column in columns}
+
+    def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
+        rows = self._in_order(plan)
+        for last in range(page_rows - 1, len(rows), page_rows):
+            yield encode_key(_key(plan, rows[last]))
+
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        rows = self._in_order(plan)
+        if after is not None:
+            rows = [row for row in rows if _place(plan, _key(plan, row)) > _place(plan, decode_key(after))]
+        if upto is not None:
+            rows = [row for row in rows if _place(plan, _key(plan, row)) <= _place(plan, decode_key(upto))]
+        return [self._tree(plan, row) for row in rows[:limit]]
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        wanted = {_place(plan, decode_key(key)) for key in keys}
+        return [
+            self._tree(plan, row) for row in self._in_order(plan) if _place(plan, _key(plan, row)) in wanted
+        ]
+
+    def query(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self.answers[sql](params)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _taking_part(self, plan: EntityPlan) -> list[Row]:
+        return [row for row in self.rows.get(plan.table.real, []) if _allowed(row, plan.where)]
+
+    def _in_order(self, plan: EntityPlan) -> list[Row]:
+        rows = [row for row in self._taking_part(plan) if None not in _key(plan, row)]
+        return sorted(rows, key=lambda row: _place(plan, _key(plan, row)))
+
+    # ── row trees ──
+
+    def _tree(self, plan: EntityPlan, row: Row) -> RowTree:
+        values = _slots(plan.slots, self._with_parents(row, plan.joins))
+        return (*values, *(self._collected(one, row) for one in plan.collections))
+
+    def _with_parents(self, row: Row, joins: Sequence[JoinPlan]) -> dict[str, Row]:
+        found = {"": row}
+        for join in joins:
+            pairs = [(found[join.parent].get(theirs), ours) for theirs, ours in join.on]
+            found[join.alias] = next(iter(self._matching(join.table, pairs)), {})
+        return found
+
+    def _matching(self, table: TableFacts, pairs: Sequence[tuple[Any, str]]) -> list[Row]:
+        """Rows of `table` whose columns hold the values; NULL equals nothing."""
+        if any(value is None for value, _ in pairs):
+            return []
+        rows = self.rows.get(table.real, [])
+        return [row for row in rows if all(row.get(real) == value for value, real in pairs)]
+
+    def _collected(self, one: CollectionPlan, root: Row) -> Any:
+        children = self._matching(one.table, [(root.get(theirs), ours) for ours, theirs in one.link])
+        if one.collection.kind == "list":
+            trees = [self._with_parents(child, one.joins) for child in children]
+            return tuple(_slots(one.slots, tree) for tree in sorted(trees, key=_child_place(one)))
+        if one.column is None:
+            return len(children)
+        return _reduce(one.collection.kind, [child.get(one.column.real) for child in children])
+
+
+def _child_place(one: CollectionPlan) -> Callable[[dict[str, Row]], tuple[Any, ...]]:
+    slots = {slot.path: slot for slot in one.slots}
+    columns = {column.name: Slot(column.name, "", column) for column in one.table.columns}
+    order = [slots.get(path) or columns[path] for path in (*one.order_by, *one.table.primary_key)]
+    return lambda tree: _slots(order, tree)
+
+
+def _slots(slots: Sequence[Slot], tree: Mapping[str, Row]) -> tuple[Any, ...]:
+    return tuple(tree[slot.alias].get(slot.column.real) for slot in slots)
+
+
+def _key(plan: EntityPlan, row: Row) -> tuple[Any, ...]:
+    return tuple(row.get(column.real) for column in plan.key)
+
+
+def _place(plan: EntityPlan, key: Sequence[Any]) -> tuple[Any, ...]:
+    """What rows are ordered and bounds are compared by: values in one form per kind."""
+    return tuple(_comparable(column.kind, value) for column, value in zip(plan.key, key, strict=True))
+
+
+def _comparable(kind: Kind, value: Any) -> Any:
+    return Decimal(value) if kind.name in ("number", "float") else decoder(kind)(value)
+
+
+def _allowed(row: Row, conditions: Conditions) -> bool:
+    values = ((row.get(column.real), allowed) for column, allowed in conditions)
+    return all(value is not None if allowed is None else value in allowed for value, allowed in values)
+
+
+def _reduce(kind: str, values: Sequence[Any]) -> Any:
+    """What SQL's aggregate gives: NULLs are left out; of nothing a count is 0, all else NULL."""
+    present = [value for value in values if value is not None]
+    if kind == "count":
+        return len(present)
+    functions: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "min": min, "max": max}
+    return functions[kind](present) if present else None

@@ -1,0 +1,254 @@
+"""What a user reads when the source fails: one line that says where, what and what to do, and holds no secret."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import struct
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy.engine import URL, make_url
+
+from migrator.errors import SourceError
+from migrator.source import SqlSource, source_url
+from tests.support_source import CUSTOMER, INTEGER, PURCHASE, column, column_of, plan_of
+from tests.support_source_databases import fill_postgresql, make_sqlite, postgresql_database
+
+PASSWORD = "hunter2"
+PLAN = plan_of(PURCHASE)
+
+
+@pytest.fixture(scope="module")
+def database(postgres_url: str) -> Iterator[URL]:
+    with postgresql_database(postgres_url) as url:
+        fill_postgresql(url)
+        yield make_url(url)
+
+
+def failure_of(url: URL | str, sql: str = "", **params: object) -> str:
+    """The message of a failed page, or of a failed statement of the user's."""
+    text = url if isinstance(url, str) else url.render_as_string(hide_password=False)
+    source = SqlSource(source_url(text), lock_wait_s=0.05)
+    try:
+        with pytest.raises(SourceError) as caught:
+            if sql:
+                source.query(sql, params)
+            else:
+                source.read_page(PLAN, None, None)
+    finally:
+        source.close()
+    message = str(caught.value)
+    assert PASSWORD not in message
+    assert "\n" not in message
+    assert caught.value.__suppress_context__
+    return message
+
+
+# ── PostgreSQL: connecting ──
+
+
+def test_a_missing_database_is_named(database: URL) -> None:
+    message = failure_of(database.set(database="nowhere", password=PASSWORD))
+    assert message.startswith("PostgreSQL database nowhere at ")
+    assert "entity purchase (table purchase): OperationalError: there is no such database" in message
+
+
+def test_an_unknown_user_is_told_to_correct_the_url(database: URL) -> None:
+    assert "does not let this user in" in failure_of(database.set(username="nobody", password=PASSWORD))
+
+
+def test_nobody_listening_is_told(database: URL) -> None:
+    with closing(socket.socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        message = failure_of(database.set(host="127.0.0.1", port=unused.getsockname()[1], password=PASSWORD))
+    assert "nobody listens there" in message
+
+
+def test_an_unknown_host_is_told(database: URL) -> None:
+    assert "there is no such host" in failure_of(database.set(host="host.invalid", password=PASSWORD))
+
+
+def test_a_wrong_password_is_told(database: URL) -> None:
+    with server_that_refuses("28P01", 'password authentication failed for user "ada"') as port:
+        message = failure_of(database.set(host="127.0.0.1", port=port, username="ada", password=PASSWORD))
+    assert "the user or the password is wrong" in message
+    assert "ada" not in message
+
+
+def test_a_full_server_is_told(database: URL) -> None:
+    with server_that_refuses("53300", "sorry, too many clients already") as port:
+        message = failure_of(database.set(host="127.0.0.1", port=port))
+    assert "use fewer workers" in message
+
+
+@contextmanager
+def server_that_refuses(sqlstate: str, reason: str) -> Iterator[int]:
+    """The port of a server that answers PostgreSQL's start-up message with an ErrorResponse.
+
+    Source: PostgreSQL's documentation, "Frontend/Backend Protocol", "Message Formats".
+    """
+    fields = f"SFATAL\0VFATAL\0C{sqlstate}\0M{reason}\0\0".encode()
+    answer = b"E" + struct.pack("!i", len(fields) + 4) + fields
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        server.settimeout(10)
+        thread = threading.Thread(target=_refuse, args=(server, answer), daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join()
+
+
+def _refuse(server: socket.socket, answer: bytes) -> None:
+    asks_for_encryption = {80877103, 80877104}
+    with closing(server.accept()[0]) as client:
+        while True:
+            length, code = struct.unpack("!ii", client.recv(8, socket.MSG_WAITALL))
+            if code not in asks_for_encryption:
+                break
+            client.sendall(b"N")
+        client.recv(length - 8, socket.MSG_WAITALL)
+        client.sendall(answer)
+
+
+# ── PostgreSQL: reading ──
+
+
+def test_a_missing_permission_is_told(database: URL) -> None:
+    role = f"reader_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(database.render_as_string(hide_password=False), autocommit=True) as server:
+        server.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'".encode())
+        try:
+            message = failure_of(database.set(username=role, password=PASSWORD))
+        finally:
+            server.execute(f"DROP ROLE {role}".encode())
+    assert "InsufficientPrivilege: no permission; GRANT SELECT" in message
+
+
+def test_a_cancelled_statement_is_told(database: URL) -> None:
+    url = database.update_query_dict({"options": "-c statement_timeout=100"})
+    assert "the server cancelled it; raise statement_timeout" in failure_of(url, "SELECT pg_sleep(20)")
+
+
+def test_a_table_that_is_gone_is_told(postgres_url: str) -> None:
+    with postgresql_database(postgres_url) as url:
+        assert "UndefinedTable: there is no such table" in failure_of(url)
+
+
+def test_a_column_that_is_gone_is_told(database: URL) -> None:
+    source = SqlSource(source_url(database.render_as_string(hide_password=False)))
+    with pytest.raises(SourceError, match="UndefinedColumn: there is no such column"):
+        source.sums(PLAN, [column("gone", INTEGER)])
+    source.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM purchase",
+        "COMMIT; DELETE FROM purchase",
+        "WITH gone AS (DELETE FROM purchase RETURNING 1) SELECT * FROM gone",
+        "SELECT * INTO other FROM purchase",
+        "DROP TABLE purchase CASCADE",
+    ],
+)
+def test_a_statement_that_would_write_is_refused(database: URL, sql: str) -> None:
+    assert "the source is only read" in failure_of(database, sql)
+
+
+def test_a_parameter_that_does_not_fit_is_told_without_its_value(database: URL) -> None:
+    message = failure_of(database, 'SELECT * FROM purchase WHERE "Id" = :id', id="seven")
+    assert "a value does not fit its type" in message
+    assert "seven" not in message
+
+
+def test_a_missing_parameter_is_told(database: URL) -> None:
+    assert "a parameter has no value" in failure_of(database, "SELECT :id")
+
+
+def test_a_value_that_python_cannot_hold_ends_no_page(postgres_url: str) -> None:
+    with postgresql_database(postgres_url) as url:
+        fill_postgresql(url)
+        with psycopg.connect(url) as server:
+            server.execute("""UPDATE purchase SET placed_at = 'infinity' WHERE "Id" = 10""")
+        source = SqlSource(source_url(url))
+        found = source.read_page(plan_of(PURCHASE, ["id", "placed_at"]), None, None)
+        source.close()
+    assert len(found) == 5
+    assert found[0] == (10, "infinity")
+
+
+# ── SQLite ──
+
+
+def test_a_locked_file_is_told(tmp_path: Path) -> None:
+    url = make_sqlite(tmp_path / "shop.db")
+    with closing(sqlite3.connect(tmp_path / "shop.db", isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode = DELETE")
+        writer.execute("BEGIN EXCLUSIVE")
+        message = failure_of(url)
+    assert "another program holds the lock" in message
+
+
+def test_a_damaged_file_is_told(tmp_path: Path) -> None:
+    make_sqlite(tmp_path / "shop.db")
+    damaged = bytearray((tmp_path / "shop.db").read_bytes())
+    damaged[100:] = b"\xff" * (len(damaged) - 100)
+    (tmp_path / "copy.db").write_bytes(damaged)
+    assert "the file is damaged" in failure_of(str(tmp_path / "copy.db"))
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("DELETE FROM purchase", "the source is only read"),
+        ("CREATE TABLE other (a)", "the source is only read"),
+        ("ATTACH 'other.db' AS other", "would open another file"),
+        ("SELECT 1; SELECT 2", "more than one statement"),
+        ("SELECT * FROM timeout", "there is no such table"),
+        ("SELECT gone FROM purchase", "there is no such column"),
+        ("SELEC", "syntax error"),
+        ("PRAGMA optimize", "write one SELECT"),
+    ],
+)
+def test_a_statement_that_is_no_select_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words in failure_of(make_sqlite(tmp_path / "shop.db"), sql)
+    assert not (tmp_path / "other.db").exists()
+
+
+def test_text_that_is_not_utf_8_ends_no_page(tmp_path: Path) -> None:
+    url = make_sqlite(tmp_path / "shop.db")
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as writer:
+        writer.execute("UPDATE customer SET name = CAST(x'41ff' AS TEXT) WHERE id = 1")
+        writer.commit()
+    source = SqlSource(source_url(url))
+    found = source.read_page(plan_of(CUSTOMER, ["id", "name"]), None, None)
+    source.close()
+    assert [row[1] for row in found] == ["A\udcff", "Bob", None]
+
+
+def test_a_key_that_cannot_be_written_down_is_told(database: URL) -> None:
+    source = SqlSource(source_url(database.render_as_string(hide_password=False)))
+    plan = plan_of(PURCHASE, key=(column_of(PURCHASE, "notes"),))
+    with pytest.raises(SourceError, match=r"entity purchase \(table purchase\): a key of type dict cannot"):
+        list(source.page_bounds(plan, 2))
+    source.close()
+
+
+def test_more_readers_than_connections_wait_for_each_other(database: URL) -> None:
+    source = SqlSource(source_url(database.render_as_string(hide_password=False)), pool_size=2)
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(source.count(PLAN))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    source.close()
+    assert found == [5] * 8

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import sqlite3
+
+import psycopg
+import pytest
+from sqlalchemy.exc import DBAPIError, ResourceClosedError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from migrator.source.failures import source_error
+
+
+def message_of(error: Exception) -> str:
+    return str(source_error(error, "PostgreSQL database shop", "entity order (table orders)"))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (psycopg.errors.QueryCanceled("secret"), "QueryCanceled: the server cancelled it"),
+        (psycopg.errors.InsufficientPrivilege("secret"), "GRANT SELECT"),
+        (psycopg.errors.UndefinedTable("secret"), "no such table"),
+        (psycopg.errors.UndefinedColumn("secret"), "no such column"),
+        (psycopg.errors.InvalidTextRepresentation("secret"), "does not fit its type"),
+        (psycopg.errors.AdminShutdown("secret"), "run the same command again"),
+        (psycopg.errors.DiskFull("secret"), "out of memory, disk or connections"),
+        (psycopg.errors.InternalError_("secret"), "a failure of its own"),
+        (psycopg.OperationalError("secret: server closed the connection unexpectedly"), "connection broke"),
+        (psycopg.OperationalError("secret"), "the connection failed"),
+        (sqlite3.OperationalError("secret"), "see the database's own log"),
+        (ResourceClosedError("secret does not return rows"), "write one SELECT"),
+        (PoolTimeout("QueuePool limit of size 1 overflow 0 reached"), "more connections"),
+        (OverflowError("secret"), "OverflowError"),
+    ],
+)
+def test_a_failure_is_told_in_our_words(error: Exception, words: str) -> None:
+    message = message_of(error)
+    assert message.startswith("PostgreSQL database shop: entity order (table orders): ")
+    assert words in message
+    assert "secret" not in message
+
+
+def test_the_drivers_class_is_named_where_sqlalchemy_wraps_it() -> None:
+    wrapped = DBAPIError("SELECT secret", {"id": "secret"}, psycopg.errors.UndefinedTable("secret"))
+    assert "UndefinedTable: there is no such table" in message_of(wrapped)
+    assert "secret" not in message_of(wrapped)

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.postgresql import psycopg
+
+from migrator.model import Collection, CollectionPlan, EntityPlan, JoinPlan, TableFacts
+from migrator.source.selects import (
+    KeyRange,
+    KeySet,
+    bound_select,
+    collection_select,
+    count_select,
+    root_select,
+    sums_select,
+    without_key_select,
+)
+from tests.support_source import (
+    CUSTOMER_OF_PURCHASE,
+    LINE,
+    LINES,
+    PAIR,
+    PURCHASE,
+    REGION_OF_CUSTOMER,
+    SHELF_OF_LINE,
+    TABLES,
+    column_of,
+    list_of,
+    number_of,
+    plan_of,
+)
+
+DIALECTS = {"sqlite": sqlite.dialect(), "postgresql": psycopg.dialect()}
+BY_TEXT = TABLES["by_text"]
+
+
+def sql_of(statement: sa.Select[Any], dialect: str = "postgresql") -> str:
+    """The statement as the driver gets it, on one line, with ? for every parameter."""
+    compiled = str(statement.compile(dialect=DIALECTS[dialect], compile_kwargs={"render_postcompile": True}))
+    return re.sub(r"%\(\w+\)s", "?", " ".join(compiled.split()))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_page_is_a_range_of_keys_in_key_order(dialect: str) -> None:
+    statement = root_select(plan_of(BY_TEXT), KeyRange(("a",), ("b",)))
+    assert sql_of(statement, dialect) == (
+        'SELECT root."k", root."n" FROM "by_text" AS root WHERE root."k" > ? AND root."k" <= ? ORDER BY root."k"'
+    )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_composite_key_is_compared_as_one_row(dialect: str) -> None:
+    statement = root_select(plan_of(PAIR, ["a", "b"]), KeyRange(("a", 1), None))
+    assert sql_of(statement, dialect) == (
+        'SELECT root."a", root."b" FROM "pair" AS root WHERE (root."a", root."b") > (?, ?)'
+        ' ORDER BY root."a", root."b"'
+    )
+
+
+def test_parameters_have_no_type_that_could_be_cast() -> None:
+    statement = root_select(plan_of(BY_TEXT), KeyRange(("a",)))
+    assert "::" not in sql_of(statement)
+    assert "::" not in sql_of(root_select(plan_of(BY_TEXT), KeySet((("a",), ("b",)))))
+
+
+def test_joins_follow_each_other() -> None:
+    plan = plan_of(PURCHASE, ["id", "region.name"], [CUSTOMER_OF_PURCHASE, REGION_OF_CUSTOMER])
+    assert sql_of(root_select(plan, KeyRange())) == (
+        'SELECT root."Id", j2."name" FROM "purchase" AS root '
+        'LEFT OUTER JOIN "customer" AS j1 ON root."CustomerId" = j1."id" '
+        'LEFT OUTER JOIN "region" AS j2 ON j1."RegionId" = j2."id" ORDER BY root."Id"'
+    )
+
+
+def test_one_table_may_be_joined_twice_and_to_itself() -> None:
+    joins = [
+        JoinPlan("root", "", PURCHASE, (("CustomerId", "Id"),)),
+        JoinPlan("child", "root", PURCHASE, (("CustomerId", "Id"),)),
+    ]
+    statement = root_select(plan_of(PURCHASE, ["id", "root.id", "child.id"], joins), KeyRange())
+    assert 'SELECT root."Id", j1."Id" AS "Id_1", j2."Id" AS "Id_2"' in sql_of(statement)
+
+
+def test_keys_of_one_column_are_listed() -> None:
+    statement = root_select(plan_of(BY_TEXT, ["k"]), KeySet((("a",), ("b",))))
+    assert 'WHERE root."k" IN (?, ?)' in sql_of(statement)
+
+
+def test_keys_of_several_columns_are_alternatives() -> None:
+    statement = root_select(plan_of(PAIR, ["a", "b"]), KeySet((("a", 1), ("b", 2))))
+    assert 'WHERE root."a" = ? AND root."b" = ? OR root."a" = ? AND root."b" = ?' in sql_of(statement)
+
+
+def test_a_key_column_that_may_be_null_is_asked_for_a_value() -> None:
+    key = (column_of(PURCHASE, "customer_id"), column_of(PURCHASE, "id"))
+    statement = bound_select(plan_of(PURCHASE, ["id", "customer_id"], key=key), None, 500)
+    assert 'WHERE root."CustomerId" IS NOT NULL ORDER BY' in sql_of(statement)
+
+
+def test_a_bound_is_the_last_row_of_the_next_page() -> None:
+    statement = bound_select(plan_of(BY_TEXT), ("a",), 500)
+    assert sql_of(statement).endswith(
+        'WHERE root."k" > ? ORDER BY root."k" LIMIT ?::INTEGER OFFSET ?::INTEGER'
+    )
+    assert set(statement.compile().params.values()) == {"a", 1, 499}
+
+
+def test_children_are_ordered_by_root_then_as_asked_then_by_their_key() -> None:
+    lines = list_of(
+        "lines", LINE, LINES, ["shelf.label", "line_no"], joins=[SHELF_OF_LINE], order_by=["shelf.label"]
+    )
+    statement = collection_select(plan_of(PURCHASE, ["id"], collections=[lines]), lines, KeyRange())
+    assert sql_of(statement) == (
+        'SELECT root."Id", j1."label", child."Line No" FROM "purchase" AS root '
+        'JOIN "Purchase Line" AS child ON child."PurchaseId" = root."Id" '
+        'LEFT OUTER JOIN "shelf" AS j1 ON child."house" = j1."house" AND child."shelf_no" = j1."number" '
+        'ORDER BY root."Id", j1."label", child."PurchaseId", child."Line No"'
+    )
+
+
+def test_an_aggregate_is_grouped_by_the_root_key() -> None:
+    total = number_of("sum", LINE, LINES, "amount")
+    statement = collection_select(plan_of(PURCHASE, ["id"], collections=[total]), total, KeyRange())
+    assert sql_of(statement) == (
+        'SELECT root."Id", sum(child."amount") AS sum_1 FROM "purchase" AS root '
+        'JOIN "Purchase Line" AS child ON child."PurchaseId" = root."Id" GROUP BY root."Id"'
+    )
+
+
+def test_the_range_of_a_page_holds_for_the_children_too() -> None:
+    lines = number_of("count", LINE, LINES)
+    statement = collection_select(plan_of(PURCHASE, ["id"], collections=[lines]), lines, KeyRange((1,), (9,)))
+    assert 'root."Id" <= ? AND child."PurchaseId" > ? AND child."PurchaseId" <= ?' in sql_of(statement)
+
+
+def test_no_range_is_given_to_children_whose_text_may_be_ordered_otherwise() -> None:
+    statement = _children_of(BY_TEXT, "word", KeyRange(("a",), ("b",)))
+    assert 'WHERE root."k" > ? AND root."k" <= ? GROUP BY' in sql_of(statement)
+    assert 'child."word" >' not in sql_of(statement)
+
+
+def test_no_range_is_given_to_children_of_another_kind() -> None:
+    assert 'child."word" >' not in sql_of(_children_of(TABLES["by_uuid"], "word", KeyRange(("a",))))
+
+
+def _children_of(root: TableFacts, name: str, rows: KeyRange) -> sa.Select[Any]:
+    child = TABLES["triple"]
+    plan = CollectionPlan(Collection("c", "count", child.name, by=()), child, ((name, "k"),))
+    return collection_select(plan_of(root), plan, rows)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "where"),
+    [
+        (None, 'root."status" IS NOT NULL'),
+        ((None,), 'root."status" IS NULL'),
+        (("P",), 'root."status" IN (?)'),
+        (("P", "S"), 'root."status" IN (?, ?)'),
+        (("P", None), 'root."status" IN (?) OR root."status" IS NULL'),
+        ((), "false"),
+    ],
+)
+def test_a_condition_lists_what_it_allows(allowed: Any, where: str) -> None:
+    plan = plan_of(PURCHASE, where=((column_of(PURCHASE, "status"), allowed),))
+    assert sql_of(count_select(plan)) == f'SELECT count(*) AS count_1 FROM "purchase" AS root WHERE {where}'
+
+
+def test_conditions_of_a_count_are_added_to_the_plans() -> None:
+    plan = _where_status()
+    found = sql_of(count_select(plan, [(column_of(PURCHASE, "total"), (Decimal("1.5"), None))]))
+    assert found.endswith('WHERE root."status" IN (?) AND (root."total" IN (?) OR root."total" IS NULL)')
+
+
+def test_every_select_has_the_plans_conditions() -> None:
+    plan = _where_status()
+    lines = list_of("lines", LINE, LINES, ["product"])
+    statements = [
+        root_select(plan, KeyRange()),
+        root_select(plan, KeySet(((1,),))),
+        collection_select(plan, lines, KeyRange()),
+        bound_select(plan, None, 5),
+        without_key_select(plan),
+        sums_select(plan, [column_of(PURCHASE, "total")]),
+    ]
+    assert all('root."status" IN (?)' in sql_of(statement) for statement in statements)
+
+
+def test_a_decimal_is_bound_as_text() -> None:
+    plan = plan_of(PURCHASE, where=((column_of(PURCHASE, "total"), (Decimal("0.10"),)),))
+    assert list(count_select(plan).compile().params.values()) == [["0.10"]]
+
+
+def test_rows_without_a_key_have_null_in_any_of_its_columns() -> None:
+    assert sql_of(without_key_select(plan_of(PAIR))).endswith('WHERE root."a" IS NULL OR root."b" IS NULL')
+
+
+def test_names_are_quoted_and_the_schema_stands_before_them() -> None:
+    odd = TableFacts('a"b', 'a"b', LINE.columns[:1], schema="My Schema")
+    plan = plan_of(odd, ["purchase_id"], key=(LINE.columns[0],))
+    assert 'FROM "My Schema"."a""b" AS root' in sql_of(root_select(plan, KeyRange()))
+
+
+def _where_status() -> EntityPlan:
+    return plan_of(PURCHASE, ["id"], where=((column_of(PURCHASE, "status"), ("P",)),))

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import SettingsError
+from migrator.source.url import place_of, source_url
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    path = tmp_path / "shop one.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t (a)")
+    connection.close()
+    return path
+
+
+def test_an_sqlite_file_may_be_written_as_url_or_path(shop: Path) -> None:
+    assert source_url(str(shop)) == source_url(f"sqlite:///{shop}")
+    assert source_url(str(shop)).database == str(shop)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_postgresql_is_always_read_with_psycopg_3(scheme: str) -> None:
+    url = source_url(f"{scheme}://ada:secret@db.example:5433/shop?sslmode=require")
+    assert url.drivername == "postgresql+psycopg"
+    assert (url.host, url.port, url.database, url.password) == ("db.example", 5433, "shop", "secret")
+    assert url.query == {"sslmode": "require"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mysql://ada:secret@db/shop", "come later"),
+        ("mariadb+pymysql://ada:secret@db/shop", "come later"),
+        ("postgresql+asyncpg://ada:secret@db/shop", "psycopg 3"),
+        ("oracle://ada:secret@db/shop", "not supported"),
+        ("postgresql://ada:secret@db:port/shop", "cannot be read"),
+        ("postgresql//ada:secret@db/shop", "does not exist"),
+        ("postgresql://ada:p@ss/secret@db/shop", "%40"),
+        ("://secret", "cannot be read"),
+        ("sqlite://ada:secret@db/shop", "three slashes"),
+        ("sqlite:///shop.db?secret=1", "three slashes"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("", "cannot be read"),
+    ],
+)
+def test_anything_else_is_refused_without_being_quoted(text: str, words: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        source_url(text)
+    assert words in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_missing_sqlite_file_is_refused_and_not_created(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.db"
+    for text in (str(missing), f"sqlite:///{missing}"):
+        with pytest.raises(SettingsError, match=r"missing\.db' does not exist"):
+            source_url(text)
+    assert not missing.exists()
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"", "is empty"), (b"a,b\n1,2\n", "is no SQLite database")])
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "file.db"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match=words):
+        source_url(str(path))
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="IsADirectoryError"):
+        source_url(str(tmp_path))
+
+
+def test_a_missing_driver_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(SettingsError, match=r"pip install 'single-table-migrator\[postgres\]'"):
+        source_url("postgresql://db/shop")
+
+
+def test_the_place_names_no_user_and_no_password(shop: Path) -> None:
+    url = source_url("postgresql://ada:secret@db.example:5433/shop?options=-csecret")
+    assert place_of(url) == "PostgreSQL database shop at db.example:5433"
+    assert place_of(source_url(str(shop))) == f"SQLite file {shop}"
