@@ -38,5 +38,6 @@ def get_logger(name: str) -> FilteringBoundLogger:
 def _hide_passwords(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """Cuts what stands between a colon and an @ in anything that looks like a URL. A second line of defence."""
     return {
-        name: _PASSWORD.sub(r"\1***@", value) if isinstance(value, str) else value for name, value in event.items()
+        name: _PASSWORD.sub(r"\1***@", value) if isinstance(value, str) else value
+        for name, value in event.items()
     }

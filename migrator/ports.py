@@ -7,17 +7,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from migrator.model import (
-    Column,
-    EntityPlan,
-    Item,
-    ItemKey,
-    RowTree,
-    SchemaFacts,
-    SourceKey,
-    TableDesign,
-    Value,
-)
+from migrator.facts import Column, EntityPlan, SchemaFacts
+from migrator.model import Item, ItemKey, RowTree, SourceKey, TableDesign, Value
 
 # ── source ──────────────────────────────────────────────────────────────────────────────────────
 

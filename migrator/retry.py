@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 from tenacity.stop import stop_base
@@ -40,7 +40,9 @@ class Retry:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
-    def call(self, what: str, work: Callable[[], Result], can_pass: Callable[[BaseException], bool]) -> Result:
+    def call(
+        self, what: str, work: Callable[[], Result], can_pass: Callable[[BaseException], bool]
+    ) -> Result:
         """The result of `work`, tried again while its error can pass.
 
         Raises: the error itself when it cannot pass; StoppedError, naming `what`, at the limit; Interrupted.
@@ -71,7 +73,7 @@ class Retry:
             self.sleep(min(left, _TICK_S))
             left -= _TICK_S
 
-    def _give_up(self, what: str, state: RetryCallState, began: float) -> Result:
+    def _give_up(self, what: str, state: RetryCallState, began: float) -> NoReturn:
         error = state.outcome.exception() if state.outcome else None
         tried = f"{state.attempt_number} tries in {self.clock() - began:.0f} s"
         raise StoppedError(

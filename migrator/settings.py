@@ -105,7 +105,9 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     """
     document = load_document(_text(path), str(path))
     if not isinstance(document.data, dict):
-        raise MappingError([Fault(str(path), 1, "", "this is no job; start it with 'job: 1' (see README.md)")])
+        raise MappingError(
+            [Fault(str(path), 1, "", "this is no job; start it with 'job: 1' (see README.md)")]
+        )
     faults: list[Fault] = []
     data = _short_forms(_filled(document.data, (), environ, document, faults))
     try:
@@ -168,7 +170,11 @@ def _short_forms(data: Any) -> Any:
 
 
 def _filled(
-    value: Any, path: tuple[str | int, ...], environ: Mapping[str, str], document: Document, faults: list[Fault]
+    value: Any,
+    path: tuple[str | int, ...],
+    environ: Mapping[str, str],
+    document: Document,
+    faults: list[Fault],
 ) -> Any:
     """`value` with its variables replaced; one that is not set is a fault at its line."""
     if isinstance(value, dict):
@@ -184,7 +190,9 @@ def _filled(
             return "${"
         found = environ.get(name) or default
         if found is None:
-            faults.append(document.fault(path, f"the variable {name} is not set; export {name}=… before the command"))
+            faults.append(
+                document.fault(path, f"the variable {name} is not set; export {name}=… before the command")
+            )
             return "unset"
         return found
 

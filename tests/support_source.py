@@ -9,23 +9,20 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from migrator.mapping.keys import encode_key
-from migrator.mapping.values import decoder
-from migrator.model import (
-    Collection,
+from migrator.facts import (
     CollectionPlan,
     Column,
-    Entity,
     EntityPlan,
     ForeignKey,
     JoinPlan,
     Kind,
-    RowTree,
     SchemaFacts,
     Slot,
-    SourceKey,
     TableFacts,
 )
+from migrator.mapping.keys import encode_key
+from migrator.mapping.values import decoder
+from migrator.model import Collection, Entity, RowTree, SourceKey
 
 Row = dict[str, Any]
 

@@ -17,7 +17,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 from sqlalchemy.engine import make_url
 
-from migrator.model import Kind, TableFacts
+from migrator.facts import Kind, TableFacts
 from tests.support_source import (
     INTEGER,
     NUMBER,

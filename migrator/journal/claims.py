@@ -35,7 +35,9 @@ def forget(connection: Connection, table_id: str) -> None:
 
 
 def _owners(connection: Connection, table_id: str, digests: list[bytes]) -> dict[bytes, str]:
-    query = select(claim.c.digest, claim.c.owner).where(claim.c.table_id == table_id, claim.c.digest.in_(digests))
+    query = select(claim.c.digest, claim.c.owner).where(
+        claim.c.table_id == table_id, claim.c.digest.in_(digests)
+    )
     return {bytes(digest): owner for digest, owner in connection.execute(query)}
 
 

@@ -59,7 +59,9 @@ class Database:
                 connection.execute(insert(schema.meta).values(version=schema.VERSION))
             elif version != schema.VERSION:
                 what = f"the journal {_shown(self.url)} is of version {version}, this migrator writes {schema.VERSION}"
-                raise SettingsError(f"{what}; finish its runs with the migrator that began them, or name another journal")
+                raise SettingsError(
+                    f"{what}; finish its runs with the migrator that began them, or name another journal"
+                )
 
 
 def _url(text: str) -> URL:
@@ -67,7 +69,9 @@ def _url(text: str) -> URL:
         url = make_url(text)
         return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
     except ArgumentError:
-        raise SettingsError("the job's journal is no database URL; write sqlite:///path or postgresql://…") from None
+        raise SettingsError(
+            "the job's journal is no database URL; write sqlite:///path or postgresql://…"
+        ) from None
 
 
 def _engine(url: URL) -> Engine:
@@ -103,7 +107,9 @@ def _in_words(error: SQLAlchemyError, url: URL) -> SettingsError | StoppedError:
     if "unable to open" in cause or "readonly" in cause:
         return SettingsError(f"{where} cannot be opened for writing; look at its folder's permissions")
     if "disk is full" in cause or "disk I/O" in cause:
-        return StoppedError(f"{where} has no room left on its disk; make room and give the same command again")
+        return StoppedError(
+            f"{where} has no room left on its disk; make room and give the same command again"
+        )
     kind = type(getattr(error, "orig", error)).__name__
     known = " (locked by another process)" if "locked" in cause else ""
     if isinstance(error, DatabaseError):

@@ -25,7 +25,9 @@ def add(connection: Connection, run_id: int, findings: Iterable[Finding]) -> Non
 
 def read(connection: Connection, run_id: int, limit: int | None) -> list[Finding]:
     """Findings in the order in which they were made."""
-    columns = [finding.c[name] for name in ("kind", "entity", "reason", "source_key", "item_key", "attribute")]
+    columns = [
+        finding.c[name] for name in ("kind", "entity", "reason", "source_key", "item_key", "attribute")
+    ]
     query = select(*columns).where(finding.c.run_id == run_id).order_by(finding.c.id).limit(limit)
     return [Finding(*row) for row in connection.execute(query)]
 
@@ -33,7 +35,7 @@ def read(connection: Connection, run_id: int, limit: int | None) -> list[Finding
 def counts(connection: Connection, run_id: int) -> dict[str, int]:
     """How many there are of each kind."""
     query = select(finding.c.kind, func.count()).where(finding.c.run_id == run_id).group_by(finding.c.kind)
-    return {kind: number for kind, number in connection.execute(query)}
+    return {str(kind): int(number) for kind, number in connection.execute(query)}
 
 
 def _columns(one: Finding) -> dict[str, str]:
@@ -50,5 +52,3 @@ def _columns(one: Finding) -> dict[str, str]:
 def _digest(one: Finding) -> bytes:
     text = json.dumps(_columns(one), sort_keys=True)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-

@@ -41,7 +41,14 @@ class RunLease:
         self.life_s = life_s
         self.heartbeat_s = heartbeat_s
         self.clock = clock
-        self.holder = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "born": _born(os.getpid()), "lease": os.urandom(4).hex()})
+        self.holder = json.dumps(
+            {
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "born": _born(os.getpid()),
+                "lease": os.urandom(4).hex(),
+            }
+        )
         self._valid_until = 0.0
         self._done = Event()
         self._thread = Thread(target=self._renew, name="lease", daemon=True)
@@ -111,7 +118,7 @@ def _alive(holder: str) -> bool:
 
 
 def _born(pid: int) -> str:
-    """When the process began, in the kernel's own count; '' where the system does not say. Guards against a pid used again."""
+    """When the process began, in the kernel's own count: a pid may be used again. '' where the system does not say."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

@@ -134,12 +134,17 @@ class SqlJournal:
 
     def tally(self, run: Run, entity: str | None = None) -> Tally:
         page = schema.page
-        query = select(*(func.coalesce(func.sum(page.c[name]), 0) for name in _TALLY)).where(page.c.run_id == run.id)
+        query = select(*(func.coalesce(func.sum(page.c[name]), 0) for name in _TALLY)).where(
+            page.c.run_id == run.id
+        )
         if entity is not None:
             query = query.where(page.c.entity == entity)
         with self.database.begin() as connection:
             row = connection.execute(query).one()
-        return Tally(**{name: float(v) if name == "write_units" else int(v) for name, v in zip(_TALLY, row, strict=True)})
+        rows, items, refused, expired, size, units, different = row
+        return Tally(
+            int(rows), int(items), int(refused), int(expired), int(size), float(units), int(different)
+        )
 
     # ── findings ──
 

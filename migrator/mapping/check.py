@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from migrator.errors import Fault, MappingError
+from migrator.facts import EntityPlan, Kind, SchemaFacts
 from migrator.mapping.check_patterns import pattern_faults
 from migrator.mapping.document import Document, Path
 from migrator.mapping.filters import FILTERS
@@ -14,13 +15,7 @@ from migrator.mapping.parse import ParsedMapping
 from migrator.mapping.plan import plan_entity
 from migrator.mapping.references import Reference, references_of
 from migrator.mapping.uniqueness import key_facts, kind_of, unproved_items
-from migrator.model import (
-    EntityPlan,
-    Kind,
-    Mapping,
-    SchemaFacts,
-    TableDesign,
-)
+from migrator.model import Mapping, TableDesign
 
 _NUMBERS = frozenset({"integer", "number", "float"})
 
@@ -147,18 +142,16 @@ class _EntityCheck:
                 for attribute in index.attributes
             }
             for name in kept_columns(self.plan, item):
-                kind = kind_of(name, self.plan)
+                mend = f"leave it out with keep: {{except: [{name}]}}"
                 if name in taken and name not in item.attributes:
-                    yield self._fault(
-                        at,
-                        f"the column '{name}' has the name of an attribute that migrator writes; leave it out with keep: {{except: [{name}]}}, or rename the attribute in table",
-                    )
+                    what = f"the column '{name}' has the name of an attribute that migrator writes"
+                    yield self._fault(at, f"{what}; {mend}, or rename the attribute in table")
+                kind = kind_of(name, self.plan)
                 if kind is not None and kind.name == "unknown":
                     column = self.plan.table.column(name)
                     declared = column.declared if column else ""
                     yield self._fault(
-                        at,
-                        f"the column '{name}' is of type {declared}, which has no rule yet; leave it out with keep: {{except: [{name}]}}",
+                        at, f"the column '{name}' is of type {declared}, which has no rule yet; {mend}"
                     )
 
     def _keys(self) -> Iterator[Fault]:

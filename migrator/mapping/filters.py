@@ -10,8 +10,8 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from migrator.errors import RowError
+from migrator.facts import Kind, KindName
 from migrator.mapping import values
-from migrator.model import Kind, KindName
 
 _TIMES: frozenset[KindName] = frozenset({"timestamp", "date"})
 _NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})

@@ -8,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from migrator.errors import RowError
+from migrator.facts import CollectionPlan, EntityPlan, Kind
 from migrator.limits import ITEM_BYTES, PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from migrator.mapping.expressions import (
     Compiled,
@@ -21,18 +22,7 @@ from migrator.mapping.filters import Surroundings, epoch_seconds
 from migrator.mapping.keys import encode_key, source_text
 from migrator.mapping.sizes import item_bytes, value_bytes
 from migrator.mapping.values import Decoder, attribute, decoder
-from migrator.model import (
-    CollectionPlan,
-    EntityPlan,
-    Index,
-    Item,
-    ItemDesign,
-    Kind,
-    Mapping,
-    RowTree,
-    SourceKey,
-    TableDesign,
-)
+from migrator.model import Index, Item, ItemDesign, Mapping, RowTree, SourceKey, TableDesign
 
 
 @dataclass(frozen=True)
@@ -108,14 +98,13 @@ def _decode(plan: EntityPlan) -> Callable[[RowTree], Row]:
 
 def _row_decoder(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]], Row]:
     def decode(row: Sequence[Any]) -> Row:
-        path = ""
+        decoded: list[Any] = []
         try:
-            decoded = []
-            for (path, step), raw in zip(steps, row, strict=True):
+            for (_, step), raw in zip(steps, row, strict=True):
                 decoded.append(step(raw))
-            return decoded
         except RowError as error:
-            raise RowError(f"column {path}: {error}") from None
+            raise RowError(f"column {steps[len(decoded)][0]}: {error}") from None
+        return decoded
 
     return decode
 

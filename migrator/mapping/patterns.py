@@ -9,11 +9,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from migrator.errors import RowError, SettingsError
+from migrator.facts import Kind
 from migrator.mapping import values
 from migrator.mapping.document import did_you_mean
 from migrator.mapping.expressions import Places, compile_key
 from migrator.mapping.filters import Surroundings
-from migrator.model import Item, KeyAttribute, Kind, Mapping, Param, ParamType, Part, Pattern, Template
+from migrator.model import Item, KeyAttribute, Mapping, Param, ParamType, Part, Pattern, Template
 
 _CONDITIONS = {
     "equal": "#s = :s0",

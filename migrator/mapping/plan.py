@@ -6,23 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from migrator.errors import Fault
-from migrator.mapping.document import Document, Path, did_you_mean
-from migrator.mapping.references import Reference, references_of
-from migrator.model import (
-    Collection,
+from migrator.facts import (
     CollectionPlan,
     Column,
-    Entity,
     EntityPlan,
     ForeignKey,
-    Join,
     JoinPlan,
-    Mapping,
     SchemaFacts,
     Slot,
     TableFacts,
-    Value,
 )
+from migrator.mapping.document import Document, Path, did_you_mean
+from migrator.mapping.references import Reference, references_of
+from migrator.model import Collection, Entity, Join, Mapping, Value
 
 
 def plan_entity(

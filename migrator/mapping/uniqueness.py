@@ -6,15 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from migrator.facts import EntityPlan, Kind
 from migrator.mapping.filters import FILTERS
-from migrator.model import (
-    EntityPlan,
-    ItemDesign,
-    Kind,
-    Ref,
-    TableDesign,
-    Template,
-)
+from migrator.model import ItemDesign, Ref, TableDesign, Template
 
 _OPEN_KINDS = frozenset({"text", "json", "unknown", "binary"})
 

@@ -11,8 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from migrator.errors import RowError
+from migrator.facts import Kind, KindName
 from migrator.limits import NESTING_LEVELS, NUMBER_DIGITS, NUMBER_MAX_EXPONENT, NUMBER_MIN_EXPONENT
-from migrator.model import Kind, KindName, Value
+from migrator.model import Value
 
 Decoder = Callable[[Any], Any]
 

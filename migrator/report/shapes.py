@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from migrator.model import CollectionPlan, EntityPlan, Item, RowTree, Slot
+from migrator.facts import CollectionPlan, EntityPlan, Slot
+from migrator.model import Item, RowTree
 from migrator.results import Answer, PartAnswer
 
 _ROWS_SHOWN = 10

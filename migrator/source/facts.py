@@ -13,7 +13,7 @@ from sqlalchemy.engine.reflection import ObjectKind
 from sqlalchemy.exc import SAWarning
 
 from migrator.errors import SettingsError
-from migrator.model import Column, ForeignKey, SchemaFacts, TableFacts
+from migrator.facts import Column, ForeignKey, SchemaFacts, TableFacts
 from migrator.source import postgresql_facts, sqlite_facts
 from migrator.source.kinds import kind_of
 from migrator.source.names import NameRule, clashes, written_names

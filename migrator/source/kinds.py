@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from migrator.model import Kind, KindName
+from migrator.facts import Kind, KindName
 
 _SHARED: dict[KindName, tuple[str, ...]] = {
     "integer": (

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection, Dialect, Inspector
 from sqlalchemy.engine.reflection import ObjectKind
 from sqlalchemy.types import TypeEngine
 
-from migrator.model import Kind
+from migrator.facts import Kind
 from migrator.source.kinds import kind_of
 
 _PARTITIONS = sa.text(

@@ -14,8 +14,9 @@ from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from migrator.errors import SourceError
+from migrator.facts import Column, EntityPlan, SchemaFacts
 from migrator.mapping.keys import decode_key, encode_key
-from migrator.model import Column, EntityPlan, RowTree, SchemaFacts, SourceKey
+from migrator.model import RowTree, SourceKey
 from migrator.source import selects
 from migrator.source.engine import LOCK_WAIT_S, read_engine
 from migrator.source.facts import reflect

@@ -16,7 +16,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.selectable import FromClause
 from sqlalchemy.types import NullType
 
-from migrator.model import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts, Value
+from migrator.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts
+from migrator.model import Value
 
 Key: TypeAlias = tuple[Any, ...]
 Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from migrator.model import CollectionPlan, EntityPlan, RowTree
+from migrator.facts import CollectionPlan, EntityPlan
+from migrator.model import RowTree
 from migrator.source.selects import Key
 
 Rows = Sequence[tuple[Any, ...]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.model import EntityPlan
+from migrator.facts import EntityPlan
 from migrator.ports import Finding, Journal, Page, Run, Source
 
 

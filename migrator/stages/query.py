@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from migrator.mapping.compare import equal
@@ -53,4 +54,9 @@ def _same(pattern: Pattern, items: Rows, rows: Rows) -> bool:
 
 def _text(row: tuple[Any, ...]) -> str:
     """A row as text in which equal numbers are equal."""
-    return repr([("N", value.normalize()) if hasattr(value, "normalize") else value for value in row])
+    return repr([_comparable(value) for value in row])
+
+
+def _comparable(value: Any) -> Any:
+    number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+    return ("N", Decimal(value).normalize()) if number else value

@@ -8,9 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.errors import RowError
+from migrator.facts import Column, Kind
 from migrator.mapping.items import CompiledEntity, kept_columns
 from migrator.mapping.values import decoder
-from migrator.model import Column, Condition, ItemDesign, Kind, Ref
+from migrator.model import Condition, ItemDesign, Ref
 from migrator.ports import Finding, Journal, Run, Source
 from migrator.results import NotCompared
 from migrator.stages.verify_scan import ScanTotals

@@ -13,7 +13,7 @@ from migrator.errors import Interrupted, RowError
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.keys import encode_key, split_source
 from migrator.model import Item, ItemKey, SourceKey, TableDesign
-from migrator.ports import Finding, ItemStore, Journal, Run, SegmentState, Source
+from migrator.ports import Finding, FindingKind, ItemStore, Journal, Run, SegmentState, Source
 from migrator.stages.projection import key_text
 
 _EXACT = Context(prec=200)
@@ -88,7 +88,7 @@ class TableScan:
                 name, key = split_source(str(item.get(self._table.source_attribute, "")))
             except ValueError:
                 findings.append(
-                    _finding("foreign", "", item, self._table, "it has no _src: migrator did not write it")
+                    self._finding("foreign", "", item, "it has no _src: migrator did not write it")
                 )
                 continue
             by_entity[name].append((key, item))
@@ -100,14 +100,14 @@ class TableScan:
         entity = self.entities.get(name)
         if entity is None:
             for _, item in traced:
-                yield _finding("unexpected", name, item, self._table, "the mapping has no such entity")
+                yield self._finding("unexpected", name, item, "the mapping has no such entity")
             return
         wanted = self._wanted_keys(entity, sorted({key for key, _ in traced}))
         for key, item in traced:
             if key not in wanted:
-                yield _finding("unexpected", name, item, self._table, "its row is not there", key)
+                yield self._finding("unexpected", name, item, "its row is not there", key)
             elif self._table.key_of(item) not in wanted[key]:
-                yield _finding("unexpected", name, item, self._table, "its row makes no such item", key)
+                yield self._finding("unexpected", name, item, "its row makes no such item", key)
 
     def _wanted_keys(
         self, entity: CompiledEntity, keys: Sequence[SourceKey]
@@ -122,13 +122,13 @@ class TableScan:
             wanted[entity.source_key(row)] = {self._table.key_of(item) for item in made}
         return wanted
 
+    def _finding(
+        self, kind: FindingKind, entity: str, item: Item, reason: str, key: SourceKey = ""
+    ) -> Finding:
+        table = self._table
+        shown = key_text(table, item) if all(part.name in item for part in table.key) else encode_key(["?"])
+        return Finding(kind, entity, f"{table.type_of(item)}: {reason}", key, shown)
+
     @property
     def _table(self) -> TableDesign:
         return next(iter(self.entities.values())).table
-
-
-def _finding(
-    kind: str, entity: str, item: Item, table: TableDesign, reason: str, key: SourceKey = ""
-) -> Finding:
-    shown = key_text(table, item) if all(part.name in item for part in table.key) else encode_key(["?"])
-    return Finding(kind, entity, f"{table.type_of(item)}: {reason}", key, shown)  # type: ignore[arg-type]

@@ -34,7 +34,9 @@ def dynamodb_client(
     except BotoCoreError as error:
         raise TargetError(f"the AWS settings cannot be read ({type(error).__name__})") from None
     if where is None:
-        raise TargetError("no AWS region is set; write target: {region: eu-central-1} in the job, or set AWS_REGION")
+        raise TargetError(
+            "no AWS region is set; write target: {region: eu-central-1} in the job, or set AWS_REGION"
+        )
     if found is None and not local:
         raise no_credentials()
     config = Config(
@@ -48,7 +50,9 @@ def dynamodb_client(
     try:
         return session.client("dynamodb", region_name=where, endpoint_url=endpoint, config=config, **keys)
     except (BotoCoreError, ValueError):
-        raise TargetError(f"the endpoint {endpoint} in region {where} is not valid; look at the job's target") from None
+        raise TargetError(
+            f"the endpoint {endpoint} in region {where} is not valid; look at the job's target"
+        ) from None
 
 
 def is_loopback(endpoint: str) -> bool:

@@ -55,10 +55,14 @@ def ensure_running(home: Path) -> str:
         if server is not None:
             return server.endpoint
         if importlib.util.find_spec("ministack") is None:
-            raise SettingsError("the embedded DynamoDB needs MiniStack: pip install 'single-table-migrator[local]'")
+            raise SettingsError(
+                "the embedded DynamoDB needs MiniStack: pip install 'single-table-migrator[local]'"
+            )
         if _flag(home).exists():
             shutil.rmtree(home / "state", ignore_errors=True)
-            _log.warning("embedded_state_discarded", why="the server was killed before it could save its tables")
+            _log.warning(
+                "embedded_state_discarded", why="the server was killed before it could save its tables"
+            )
         return _start(home).endpoint
 
 
@@ -94,7 +98,9 @@ def stop(home: Path) -> bool:
         deadline = time.monotonic() + STOP_S
         while running(home) is not None:
             if time.monotonic() > deadline:
-                raise StoppedError(f"the embedded DynamoDB (process {server.pid}) does not end; see {home / 'server.log'}")
+                raise StoppedError(
+                    f"the embedded DynamoDB (process {server.pid}) does not end; see {home / 'server.log'}"
+                )
             _reap(server.pid)
             time.sleep(0.05)
         (home / "server.json").unlink(missing_ok=True)
@@ -147,7 +153,7 @@ def _environment(home: Path, port: int) -> dict[str, str]:
 
 def _answers(endpoint: str) -> bool:
     try:
-        urllib.request.urlopen(endpoint, timeout=2).close()  # noqa: S310 - our own endpoint on loopback
+        urllib.request.urlopen(endpoint, timeout=2).close()
     except urllib.error.HTTPError:
         return True
     except OSError:

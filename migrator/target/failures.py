@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from botocore.exceptions import (
     ClientError,
-    ConnectionError as BotoConnectionError,
     CredentialRetrievalError,
     HTTPClientError,
     NoCredentialsError,
     PartialCredentialsError,
     SSLError,
+)
+from botocore.exceptions import (
+    ConnectionError as BotoConnectionError,
 )
 
 from migrator.errors import MigratorError, StoppedError, TargetError
@@ -46,7 +48,7 @@ _ADVICE = {
 }
 
 
-class Unprocessed(Exception):  # noqa: N818 - a state of a request, not a failure
+class Unprocessed(Exception):
     """A part of a batch that the service asks to be sent again."""
 
 
@@ -75,7 +77,9 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
         return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
     if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)):
         return no_credentials()
-    return StoppedError(f"DynamoDB at {endpoint} does not answer ({type(error).__name__}); is the endpoint right?")
+    return StoppedError(
+        f"DynamoDB at {endpoint} does not answer ({type(error).__name__}); is the endpoint right?"
+    )
 
 
 def no_credentials() -> TargetError:

@@ -21,7 +21,11 @@ class DynamoStore:
     """ports.ItemStore on a DynamoDB table; safe to share between threads."""
 
     def __init__(
-        self, client: Any, design: TableDesign, backoff: Backoff | None = None, stop: Callable[[], bool] = lambda: False
+        self,
+        client: Any,
+        design: TableDesign,
+        backoff: Backoff | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.client = client
         self.design = design

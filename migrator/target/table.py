@@ -38,11 +38,15 @@ class DynamoTableAdmin:
         if found is None:
             return None
         ttl = self._ttl(design.name)
-        return TableState(_table_id(found), str(found["TableStatus"]), tuple(_differences(design, found, ttl)))
+        return TableState(
+            _table_id(found), str(found["TableStatus"]), tuple(_differences(design, found, ttl))
+        )
 
     def create(self, design: TableDesign) -> TableState:
         if self._describe(design.name) is not None:
-            raise TargetError(f"table {design.name} exists already; `migrator table check` says whether it fits")
+            raise TargetError(
+                f"table {design.name} exists already; `migrator table check` says whether it fits"
+            )
         self._call("create_table", design.name, **creation_request(design))
         self._wait(design.name)
         if design.ttl:
@@ -58,12 +62,17 @@ class DynamoTableAdmin:
         waited = 0.0
         while waited < _READY_S:
             found = self._describe(name) or {}
-            states = {found.get("TableStatus"), *(one.get("IndexStatus", "ACTIVE") for one in _indexes(found))}
+            states = {
+                found.get("TableStatus"),
+                *(one.get("IndexStatus", "ACTIVE") for one in _indexes(found)),
+            }
             if states == {"ACTIVE"}:
                 return
             self.sleep(0.5)
             waited += 0.5
-        raise StoppedError(f"table {name} is not ready after {_READY_S:.0f} s; `migrator table check` says when it is")
+        raise StoppedError(
+            f"table {name} is not ready after {_READY_S:.0f} s; `migrator table check` says when it is"
+        )
 
     def _describe(self, name: str) -> dict[str, Any] | None:
         try:
@@ -83,13 +92,17 @@ class DynamoTableAdmin:
     def _ttl(self, name: str) -> str | None:
         """The TTL attribute, where TTL is on."""
         found = self._call("describe_time_to_live", name).get("TimeToLiveDescription", {})
-        return found.get("AttributeName") if found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") else None
+        return (
+            found.get("AttributeName") if found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") else None
+        )
 
     def _call(self, operation: str, table: str, **request: Any) -> dict[str, Any]:
         request = {"TableName": table, **request}
         try:
             return self.retry.call(
-                f"DynamoDB {operation} on table {table}", lambda: getattr(self.client, operation)(**request), can_pass
+                f"DynamoDB {operation} on table {table}",
+                lambda: getattr(self.client, operation)(**request),
+                can_pass,
             )
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, operation, table, self._endpoint) from None
@@ -105,7 +118,8 @@ def creation_request(design: TableDesign) -> dict[str, Any]:
         "BillingMode": "PAY_PER_REQUEST",
         "KeySchema": _key_schema(design.key[:1], design.key[1:]),
         "AttributeDefinitions": [
-            {"AttributeName": name, "AttributeType": _TYPES[type_]} for name, type_ in _attributes(design).items()
+            {"AttributeName": name, "AttributeType": _TYPES[type_]}
+            for name, type_ in _attributes(design).items()
         ],
     }
     for word, local in (("GlobalSecondaryIndexes", False), ("LocalSecondaryIndexes", True)):
@@ -181,12 +195,16 @@ def _shown_design(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute,
 
 
 def _shown(schema: list[dict[str, str]], types: dict[str, str]) -> str:
-    return ", ".join(f"{one['AttributeName']} ({one['KeyType']} {types.get(one['AttributeName'], '?')})" for one in schema)
+    return ", ".join(
+        f"{one['AttributeName']} ({one['KeyType']} {types.get(one['AttributeName'], '?')})" for one in schema
+    )
 
 
 def _projected(projection: dict[str, Any]) -> str:
     kind = str(projection.get("ProjectionType", "ALL"))
-    return f"INCLUDE {', '.join(sorted(projection.get('NonKeyAttributes', [])))}" if kind == "INCLUDE" else kind
+    return (
+        f"INCLUDE {', '.join(sorted(projection.get('NonKeyAttributes', [])))}" if kind == "INCLUDE" else kind
+    )
 
 
 def _on(attribute: str | None) -> str:

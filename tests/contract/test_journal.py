@@ -69,7 +69,11 @@ def test_pages_are_open_until_they_are_finished(journal: SqlJournal) -> None:
     journal.finish_page(run, PAGES[1], Tally(rows=10, items=20, bytes=300, write_units=20.5), [])
     assert list(journal.open_pages(run, "order")) == [PAGES[0], PAGES[2]]
     assert journal.page_counts(run, "order") == (1, 3)
-    assert journal.tally(run) == journal.tally(run, "order") == Tally(rows=10, items=20, bytes=300, write_units=20.5)
+    assert (
+        journal.tally(run)
+        == journal.tally(run, "order")
+        == Tally(rows=10, items=20, bytes=300, write_units=20.5)
+    )
     assert journal.tally(run, "empty") == Tally()
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from migrator.facts import EntityPlan
 from migrator.mapping.keys import encode_key
-from migrator.model import EntityPlan, SourceKey
+from migrator.model import SourceKey
 from migrator.ports import Source
 from migrator.source import SqlSource, source_url
 from tests.fakes.source import MemorySource

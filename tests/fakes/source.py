@@ -6,21 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from migrator.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Kind, SchemaFacts, Slot, TableFacts
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.mapping.values import decoder
-from migrator.model import (
-    CollectionPlan,
-    Column,
-    EntityPlan,
-    JoinPlan,
-    Kind,
-    RowTree,
-    SchemaFacts,
-    Slot,
-    SourceKey,
-    TableFacts,
-    Value,
-)
+from migrator.model import RowTree, SourceKey, Value
 
 Row = dict[str, Any]
 Answer = Callable[[Mapping[str, Any]], list[tuple[Any, ...]]]

@@ -6,10 +6,11 @@ import re
 from typing import Any
 
 from migrator.errors import MappingError
+from migrator.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.parse import examine_mapping
-from migrator.model import Column, ForeignKey, Item, Kind, SchemaFacts, TableFacts
+from migrator.model import Item
 
 _KIND = re.compile(r"(?P<name>\w+)(?:\((?P<scale>\d+)\))?(?P<zone> with zone)?(?P<required>!)?")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from migrator.model import SchemaFacts
+from migrator.facts import SchemaFacts
 from tests.golden import heart
 
 README = Path(__file__).parents[2] / "mappings" / "README.md"
@@ -71,11 +71,16 @@ def test_the_access_patterns_fit_the_items() -> None:
     entities = [text for kind, text in BLOCKS if kind == "entity"][:2]
     text = mapping_text("".join(entities)) + "access_patterns:\n"
     text += "".join(f"  {line}\n" for line in the("patterns").splitlines())
-    assert sorted(heart.check(text, schema(), the("head")).mapping.patterns) == ["orders_and_profile", "recent_orders"]
+    assert sorted(heart.check(text, schema(), the("head")).mapping.patterns) == [
+        "orders_and_profile",
+        "recent_orders",
+    ]
 
 
 def test_every_filter_has_a_row_in_the_reference() -> None:
     from migrator.mapping.filters import FILTERS
 
     table = README.read_text(encoding="utf-8").split("| filter |")[1].split("\n\n")[0]
-    assert set(re.findall(r"`(\w+)", "\n".join(line.split("|")[1] for line in table.splitlines()[2:]))) == set(FILTERS)
+    assert set(
+        re.findall(r"`(\w+)", "\n".join(line.split("|")[1] for line in table.splitlines()[2:]))
+    ) == set(FILTERS)

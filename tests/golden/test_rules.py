@@ -2,160 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from migrator.errors import RowError
-from tests.golden.heart import entity, facts, items, table
-
-ORDERS = table(
-    "orders",
-    {
-        "id": "integer!",
-        "user_id": "integer",
-        "status": "text",
-        "total": "number(2)",
-        "created_at": "timestamp",
-        "paid_at": "timestamp with zone",
-        "due": "date",
-        "invoice_no": "text",
-        "open": "boolean",
-        "token": "uuid",
-        "weight": "float",
-        "picture": "binary",
-        "extra": "json",
-        "expires_at": "timestamp",
-        "expires_s": "integer",
-    },
-    references={"user_id": "users.id"},
-)
-USERS = table(
-    "users",
-    {"id": "integer!", "name": "text", "region_id": "integer"},
-    references={"region_id": "regions.id"},
-)
-REGIONS = table("regions", {"id": "integer!", "name": "text"})
-LINES = table(
-    "lines",
-    {"order_id": "integer!", "product_id": "integer!", "quantity": "integer", "price": "number(2)"},
-    ("order_id", "product_id"),
-    references={"order_id": "orders.id", "product_id": "products.id"},
-)
-PRODUCTS = table("products", {"id": "integer!", "name": "text"})
-SCHEMA = facts(ORDERS, USERS, REGIONS, LINES, PRODUCTS)
-
-PLAIN = """
-entities:
-  orders:
-    items:
-      Order: {key: ["ORDER#{id}", META], %s}
-"""
-
-
-def made(rest: str, row: dict[str, Any]) -> dict[str, Any]:
-    """The one item of an order whose mapping has `rest`, without its key, type and source."""
-    (item,) = items(entity(PLAIN % rest, SCHEMA), {"id": 7, **row})
-    assert item.pop("PK") == "ORDER#7"
-    assert item.pop("SK") == "META"
-    assert item.pop("type") == "Order"
-    assert item.pop("_src") == "orders:[7]"
-    return item
-
-
-VALUES: list[tuple[str, str, Any, Any]] = [
-    ("an integer stays a number", "user_id", 12, 12),
-    ("an exact number stays exact", "total", Decimal("1234567890.10"), Decimal("1234567890.10")),
-    ("SQLite's float gets its declared decimals back", "total", 0.1 + 0.2, Decimal("0.30")),
-    ("a sum blurred by floats is exact again", "total", 2328.59999999996, Decimal("2328.60")),
-    ("an integer in a numeric column has the declared decimals", "total", 5, Decimal("5.00")),
-    ("a float is its shortest text", "weight", 0.1, Decimal("0.1")),
-    ("text is not touched", "status", "  Ünïcode #1 \n", "  Ünïcode #1 \n"),
-    ("an empty text stays", "status", "", ""),
-    ("true is true", "open", True, True),
-    ("SQLite's 0 is false", "open", 0, False),
-    (
-        "a timestamp is ISO 8601 with 6 decimals",
-        "created_at",
-        datetime(2021, 1, 2, 3, 4, 5),
-        "2021-01-02T03:04:05.000000",
-    ),
-    ("SQLite's text date is understood", "created_at", "2021-01-02 03:04:05", "2021-01-02T03:04:05.000000"),
-    (
-        "a timestamp with a zone is in UTC with Z",
-        "paid_at",
-        datetime(2021, 1, 2, 3, 4, 5, 600, timezone(timedelta(hours=2))),
-        "2021-01-02T01:04:05.000600Z",
-    ),
-    ("a timestamp before 1970", "created_at", "1899-12-31 23:59:59.999999", "1899-12-31T23:59:59.999999"),
-    ("a date is ISO 8601", "due", date(2024, 2, 29), "2024-02-29"),
-    ("a uuid is lower-case text", "token", UUID(int=10), "00000000-0000-0000-0000-00000000000a"),
-    ("bytes stay bytes", "picture", memoryview(b"\x00\xff"), b"\x00\xff"),
-    ("JSON becomes a map with exact numbers", "extra", '{"a": [1.10, null]}', {"a": [Decimal("1.10"), None]}),
-]
-
-
-@pytest.mark.parametrize(
-    ("column", "raw", "value"), [case[1:] for case in VALUES], ids=[case[0] for case in VALUES]
-)
-def test_a_value_in_an_attribute(column: str, raw: Any, value: Any) -> None:
-    item = made(f"keep: [{column}]", {column: raw})
-    assert item == {column: value}
-    assert type(item[column]) is type(value)
-
-
-def test_a_null_is_no_attribute() -> None:
-    assert made("keep: [status, total]", {}) == {}
-
-
-FILTERS: list[tuple[str, str, dict[str, Any], Any]] = [
-    ("iso", "created_at|iso", {"created_at": "2021-01-02 03:04:05.5"}, "2021-01-02T03:04:05.500000"),
-    (
-        "iso of a zone",
-        "paid_at|iso",
-        {"paid_at": datetime(2021, 1, 1, tzinfo=UTC)},
-        "2021-01-01T00:00:00.000000Z",
-    ),
-    ("iso:s cuts", "created_at|iso:s", {"created_at": "1969-12-31 23:59:59.999999"}, "1969-12-31T23:59:59"),
-    ("iso:ms", "created_at|iso:ms", {"created_at": "2021-01-02 03:04:05.5"}, "2021-01-02T03:04:05.500"),
-    ("iso:basic", "created_at|iso:basic", {"created_at": "2021-01-02 03:04:05"}, "20210102T030405"),
-    ("date", "created_at|date", {"created_at": "2021-01-02 03:04:05"}, "2021-01-02"),
-    ("month", "created_at|month", {"created_at": "2021-01-02 03:04:05"}, "2021-01"),
-    ("year of a date", "due|year", {"due": "2021-01-02"}, "2021"),
-    ("epoch", "created_at|epoch", {"created_at": "2021-01-01 00:00:00.9"}, 1609459200),
-    ("epoch before 1970 is rounded down", "created_at|epoch", {"created_at": "1969-12-31 23:59:59.5"}, -1),
-    ("lower is Unicode's", "status|lower", {"status": "STANISŁAW"}, "stanisław"),
-    ("upper", "status|upper", {"status": "ab"}, "AB"),
-    ("or, with a NULL", "status|or:'n/a'", {}, "n/a"),
-    ("or, with a value", "status|or:'n/a'", {"status": ""}, ""),
-    ("or with an empty text", "\"x{status|or:''}y\"", {}, "xy"),
-    ("map", "status|map:status", {"status": "P"}, "pending"),
-    ("text of a number", "total|text", {"total": Decimal("0.10")}, "0.10"),
-    ("escape", "status|escape", {"status": "50%#1"}, "50%25%231"),
-    ("hash", "status|hash", {"status": "a"}, "ca978112ca1bbdcafac231b39a23dc4d"),
-    ("filters one after the other", "status|or:'A'|lower", {}, "a"),
-    ("a template of several values", '"{user_id}/{status}"', {"user_id": 1, "status": "x"}, "1/x"),
-    ("braces", '"{{{user_id}}}"', {"user_id": 1}, "{1}"),
-    ("padding", '"{user_id:06}"', {"user_id": 42}, "000042"),
-    ("padding with decimals", '"{total:09.2f}"', {"total": Decimal("149.90")}, "000149.90"),
-    ("a boolean in a template", '"{open}"', {"open": True}, "true"),
-    ("a template with a NULL is NULL", '"{user_id}#{status}"', {"user_id": 1}, None),
-]
-
-
-@pytest.mark.parametrize(
-    ("value", "row", "result"), [case[1:] for case in FILTERS], ids=[case[0] for case in FILTERS]
-)
-def test_a_filter(value: str, row: dict[str, Any], result: Any) -> None:
-    assert made(f"attributes: {{x: {value}}}", row).get("x") == result
-
-
-def test_the_same_row_always_has_the_same_shard() -> None:
-    shards = {made('attributes: {x: "{user_id|shard:4}"}', {"user_id": 3})["x"] for _ in range(3)}
-    assert shards == {"3"}  # sha256("3") begins with 4e07408562bedb8b, and 0x8b is 3 modulo 4
+from tests.golden.heart import entity, items
+from tests.golden.shop import PLAIN, SCHEMA, made
 
 
 def test_constants_maps_and_nested_maps() -> None:
@@ -321,46 +176,6 @@ def test_a_timestamp_without_a_zone_is_in_the_mapping_s_zone() -> None:
     compiled = entity(PLAIN % "ttl: expires_at", SCHEMA, head)
     (item,) = items(compiled, {"id": 7, "expires_at": "2021-01-01 01:00:00"})
     assert item["expiresAt"] == 1609459200
-
-
-REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
-    ("a number with too many decimals", "keep: [total]", {"total": 0.123}, "column total: .*more decimals"),
-    ("text in a numeric column", "keep: [total]", {"total": "abc"}, "column total: the value is no number"),
-    (
-        "text in an integer column",
-        "keep: [user_id]",
-        {"user_id": "abc"},
-        "column user_id: the value is no integer",
-    ),
-    ("a blob in a text column", "keep: [status]", {"status": b"x"}, "column status: the value is no text"),
-    ("NaN", "keep: [weight]", {"weight": float("nan")}, "NaN and infinity"),
-    ("infinity", "keep: [weight]", {"weight": float("inf")}, "NaN and infinity"),
-    ("half a surrogate pair", "keep: [status]", {"status": "\ud800"}, "not valid Unicode"),
-    ("no date", "keep: [created_at]", {"created_at": "yesterday"}, "not a timestamp"),
-    ("an unlisted value", "attributes: {s: status|map:status}", {"status": "X"}, "does not list"),
-    ("a negative number in a padding", 'GSI1: [A, "{user_id:04}"]', {"user_id": -1}, "negative"),
-    ("a number too wide for its padding", 'GSI1: [A, "{user_id:04}"]', {"user_id": 12345}, "wider"),
-    ("an empty index key", 'GSI1: ["{status}", META]', {"status": ""}, "GSI1PK is empty"),
-    (
-        "a sort key over 1,024 bytes",
-        'GSI1: [A, "{status}"]',
-        {"status": "é" * 513},
-        "GSI1SK takes 1026 bytes",
-    ),
-    ("an item over 400 KB", "keep: [status]", {"status": "x" * 410_000}, "DynamoDB takes 409600 at most"),
-    ("a number of 39 digits", "keep: [weight]", {"weight": Decimal("1" * 39)}, "more than 38 digits"),
-]
-
-
-@pytest.mark.parametrize(
-    ("rest", "row", "why"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
-)
-def test_a_row_is_refused_without_quoting_its_values(rest: str, row: dict[str, Any], why: str) -> None:
-    with pytest.raises(RowError, match=why) as caught:
-        made(rest, row)
-    assert str(caught.value).startswith("orders")
-    for value in row.values():
-        assert not isinstance(value, str) or value in ("", "X") or value not in str(caught.value)
 
 
 def test_a_null_in_a_base_key_refuses_the_row() -> None:

@@ -11,7 +11,12 @@ def test_a_line_is_json_with_its_fields(capsys: pytest.CaptureFixture[str]) -> N
     logs.configure(json=True)
     logs.get_logger("backfill").info("page_done", rows=500)
     line = json.loads(capsys.readouterr().err)
-    assert (line["event"], line["rows"], line["level"], line["room"]) == ("page_done", 500, "info", "backfill")
+    assert (line["event"], line["rows"], line["level"], line["room"]) == (
+        "page_done",
+        500,
+        "info",
+        "backfill",
+    )
     assert line["timestamp"].endswith("Z")
 
 

@@ -39,7 +39,9 @@ def test_an_empty_variable_is_as_good_as_none(tmp_path: Path) -> None:
 
 
 def test_short_forms(tmp_path: Path) -> None:
-    job = load_job(write(tmp_path, "job: 1\nmapping: m.yaml\nsource: sqlite:///a$${b}.db\ntarget: embedded"), {})
+    job = load_job(
+        write(tmp_path, "job: 1\nmapping: m.yaml\nsource: sqlite:///a$${b}.db\ntarget: embedded"), {}
+    )
     assert job.source.url == "sqlite:///a${b}.db"
     assert job.target.endpoint == "embedded"
     assert job.target.table is None
@@ -50,7 +52,12 @@ def test_short_forms(tmp_path: Path) -> None:
     [
         ("", ["this is no job"]),
         ("a: [", ["not YAML"]),
-        (GOOD, ["my shop.yaml:4: source.url: the variable SHOP_URL is not set; export SHOP_URL=… before the command"]),
+        (
+            GOOD,
+            [
+                "my shop.yaml:4: source.url: the variable SHOP_URL is not set; export SHOP_URL=… before the command"
+            ],
+        ),
         ("job: 1\nsource: x\n", ["'mapping' is missing"]),
         ("job: 2\nmapping: m\nsource: x\n", [":1: job: "]),
         (
@@ -77,7 +84,11 @@ def test_every_fault_of_a_job_is_said_at_once(tmp_path: Path, text: str, message
 def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     binary = write(tmp_path, "")
     binary.write_bytes(b"\xff\xfe\x00")
-    for path, message in [(tmp_path / "no.yaml", "no such job"), (tmp_path, "a folder"), (binary, "no UTF-8")]:
+    for path, message in [
+        (tmp_path / "no.yaml", "no such job"),
+        (tmp_path, "a folder"),
+        (binary, "no UTF-8"),
+    ]:
         with pytest.raises(SettingsError, match=message):
             load_job(path, {})
 

@@ -25,7 +25,10 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
         SqlJournal.in_file(tmp_path / "file" / "shop.db")
 
 
-@pytest.mark.parametrize(("url", "message"), [("nonsense", "no database URL"), ("oracle://h/d", "needs a driver"), ("x://h", "needs a driver")])
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [("nonsense", "no database URL"), ("oracle://h/d", "needs a driver"), ("x://h", "needs a driver")],
+)
 def test_a_url_that_is_none(url: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         SqlJournal(url)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from migrator.errors import SettingsError
-from migrator.model import ForeignKey, Kind, SchemaFacts
+from migrator.facts import ForeignKey, Kind, SchemaFacts
 from migrator.source import SqlSource, source_url
 from migrator.source.names import NameRule
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.model import Kind
+from migrator.facts import Kind
 from migrator.source.kinds import kind_of
 
 

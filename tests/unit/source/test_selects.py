@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
-from migrator.model import Collection, CollectionPlan, EntityPlan, JoinPlan, TableFacts
+from migrator.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
+from migrator.model import Collection
 from migrator.source.selects import (
     KeyRange,
     KeySet,

@@ -1,0 +1,123 @@
+"""The source's schema as far as a mapping needs it, and an entity's plan: what to read, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass
+from typing import Literal
+
+from migrator.model import Collection, Entity, Value
+
+KindName = Literal[
+    "integer",
+    "number",
+    "float",
+    "text",
+    "boolean",
+    "date",
+    "time",
+    "timestamp",
+    "uuid",
+    "binary",
+    "json",
+    "unknown",
+]
+
+
+# ── the source's schema, as far as a mapping needs it ───────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a column holds, by its declared type. `scale`: decimals of a number; `zone`: a timestamp with one;
+    `length`: the most characters of a text."""
+
+    name: KindName
+    scale: int | None = None
+    zone: bool = False
+    length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`name` as a mapping writes it, `real` as the source has it, `declared` the type in the source's words."""
+
+    name: str
+    real: str
+    kind: Kind
+    nullable: bool = True
+    declared: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    columns: tuple[str, ...]
+    table: str
+    referred: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    name: str
+    real: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    schema: str | None = None
+
+    def column(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFacts:
+    dialect: str
+    tables: Dict[str, TableFacts]
+
+
+# ── an entity joined with its schema: what to read, and where it stands in a row tree ──────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One column of a row tree: `alias` is '' for the row itself or a join's alias; `path` is what a mapping says."""
+
+    path: str
+    alias: str
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """LEFT JOIN `table` AS `alias` ON each (parent's real column, own real column)."""
+
+    alias: str
+    parent: str
+    table: TableFacts
+    on: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionPlan:
+    """`link`: (child's real column, root's real column); `column` is the aggregate's."""
+
+    collection: Collection
+    table: TableFacts
+    link: tuple[tuple[str, str], ...]
+    joins: tuple[JoinPlan, ...] = ()
+    slots: tuple[Slot, ...] = ()
+    order_by: tuple[str, ...] = ()
+    column: Column | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPlan:
+    entity: Entity
+    table: TableFacts
+    key: tuple[Column, ...]
+    slots: tuple[Slot, ...]
+    joins: tuple[JoinPlan, ...] = ()
+    collections: tuple[CollectionPlan, ...] = ()
+    where: tuple[tuple[Column, tuple[Value, ...] | None], ...] = ()
+    """Conditions on columns of the root: allowed values (None among them: NULL too), or None for IS NOT NULL."""
