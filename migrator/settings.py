@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from migrator.errors import Fault, MappingError, SettingsError
 from migrator.mapping.document import Document, load_document, schema_faults
 
-_VARIABLE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
-_JOB_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+_VARIABLE = re.compile(
+    r"(?P<literal>\$\$\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
+)
+_JOB_NAME = r"[A-Za-z0-9_-]{1,64}"
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,39 @@ class Job:
     journal: str | None = field(default=None, repr=False)
 
 
+def _like(pattern: str, advice: str) -> AfterValidator:
+    """Lets text pass that is wholly like the pattern; anything else hears the advice."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(advice)
+        return text
+
+    return AfterValidator(check)
+
+
+def _no_switch(value: Any) -> Any:
+    """The value; true and false are no numbers, though Python counts with them."""
+    if isinstance(value, bool):
+        raise ValueError("write a number, not true or false")  # noqa: TRY004 - pydantic reports ValueError
+    return value
+
+
+_Name = Annotated[str, _like(_JOB_NAME, "a job's name has 1 to 64 letters, digits, _ or -")]
+_TableName = Annotated[
+    str, _like(r"[A-Za-z0-9_.-]{3,255}", "a table's name has 3 to 255 letters, digits, _, . or -")
+]
+_Endpoint = Annotated[
+    str,
+    _like(
+        r"embedded|https?://.+",
+        "write 'embedded' or a URL such as http://127.0.0.1:8000; leave it out for AWS",
+    ),
+]
+_Integer = Annotated[int, BeforeValidator(_no_switch)]
+_Seconds = Annotated[float, BeforeValidator(_no_switch)]
+
+
 class _Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,25 +103,25 @@ class _SourceForm(_Form):
 
 
 class _TargetForm(_Form):
-    table: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{3,255}$")] | None = None
-    endpoint: Annotated[str, Field(pattern=r"^(embedded|https?://.+)$")] | None = None
+    table: _TableName | None = None
+    endpoint: _Endpoint | None = None
     region: Annotated[str, Field(min_length=1)] | None = None
     profile: Annotated[str, Field(min_length=1)] | None = None
 
 
 class _TuningForm(_Form):
-    workers: Annotated[int, Field(ge=1, le=64)] = 4
-    page_rows: Annotated[int, Field(ge=1, le=100_000)] = 500
-    attempts: Annotated[int, Field(ge=1, le=1000)] = 12
-    backoff_cap_s: Annotated[float, Field(gt=0, le=300)] = 10.0
-    give_up_after_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0
-    max_refused: Annotated[int, Field(ge=0)] = 0
-    scan_segments: Annotated[int, Field(ge=1, le=1000)] = 4
+    workers: Annotated[_Integer, Field(ge=1, le=64)] = 4
+    page_rows: Annotated[_Integer, Field(ge=1, le=100_000)] = 500
+    attempts: Annotated[_Integer, Field(ge=1, le=1000)] = 12
+    backoff_cap_s: Annotated[_Seconds, Field(gt=0, le=300)] = 10.0
+    give_up_after_s: Annotated[_Seconds, Field(gt=0, le=86_400)] = 300.0
+    max_refused: Annotated[_Integer, Field(ge=0)] = 0
+    scan_segments: Annotated[_Integer, Field(ge=1, le=1000)] = 4
 
 
 class _JobForm(_Form):
     job: Literal[1]
-    name: Annotated[str, Field(pattern=_JOB_NAME)] | None = None
+    name: _Name | None = None
     mapping: Annotated[str, Field(min_length=1)]
     source: _SourceForm
     target: _TargetForm = _TargetForm()
@@ -93,6 +129,7 @@ class _JobForm(_Form):
     tuning: _TuningForm = _TuningForm()
 
 
+_NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
 _WORDS = {
     form.__name__: list(form.model_fields) for form in (_JobForm, _SourceForm, _TargetForm, _TuningForm)
 }
@@ -113,8 +150,13 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     try:
         form = _JobForm.model_validate(data)
     except ValidationError as error:
-        faults += [fault for fault in schema_faults(error, document, _WORDS) if not _told(fault, faults)]
+        found = [_in_our_words(fault) for fault in schema_faults(error, document, _WORDS)]
+        faults += [fault for fault in found if not _told(fault, faults)]
         raise MappingError(faults) from None
+    if form.name is None and not re.fullmatch(_JOB_NAME, _stem(path)):
+        faults.append(
+            document.fault(("name",), "the file's name is no job name; write name: and 1 to 64 letters")
+        )
     if faults:
         raise MappingError(faults)
     return _job(path, form)
@@ -123,7 +165,7 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
 def hide_password(url: str) -> str:
     """The URL without its password; text that only might hold one is cut behind its scheme."""
     scheme, marker, rest = url.partition("://")
-    if not marker:
+    if not marker or not re.fullmatch(_SCHEME, scheme):
         return "…"
     authority, slash, path = rest.partition("/")
     if "@" not in rest:
@@ -135,9 +177,8 @@ def hide_password(url: str) -> str:
 
 
 def _job(path: Path, form: _JobForm) -> Job:
-    name = form.name or re.sub(r"[^A-Za-z0-9_-]", "-", path.stem)
     return Job(
-        name=name,
+        name=form.name or _stem(path),
         path=path,
         mapping=path.parent / form.mapping,
         source=SourceSettings(form.source.url),
@@ -145,6 +186,10 @@ def _job(path: Path, form: _JobForm) -> Job:
         tuning=Tuning(**form.tuning.model_dump()),
         journal=form.journal,
     )
+
+
+def _stem(path: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", path.stem)
 
 
 def _text(path: Path) -> str:
@@ -161,7 +206,8 @@ def _text(path: Path) -> str:
 
 
 def _short_forms(data: Any) -> Any:
-    """`source: URL` and `target: embedded` written out."""
+    """`source: URL` and `target: embedded` written out; a part that is left empty left out."""
+    data = {name: value for name, value in data.items() if value is not None}
     if isinstance(data.get("source"), str):
         data["source"] = {"url": data["source"]}
     if isinstance(data.get("target"), str):
@@ -186,8 +232,11 @@ def _filled(
 
     def replacement(match: re.Match[str]) -> str:
         name, default = match["name"], match["default"]
-        if name is None:
+        if match["literal"]:
             return "${"
+        if name is None:
+            faults.append(document.fault(path, _NO_VARIABLE))
+            return "unset"
         found = environ.get(name) or default
         if found is None:
             faults.append(
@@ -197,6 +246,13 @@ def _filled(
         return found
 
     return _VARIABLE.sub(replacement, value)
+
+
+def _in_our_words(fault: Fault) -> Fault:
+    """The fault without the names of our classes."""
+    if "valid dictionary" in fault.what:
+        return replace(fault, what="write names with values here, one a line")
+    return fault
 
 
 def _told(fault: Fault, faults: list[Fault]) -> bool:

@@ -15,12 +15,14 @@ _CHUNK = 400
 
 
 def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
-    """Claims what is free; the owner of each digest that another row has. Sorted, so that two takers never deadlock."""
+    """Claims what is free; the owner of each digest that any of its claimants here does not own.
+
+    Of two claims of one digest the first wins. Answers go by digest: who asks for one twice cannot see which was it.
+    """
     others: dict[bytes, str] = {}
-    for chunk in _chunks(sorted(claims)):
-        rows = [{"table_id": table_id, "digest": digest, "owner": owner} for digest, owner in chunk]
-        connection.execute(insert_or_ignore(connection, claim), rows)
-        stored = _owners(connection, table_id, [digest for digest, _ in chunk])
+    # In the order of digests, so that two takers never deadlock; in equal digests the caller's order stays.
+    for chunk in _chunks(sorted(claims, key=_digest)):
+        stored = _stored(connection, table_id, chunk)
         others.update({digest: stored[digest] for digest, owner in chunk if stored[digest] != owner})
     return others
 
@@ -34,11 +36,26 @@ def forget(connection: Connection, table_id: str) -> None:
     connection.execute(delete(claim).where(claim.c.table_id == table_id))
 
 
+def _stored(connection: Connection, table_id: str, chunk: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+    """The owner of each digest after the free ones are taken."""
+    stored: dict[bytes, str] = {}
+    # On PostgreSQL a claim may be released between the two statements: then it is free, and taken the next time.
+    while missing := [one for one in chunk if one[0] not in stored]:
+        rows = [{"table_id": table_id, "digest": digest, "owner": owner} for digest, owner in missing]
+        connection.execute(insert_or_ignore(connection, claim), rows)
+        stored.update(_owners(connection, table_id, [digest for digest, _ in missing]))
+    return stored
+
+
 def _owners(connection: Connection, table_id: str, digests: list[bytes]) -> dict[bytes, str]:
     query = select(claim.c.digest, claim.c.owner).where(
         claim.c.table_id == table_id, claim.c.digest.in_(digests)
     )
     return {bytes(digest): owner for digest, owner in connection.execute(query)}
+
+
+def _digest(one: tuple[bytes, str]) -> bytes:
+    return one[0]
 
 
 def _chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:

@@ -15,14 +15,16 @@ from sqlalchemy.pool import StaticPool
 
 from migrator.errors import SettingsError, StoppedError
 from migrator.journal import schema
+from migrator.journal.dialect import set_up_alone
 
-_DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_CONNECT_TIMEOUT_S = 10
 
 
 class Database:
     """Transactions on the journal's tables, from any thread."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str | URL) -> None:
         self.url = _url(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._one_at_a_time = RLock() if self.sqlite else None
@@ -53,6 +55,7 @@ class Database:
 
     def _set_up(self) -> None:
         with self.engine.begin() as connection:
+            set_up_alone(connection)
             schema.metadata.create_all(connection)
             version = connection.execute(select(schema.meta.c.version)).scalar()
             if version is None:
@@ -64,27 +67,31 @@ class Database:
                 )
 
 
-def _url(text: str) -> URL:
+def _url(text: str | URL) -> URL:
+    advice = "write sqlite:///path or postgresql://…"
     try:
         url = make_url(text)
-        return url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
-    except ArgumentError:
-        raise SettingsError(
-            "the job's journal is no database URL; write sqlite:///path or postgresql://…"
-        ) from None
+    except (ArgumentError, ValueError):
+        raise SettingsError(f"the job's journal is no database URL; {advice}") from None
+    kind = url.get_backend_name()
+    if kind not in _DRIVERS:
+        raise SettingsError(f"a journal is kept on SQLite or PostgreSQL, not on {kind}; {advice}")
+    return url.set(drivername=_DRIVERS[kind])
 
 
 def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() != "sqlite":
-            return create_engine(url, pool_pre_ping=True)
+            patience = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
+            return create_engine(url, pool_pre_ping=True, connect_args=patience)
         if url.database in (None, "", ":memory:"):
             engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
         else:
             Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
             engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
     except (NoSuchModuleError, ModuleNotFoundError):
-        raise SettingsError(f"the journal {_shown(url)} needs a driver that is not installed") from None
+        what = f"the journal {_shown(url)} needs a driver that is not installed"
+        raise SettingsError(f"{what}; install single-table-migrator[postgres]") from None
     except OSError as error:
         raise SettingsError(f"the journal {_shown(url)} cannot be created ({error.strerror})") from None
     event.listen(engine, "connect", _on_connect)

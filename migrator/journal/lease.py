@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
@@ -45,7 +46,8 @@ class RunLease:
             {
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
-                "born": _born(os.getpid()),
+                "born": _born(_facts(os.getpid())),
+                "namespace": _namespace(),
                 "lease": os.urandom(4).hex(),
             }
         )
@@ -54,7 +56,8 @@ class RunLease:
         self._thread = Thread(target=self._renew, name="lease", daemon=True)
 
     def __enter__(self) -> RunLease:
-        self._acquire()
+        while not self._acquire():
+            pass  # the holder let go between our two looks
         self._thread.start()
         return self
 
@@ -62,27 +65,36 @@ class RunLease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._done.set()
-        self._thread.join()
-        with self.journal.database.begin() as connection:
-            connection.execute(delete(lease).where(lease.c.job == self.job, lease.c.holder == self.holder))
+        self._thread.join(self.life_s)
+        mine = delete(lease).where(lease.c.job == self.job, lease.c.holder == self.holder)
+        # A lease that is not given back runs out by itself, and must not hide what ended the run.
+        with suppress(MigratorError), self.journal.database.begin() as connection:
+            connection.execute(mine)
 
     def check(self) -> None:
         """Raises StoppedError when the lease could not be renewed in time: another run may be at work."""
         if self.clock() >= self._valid_until:
             raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command goes on")
 
-    def _acquire(self) -> None:
+    def _acquire(self) -> bool:
+        """Whether the lease is ours; False when there is nobody to ask, nor to take it from.
+
+        Raises: SettingsError when a live run holds it.
+        """
         now = self.clock()
         row = {"job": self.job, "holder": self.holder, "since": _now(), "expires_at": now + self.life_s}
         with self.journal.database.begin() as connection:
             connection.execute(insert_or_ignore(connection, lease), row)
-            held = connection.execute(select(lease).where(lease.c.job == self.job).with_for_update()).one()
+            held = connection.execute(select(lease).where(lease.c.job == self.job).with_for_update()).first()
+            if held is None:
+                return False
             if held.holder != self.holder:
                 if held.expires_at > now and _alive(held.holder):
                     raise SettingsError(_busy(self.job, held.holder, held.since))
                 taken = update(lease).where(lease.c.job == self.job, lease.c.holder == held.holder)
                 connection.execute(taken.values(**row))
         self._valid_until = now + self.life_s
+        return True
 
     def _renew(self) -> None:
         while not self._done.wait(self.heartbeat_s):
@@ -104,9 +116,9 @@ class RunLease:
 
 
 def _alive(holder: str) -> bool:
-    """False only when the holder is known to be dead: a process of this host that is gone."""
+    """False only when the holder is known to be dead: a process of this host and container that is gone."""
     known: dict[str, Any] = json.loads(holder)
-    if known["host"] != socket.gethostname():
+    if (known["host"], known["namespace"]) != (socket.gethostname(), _namespace()):
         return True
     try:
         os.kill(known["pid"], 0)
@@ -114,14 +126,31 @@ def _alive(holder: str) -> bool:
         return False
     except PermissionError:
         return True
-    return bool(_born(known["pid"]) == known["born"])
+    facts = _facts(known["pid"])
+    return facts[:1] != ["Z"] and _born(facts) == known["born"]
 
 
-def _born(pid: int) -> str:
-    """When the process began, in the kernel's own count: a pid may be used again. '' where the system does not say."""
+def _facts(pid: int) -> list[str]:
+    """What the kernel says of a process, from its state on (Z: killed, not yet buried by its parent); often nothing.
+
+    Source: proc_pid_stat(5).
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _born(facts: list[str]) -> str:
+    """When the process began, in the kernel's own count: a pid may be used again. '' where the system does not say."""
+    return facts[19] if len(facts) > 19 else ""
+
+
+def _namespace() -> str:
+    """Which processes we can see: two containers may share a host's name and count their processes each from 1."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
         return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     Float,
     Index,
@@ -53,13 +54,13 @@ page = Table(
     Column("after_key", Text),
     Column("upto_key", Text),
     Column("done_at", String(40)),
-    Column("rows", Integer, nullable=False, default=0),
-    Column("items", Integer, nullable=False, default=0),
-    Column("refused", Integer, nullable=False, default=0),
-    Column("expired", Integer, nullable=False, default=0),
-    Column("bytes", Integer, nullable=False, default=0),
+    Column("rows", BigInteger, nullable=False, default=0),
+    Column("items", BigInteger, nullable=False, default=0),
+    Column("refused", BigInteger, nullable=False, default=0),
+    Column("expired", BigInteger, nullable=False, default=0),
+    Column("bytes", BigInteger, nullable=False, default=0),
     Column("write_units", Float, nullable=False, default=0.0),
-    Column("different", Integer, nullable=False, default=0),
+    Column("different", BigInteger, nullable=False, default=0),
 )
 
 finding = Table(

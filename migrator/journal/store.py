@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy.engine import URL
 
+from migrator.errors import StoppedError
 from migrator.journal import claims, findings, schema
 from migrator.journal.engine import Database
 from migrator.journal.wire import read_key, write_key
@@ -23,7 +25,7 @@ _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "differ
 class SqlJournal:
     """ports.Journal on a database of its own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str | URL) -> None:
         self.database = Database(url)
 
     @classmethod
@@ -33,7 +35,7 @@ class SqlJournal:
 
     @classmethod
     def in_file(cls, path: Path) -> SqlJournal:
-        return cls(f"sqlite:///{path}")
+        return cls(URL.create("sqlite", database=str(path)))
 
     def close(self) -> None:
         self.database.close()
@@ -84,14 +86,13 @@ class SqlJournal:
             return set(connection.execute(query).scalars())
 
     def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
-        rows = (_page_columns(run, page) for page in pages)
         # The bounds are read from the source before the transaction begins: a slow source must not hold the journal.
-        planned = list(rows)
+        planned = list(pages)
         with self.database.begin() as connection:
             connection.execute(insert(schema.plan).values(run_id=run.id, entity=entity))
             waiting = iter(planned)
             while chunk := list(islice(waiting, _CHUNK)):
-                connection.execute(insert(schema.page), chunk)
+                connection.execute(insert(schema.page), [_page_columns(run, page) for page in chunk])
 
     def open_pages(self, run: Run, entity: str) -> Iterator[Page]:
         page, last = schema.page, -1
@@ -130,7 +131,8 @@ class SqlJournal:
         )
         with self.database.begin() as connection:
             findings.add(connection, run.id, found)
-            connection.execute(change)
+            if connection.execute(change).rowcount == 0:
+                raise StoppedError(_no_page(run, page))
 
     def tally(self, run: Run, entity: str | None = None) -> Tally:
         page = schema.page
@@ -217,6 +219,11 @@ def _same(identity: RunIdentity) -> list[Any]:
 def _run(row: Row[Any]) -> Run:
     identity = RunIdentity(row.kind, row.job, row.table_id, row.revision, row.scope)
     return Run(row.id, identity, row.state, row.started_at, row.ended_at)
+
+
+def _no_page(run: Run, page: Page) -> str:
+    what = f"run {run.id} of job {run.identity.job}: the journal has no page {page.number} of {page.entity}"
+    return f"{what}; was it replaced meanwhile? The same command begins where the journal stands"
 
 
 def _page_columns(run: Run, page: Page) -> dict[str, Any]:

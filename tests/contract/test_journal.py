@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -14,26 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import SettingsError, StoppedError
-from migrator.journal.lease import RunLease
+from migrator.errors import StoppedError
 from migrator.journal.store import SqlJournal
 from migrator.ports import Finding, Page, RunIdentity, SegmentState, Tally
 
 IDENTITY = RunIdentity("backfill", "shop", "table-1", "rev1")
 REFUSED = Finding("refused", "order", "no total", "[1]")
 PAGES = [Page("order", 1, None, "[10]"), Page("order", 2, "[10]", "[20]"), Page("order", 3, "[20]", None)]
-
-
-@pytest.fixture(params=["file", "memory", "postgresql"])
-def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJournal]:
-    if request.param == "file":
-        made = SqlJournal.in_file(tmp_path / "deep" / "shop.db")
-    elif request.param == "memory":
-        made = SqlJournal.in_memory()
-    else:
-        made = SqlJournal(request.getfixturevalue("postgres_database"))
-    yield made
-    made.close()
 
 
 def test_a_run_is_found_by_what_it_is(journal: SqlJournal) -> None:
@@ -75,6 +57,20 @@ def test_pages_are_open_until_they_are_finished(journal: SqlJournal) -> None:
         == Tally(rows=10, items=20, bytes=300, write_units=20.5)
     )
     assert journal.tally(run, "empty") == Tally()
+
+
+def test_a_page_may_hold_more_than_two_gigabytes(journal: SqlJournal) -> None:
+    run = journal.start_run(IDENTITY)
+    journal.plan_pages(run, "order", PAGES)
+    journal.finish_page(run, PAGES[0], Tally(rows=1, bytes=3_500_000_000), [])
+    assert journal.tally(run).bytes == 3_500_000_000
+
+
+def test_a_page_that_is_not_planned_cannot_be_finished(journal: SqlJournal) -> None:
+    run = journal.start_run(IDENTITY)
+    with pytest.raises(StoppedError, match="has no page 1 of order"):
+        journal.finish_page(run, PAGES[0], Tally(rows=1), [REFUSED])
+    assert journal.findings(run) == []
 
 
 def test_all_pages_are_planned_or_none(journal: SqlJournal) -> None:
@@ -140,6 +136,12 @@ def test_the_first_claim_wins(journal: SqlJournal) -> None:
     assert journal.claim("t", [(two, "customer:[7]")]) == {}
 
 
+def test_the_first_of_two_claims_in_one_call_wins(journal: SqlJournal) -> None:
+    digest = b"1" * 16
+    assert journal.claim("t", [(digest, "b"), (digest, "a")]) == {digest: "b"}
+    assert journal.claim("t", [(digest, "b")]) == {}
+
+
 def test_claims_made_at_once_have_one_winner_each(journal: SqlJournal) -> None:
     digests = [number.to_bytes(16, "big") for number in range(1500)]
 
@@ -151,55 +153,23 @@ def test_claims_made_at_once_have_one_winner_each(journal: SqlJournal) -> None:
     assert sum(won) == len(digests)
 
 
-def test_a_second_run_of_a_job_is_refused(journal: SqlJournal) -> None:
-    with RunLease(journal, "shop"):
-        with pytest.raises(SettingsError, match=f"another run of job shop is at work.*process {os.getpid()}"):
-            RunLease(journal, "shop").__enter__()
-        with RunLease(journal, "other"):
-            pass
-    with RunLease(journal, "shop"):
-        pass
+def test_claims_may_be_released_while_others_claim(journal: SqlJournal) -> None:
+    digest = b"1" * 16
+
+    def claim_and_release(owner: str) -> None:
+        for _ in range(40):
+            if not journal.claim("t", [(digest, owner)]):
+                journal.release("t", [digest])
+
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(claim_and_release, ["a", "b", "c", "d"]))
+    assert journal.claim("t", [(digest, "e")]) == {}
 
 
-def test_a_lease_that_ran_out_is_taken_over_and_its_holder_stops(journal: SqlJournal) -> None:
-    now = [1000.0]
-    slow = RunLease(journal, "shop", heartbeat_s=3600, clock=lambda: now[0])
-    with slow:
-        slow.check()
-        now[0] += 31
-        with pytest.raises(StoppedError, match="lease of job shop"):
-            slow.check()
-        with RunLease(journal, "shop", clock=lambda: now[0]):
-            pass
-
-
-def test_a_lease_is_renewed(journal: SqlJournal) -> None:
-    with RunLease(journal, "shop", life_s=1.0, heartbeat_s=0.05) as lease:
-        for _ in range(30):
-            time.sleep(0.05)
-            lease.check()
-
-
-HOLD = """
-import sys, time
-from migrator.journal.lease import RunLease
-from migrator.journal.store import SqlJournal
-with RunLease(SqlJournal(sys.argv[1]), "shop"):
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_a_lease_of_a_killed_process_is_taken_over_at_once(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'shop.db'}"
-    journal = SqlJournal(url)
-    with subprocess.Popen([sys.executable, "-c", HOLD, url], stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(SettingsError, match=f"process {holder.pid}"):
-            RunLease(journal, "shop").__enter__()
-        holder.send_signal(signal.SIGKILL)
-        holder.wait(10)
-        with RunLease(journal, "shop"):
-            pass
-    journal.close()
+def test_a_journal_may_be_opened_by_several_at_once(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    for url in (f"sqlite:///{tmp_path / 'shop.db'}", request.getfixturevalue("postgres_database")):
+        with ThreadPoolExecutor(8) as executor:
+            made = list(executor.map(SqlJournal, [url] * 8))
+        for journal in made:
+            assert journal.runs("shop") == []
+            journal.close()

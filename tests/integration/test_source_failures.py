@@ -180,6 +180,18 @@ def test_a_value_that_python_cannot_hold_ends_no_page(postgres_url: str) -> None
     assert found[0] == (10, "infinity")
 
 
+def test_a_connection_that_broke_between_two_pages_is_replaced(postgres_url: str) -> None:
+    with postgresql_database(postgres_url) as url, closing(SqlSource(source_url(url))) as source:
+        fill_postgresql(url)
+        assert source.count(PLAN) == 5
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND application_name = 'migrator'"
+            )
+        assert source.count(PLAN) == 5
+
+
 # ── SQLite ──
 
 

@@ -26,7 +26,47 @@ def test_nothing_below_the_level(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_a_password_in_a_url_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "field",
+    [
+        "postgresql://me:s3cret@host/shop",
+        "postgresql://me:s3c@s3cret@host/shop",
+        "postgresql://host/shop?sslmode=require&password=s3cret&x=1",
+        "host=h password=s3cret user=me",
+        "host=h password='s3 s3cret' user=me",
+        ["postgresql://me:s3cret@host/shop"],
+        {"source": {"url": "postgresql://me:s3cret@host/shop"}},
+        ValueError("cannot reach postgresql://me:s3cret@host/shop"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_password_is_cut(capsys: pytest.CaptureFixture[str], field: object, *, as_json: bool) -> None:
+    logs.configure(json=as_json)
+    logs.get_logger("source").error("failed", field=field)
+    line = capsys.readouterr().err
+    assert "s3cret" not in line
+    assert "***" in line
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_trace_shows_no_password_and_no_local_value(
+    capsys: pytest.CaptureFixture[str], *, as_json: bool
+) -> None:
+    logs.configure(json=as_json)
+    message = ":".join(["postgresql", "//me", "s3cret@host"])
+    row = "-".join(["a", "customer's", "name"])
+    try:
+        int(message)
+    except ValueError:
+        logs.get_logger("source").exception("failed")
+    trace = capsys.readouterr().err
+    assert "ValueError" in trace
+    assert "s3cret" not in trace
+    assert row not in trace
+
+
+def test_plain_values_stay_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(json=True)
-    logs.get_logger("source").error("failed", url="postgresql://me:s3c@ret@host/shop")
-    assert "s3c" not in capsys.readouterr().err
+    logs.get_logger("source").info("done", rows=5, ratio=0.5, ok=True, none=None, names=["a", 1])
+    line = json.loads(capsys.readouterr().err)
+    assert [line[name] for name in ("rows", "ratio", "ok", "none", "names")] == [5, 0.5, True, None, ["a", 1]]

@@ -68,8 +68,24 @@ def test_short_forms(tmp_path: Path) -> None:
                 ":5: tuning.page_rows: ",
             ],
         ),
-        ("job: 1\nmapping: m\nsource: x\ntarget: {endpoint: localhost}", [":4: target.endpoint: "]),
-        ("job: 1\nmapping: m\nsource: x\nname: ../x", [":4: name: "]),
+        (
+            "job: 1\nmapping: m\nsource: x\ntarget: {endpoint: localhost}",
+            [":4: target.endpoint: write 'embedded' or a URL"],
+        ),
+        ("job: 1\nmapping: m\nsource: x\ntarget: embeded", [":4: target: write 'embedded' or a URL"]),
+        ("job: 1\nmapping: m\nsource: x\ntarget: {table: a b}", [":4: target.table: a table's name has 3"]),
+        ("job: 1\nmapping: m\nsource: x\nname: ../x", [":4: name: a job's name has 1"]),
+        ("job: 1\nmapping: m\nsource:", [":3: source: 'source' is missing"]),
+        ("job: 1\nmapping: m\nsource: x\ntuning: [1]", [":4: tuning: write names with values here"]),
+        (
+            "job: 1\nmapping: m\nsource: x\ntuning: {max_refused: true}",
+            [":4: tuning.max_refused: write a number"],
+        ),
+        ("job: 1\nmapping: m\nsource: x\njournal: 'a${1X}'", [":4: journal: '${' begins no variable here"]),
+        (
+            "job: 1\nmapping: m\nsource: ${A}\njournal: ${B}",
+            [":3: source: the variable A is not set", ":4: journal: the variable B is not set"],
+        ),
     ],
 )
 def test_every_fault_of_a_job_is_said_at_once(tmp_path: Path, text: str, messages: list[str]) -> None:
@@ -79,6 +95,35 @@ def test_every_fault_of_a_job_is_said_at_once(tmp_path: Path, text: str, message
     assert len(faults) == len(messages), faults
     for message in messages:
         assert any(message in fault for fault in faults), faults
+
+
+def test_a_part_that_is_left_empty_is_as_good_as_none(tmp_path: Path) -> None:
+    text = "job: 1\nmapping: m\nsource: x\ntarget:\ntuning:\njournal:\nname:\n"
+    job = load_job(write(tmp_path, text), {})
+    assert (job.name, job.target.endpoint, job.tuning, job.journal) == ("my-shop", None, Tuning(), None)
+
+
+def test_a_number_may_come_from_the_environment(tmp_path: Path) -> None:
+    text = 'job: 1\nmapping: m\nsource: x\ntuning: {workers: "${WORKERS:-6}"}'
+    assert load_job(write(tmp_path, text), {}).tuning.workers == 6
+    assert load_job(write(tmp_path, text), {"WORKERS": "9"}).tuning.workers == 9
+
+
+def test_a_file_whose_name_is_no_job_name(tmp_path: Path) -> None:
+    path = tmp_path / f"{'n' * 65}.yaml"
+    path.write_text("job: 1\nmapping: m\nsource: x")
+    with pytest.raises(MappingError, match="name: the file's name is no job name; write name: "):
+        load_job(path, {})
+
+
+def test_no_fault_shows_what_a_variable_holds(tmp_path: Path) -> None:
+    text = (
+        "job: 1\nmapping: m\nsource: x\ntarget: {endpoint: '${E}', table: '${E}'}\ntuning: {workers: '${E}'}"
+    )
+    with pytest.raises(MappingError) as caught:
+        load_job(write(tmp_path, text), {"E": "ftp://me:s3cret@h"})
+    assert len(caught.value.faults) == 3
+    assert "s3cret" not in str(caught.value)
 
 
 def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
@@ -103,6 +148,9 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
         ("postgresql://me@host/shop?password=s3cret", "postgresql://me:***@host/shop"),
         ("sqlite:///shop.db", "sqlite:///shop.db"),
         ("me:s3cret@host", "…"),
+        ("me:s3cret@host://x", "…"),
+        ("://me:s3cret@host", "…"),
+        ("", "…"),
     ],
 )
 def test_a_password_is_never_shown(url: str, shown: str) -> None:

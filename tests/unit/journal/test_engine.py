@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 
-from migrator.errors import MigratorError, SettingsError
+from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.journal import schema
 from migrator.journal.store import SqlJournal
+from migrator.ports import Page, RunIdentity
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
@@ -25,13 +26,41 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
         SqlJournal.in_file(tmp_path / "file" / "shop.db")
 
 
+def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be opened"):
+        SqlJournal.in_file(tmp_path)
+
+
+def test_a_path_with_a_mark_of_urls_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "what?" / "100%#1.db"
+    SqlJournal.in_file(path).close()
+    assert path.is_file()
+
+
+def test_a_disk_that_is_full_stops_the_run_and_keeps_what_was_there(tmp_path: Path) -> None:
+    journal = SqlJournal.in_file(tmp_path / "shop.db")
+    run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))
+    pages = [Page("order", number, None, "x" * 400) for number in range(5000)]
+    few = "PRAGMA max_page_count=60"
+    event.listen(journal.database.engine, "begin", lambda connection: connection.exec_driver_sql(few))
+    with pytest.raises(StoppedError, match="no room left on its disk"):
+        journal.plan_pages(run, "order", pages)
+    assert journal.planned(run) == set()
+    journal.close()
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
-    [("nonsense", "no database URL"), ("oracle://h/d", "needs a driver"), ("x://h", "needs a driver")],
+    [
+        ("nonsense", "is no database URL"),
+        ("mysql://me:s3cret@h/d", "is kept on SQLite or PostgreSQL, not on mysql"),
+        ("x://h", "is kept on SQLite or PostgreSQL, not on x"),
+    ],
 )
 def test_a_url_that_is_none(url: str, message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
+    with pytest.raises(SettingsError, match=message) as caught:
         SqlJournal(url)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_server_that_does_not_answer_shows_no_password() -> None:
@@ -48,3 +77,12 @@ def test_a_journal_of_another_version(tmp_path: Path) -> None:
     journal.close()
     with pytest.raises(SettingsError, match="is of version 99"):
         SqlJournal.in_file(tmp_path / "shop.db")
+
+
+def test_every_commit_reaches_the_disk(tmp_path: Path) -> None:
+    journal = SqlJournal.in_file(tmp_path / "shop.db")
+    with journal.database.begin() as connection:
+        mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+        synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()
+    assert (mode, synchronous) == ("wal", 2)
+    journal.close()
