@@ -1,0 +1,122 @@
+"""What every item store does: the fake one and DynamoDB."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from migrator.model import Item, KeyAttribute, TableDesign
+from migrator.ports import ItemStore
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from tests.fakes.store import FakeStore
+
+
+def design() -> TableDesign:
+    return TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+
+
+@pytest.fixture(params=["fake", "dynamodb"])
+def store(request: pytest.FixtureRequest) -> Iterator[ItemStore]:
+    made = design()
+    if request.param == "fake":
+        yield FakeStore(made)
+        return
+    client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
+    DynamoTableAdmin(client).create(made)
+    yield DynamoStore(client, made)
+    client.delete_table(TableName=made.name)
+
+
+def item(number: int, **more: object) -> Item:
+    return {"PK": f"P#{number % 5}", "SK": f"S#{number:04}", "type": "T", "n": number, **more}  # type: ignore[dict-item]
+
+
+VALUES: Item = {
+    "text": "Ünïcode 🎵 #",
+    "empty": "",
+    "yes": True,
+    "no": False,
+    "null": None,
+    "int": -(10**37),
+    "exact": Decimal("0.1234567890123456789012345678901234567"),
+    "tiny": Decimal("1E-130"),
+    "huge": Decimal("9.99E+125"),
+    "bytes": b"\x00\xff",
+    "list": [1, "a", [], {"x": Decimal("1.5")}],
+    "map": {"a": {"b": [True, None]}},
+}
+
+
+def test_every_value_comes_back_as_it_went(store: ItemStore) -> None:
+    stored = item(1, **VALUES)
+    receipt = store.put([stored])
+    (found,) = store.get([("P#1", "S#0001")]).values()
+    assert found == stored
+    assert {name: type(value) for name, value in found.items()} == {
+        name: type(value) for name, value in stored.items()
+    }
+    assert receipt.items == 1
+    assert receipt.bytes > 0
+    assert receipt.write_units >= 1
+
+
+def test_a_put_replaces_the_whole_item(store: ItemStore) -> None:
+    store.put([item(1, old=1)])
+    store.put([item(1, new=2)])
+    assert store.get([("P#1", "S#0001")]) == {("P#1", "S#0001"): item(1, new=2)}
+
+
+def test_of_two_items_of_one_key_the_later_one_stays(store: ItemStore) -> None:
+    store.put([item(1, v=1), item(2), item(1, v=2)])
+    assert store.get([("P#1", "S#0001")])["P#1", "S#0001"]["v"] == 2
+
+
+@pytest.mark.parametrize("number", [0, 1, 25, 26, 130])
+def test_any_number_of_items_goes_in_and_comes_out(store: ItemStore, number: int) -> None:
+    items = [item(one) for one in range(number)]
+    assert store.put(items).items == number
+    keys = [(str(one["PK"]), str(one["SK"])) for one in items]
+    found = store.get([*keys, *keys, ("P#9", "none")])
+    assert found == dict(zip(keys, items, strict=True))
+
+
+def test_the_segments_of_a_scan_hold_every_item_once(store: ItemStore) -> None:
+    items = [item(number) for number in range(60)]
+    store.put(items)
+    found = [one for segment in range(3) for page in store.scan(segment, 3) for one in page.items]
+    assert sorted(str(one["SK"]) for one in found) == [str(one["SK"]) for one in items]
+
+
+def test_a_scan_goes_on_behind_a_key(store: ItemStore) -> None:
+    filler = "x" * 60_000
+    store.put([item(number, filler=filler) for number in range(60)])
+    pages = store.scan(0, 1)
+    first = next(pages)
+    assert first.next_start is not None
+    rest = [one for page in store.scan(0, 1, first.next_start) for one in page.items]
+    assert sorted(str(one["SK"]) for one in [*first.items, *rest]) == [
+        f"S#{number:04}" for number in range(60)
+    ]
+
+
+def test_deleted_items_are_gone(store: ItemStore) -> None:
+    store.put([item(number) for number in range(30)])
+    store.delete([(f"P#{number % 5}", f"S#{number:04}") for number in range(29)])
+    assert [one["n"] for page in store.scan(0, 1) for one in page.items] == [29]
+
+
+def test_a_query_gives_a_partition_in_order(store: ItemStore) -> None:
+    store.put([item(number) for number in (11, 1, 6, 2)])
+    request = {
+        "KeyConditionExpression": "#p = :p",
+        "ExpressionAttributeNames": {"#p": "PK"},
+        "ExpressionAttributeValues": {":p": "P#1"},
+    }
+    page = store.query(request)
+    assert [one["n"] for one in page.items] == [1, 6, 11]
+    assert page.next_start is None

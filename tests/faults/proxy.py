@@ -1,0 +1,143 @@
+"""A proxy between boto3 and a DynamoDB endpoint that lets requests fail, on a seeded schedule."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+Wire = dict[str, Any]
+
+
+@dataclass
+class Faults:
+    """Shares of requests (or, for `unprocessed`, of the entries of a batch) that go wrong, each from 0 to 1.
+
+    `never` names wire items or keys that are never taken.
+    """
+
+    unprocessed: float = 0.0
+    throttle: float = 0.0
+    errors: float = 0.0
+    cut_before: float = 0.0
+    cut_after: float = 0.0
+    seed: int = 1
+    never: Callable[[Wire], bool] = lambda wire: False
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._lock = Lock()
+
+    def happens(self, kind: str, share: float) -> bool:
+        """Whether this fault happens now; counted when it does."""
+        with self._lock:
+            found = self._random.random() < share
+            self.counts[kind] += found
+            return found
+
+    def count(self, kind: str) -> None:
+        with self._lock:
+            self.counts[kind] += 1
+
+
+class FaultProxy:
+    """Use as a context manager; `url` is the endpoint to give to the code under test."""
+
+    def __init__(self, upstream: str, faults: Faults) -> None:
+        self.faults = faults
+        handler = type("Handler", (_Handler,), {"upstream": upstream, "faults": faults})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> FaultProxy:
+        Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    upstream: str
+    faults: Faults
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        self.faults.count(f"requests {operation}")
+        batch = operation in ("BatchWriteItem", "BatchGetItem")
+        if self.faults.happens("cut_before", self.faults.cut_before):
+            self.close_connection = True
+        elif self.faults.happens("throttle", self.faults.throttle):
+            self._refuse(400, "ProvisionedThroughputExceededException")
+        elif self.faults.happens("errors", self.faults.errors):
+            self._refuse(500, "InternalServerError")
+        else:
+            status, answer = self._batch(operation, body) if batch else self._forward(body)
+            if self.faults.happens("cut_after", self.faults.cut_after):
+                self.close_connection = True
+            else:
+                self._answer(status, answer)
+
+    def _batch(self, operation: str, body: bytes) -> tuple[int, bytes]:
+        """The batch without what is withheld, which comes back as not processed."""
+        request = json.loads(body)
+        write = operation == "BatchWriteItem"
+        withheld: dict[str, Any] = {}
+        for table, entries in request["RequestItems"].items():
+            listed = entries if write else entries["Keys"]
+            kept = [entry for entry in listed if not self._withholds(entry)]
+            left = [entry for entry in listed if entry not in kept]
+            if left:
+                withheld[table] = left if write else {**entries, "Keys": left}
+            request["RequestItems"][table] = kept if write else {**entries, "Keys": kept}
+        taken = {t: e for t, e in request["RequestItems"].items() if (e if write else e["Keys"])}
+        status, answer = 200, b"{}"
+        if taken:
+            status, answer = self._forward(json.dumps({**request, "RequestItems": taken}).encode())
+        if status != 200 or not withheld:
+            return status, answer
+        found = json.loads(answer)
+        found["UnprocessedItems" if write else "UnprocessedKeys"] = withheld
+        return 200, json.dumps(found).encode()
+
+    def _withholds(self, entry: Wire) -> bool:
+        wire = entry.get("PutRequest", {}).get("Item") or entry.get("DeleteRequest", {}).get("Key") or entry
+        return self.faults.never(wire) or self.faults.happens("unprocessed", self.faults.unprocessed)
+
+    def _forward(self, body: bytes) -> tuple[int, bytes]:
+        target = urlsplit(self.upstream)
+        connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=60)
+        dropped = {"host", "content-length", "connection", "accept-encoding"}
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
+        try:
+            connection.request("POST", "/", body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def _refuse(self, status: int, code: str) -> None:
+        fault = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "put in by the fault proxy"}
+        self._answer(status, json.dumps(fault).encode())
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/x-amz-json-1.0")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

@@ -1,0 +1,82 @@
+"""The embedded server: shared, saved when stopped, empty after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator import logs
+from migrator.model import KeyAttribute, TableDesign
+from migrator.target import embedded
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+
+DESIGN = TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "embedded"
+    yield folder
+    embedded.stop(folder)
+
+
+def admin(endpoint: str) -> DynamoTableAdmin:
+    return DynamoTableAdmin(dynamodb_client(region=None, profile=None, endpoint=endpoint))
+
+
+def store(endpoint: str) -> DynamoStore:
+    return DynamoStore(dynamodb_client(region=None, profile=None, endpoint=endpoint), DESIGN)
+
+
+def test_commands_share_it_and_a_stop_saves_its_tables(home: Path) -> None:
+    assert embedded.status(home) == "the embedded DynamoDB is not running"
+    assert embedded.stop(home) is False
+    endpoint = embedded.ensure_running(home)
+    assert embedded.ensure_running(home) == endpoint
+    assert endpoint in embedded.status(home)
+    made = admin(endpoint).create(DESIGN)
+    store(endpoint).put([{"PK": "a", "SK": "b", "type": "T"}])
+    assert embedded.stop(home) is True
+    again = embedded.ensure_running(home)
+    state = admin(again).state(DESIGN)
+    assert state is not None
+    assert state.table_id == made.table_id
+    assert store(again).get([("a", "b")]) == {("a", "b"): {"PK": "a", "SK": "b", "type": "T"}}
+
+
+def test_after_a_kill_it_begins_empty_and_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    endpoint = embedded.ensure_running(home)
+    admin(endpoint).create(DESIGN)
+    embedded.stop(home)
+    embedded.ensure_running(home)
+    server = embedded.running(home)
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+    while embedded.running(home):
+        time.sleep(0.01)
+    logs.configure(json=True)
+    assert admin(embedded.ensure_running(home)).state(DESIGN) is None
+    assert "embedded_state_discarded" in capsys.readouterr().err
+
+
+def test_two_processes_that_start_it_at_once_start_one(home: Path) -> None:
+    code = "import sys; from pathlib import Path; from migrator.target import embedded; print(embedded.ensure_running(Path(sys.argv[1])))"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    answers = [process.communicate(timeout=60)[0] for process in started]
+    assert answers[0] == answers[1] != ""
+    assert json.loads((home / "server.json").read_text())["port"] == int(
+        answers[0].strip().rpartition(":")[2]
+    )

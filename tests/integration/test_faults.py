@@ -1,0 +1,122 @@
+"""The store through the fault proxy: whatever goes wrong on the way, the table holds exactly the items."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from migrator.errors import Interrupted, StoppedError, TargetError
+from migrator.model import Item, KeyAttribute, TableDesign
+from migrator.retry import Backoff
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from tests.faults.proxy import FaultProxy, Faults, Wire
+
+QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=20)
+PATIENT = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
+
+
+@pytest.fixture
+def design(dynamodb_url: str) -> Iterator[TableDesign]:
+    made = TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+    DynamoTableAdmin(client).create(made)
+    yield made
+    client.delete_table(TableName=made.name)
+
+
+@contextmanager
+def through(
+    url: str,
+    design: TableDesign,
+    faults: Faults,
+    backoff: Backoff = PATIENT,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[DynamoStore]:
+    with FaultProxy(url, faults) as proxy:
+        client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
+        yield DynamoStore(client, design, backoff, stop)
+
+
+def items(number: int) -> list[Item]:
+    return [{"PK": f"P#{one % 40}", "SK": f"S#{one:05}", "type": "T", "n": one} for one in range(number)]
+
+
+def stored(url: str, design: TableDesign) -> list[Item]:
+    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=url), design)
+    found = [item for page in store.scan(0, 1) for item in page.items]
+    return sorted(found, key=lambda item: str(item["SK"]))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_is_lost_and_nothing_comes_twice(dynamodb_url: str, design: TableDesign, seed: int) -> None:
+    faults = Faults(unprocessed=0.3, throttle=0.1, errors=0.1, cut_before=0.05, cut_after=0.05, seed=seed)
+    with through(dynamodb_url, design, faults) as store:
+        receipt = store.put(items(1000))
+        keys = [design.key_of(item) for item in items(1000)]
+        assert sorted(store.get(keys).values(), key=lambda item: str(item["SK"])) == items(1000)
+    assert receipt.items == 1000
+    assert stored(dynamodb_url, design) == items(1000)
+    for kind in ("unprocessed", "throttle", "errors", "cut_before", "cut_after"):
+        assert faults.counts[kind] > 0, kind
+
+
+def test_what_is_never_taken_stops_the_run_and_the_rest_is_stored(
+    dynamodb_url: str, design: TableDesign
+) -> None:
+    def never(wire: Wire) -> bool:
+        return bool(wire["SK"]["S"] == "S#00003")
+
+    with (
+        through(dynamodb_url, design, Faults(never=never), QUICK) as store,
+        pytest.raises(
+            StoppedError,
+            match=r"batch_write_item on table T\w+ gave up after 6 tries .*the same command goes on",
+        ),
+    ):
+        store.put(items(10))
+    assert [item["n"] for item in stored(dynamodb_url, design)] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+def test_keys_that_are_never_read_stop_the_run(dynamodb_url: str, design: TableDesign) -> None:
+    with (
+        through(dynamodb_url, design, Faults(never=lambda wire: True), QUICK) as store,
+        pytest.raises(StoppedError, match="batch_get_item"),
+    ):
+        store.get([("P#1", "S#00001")])
+
+
+def test_a_refusal_is_sent_once(dynamodb_url: str) -> None:
+    faults = Faults()
+    nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+    with (
+        through(dynamodb_url, nowhere, faults) as store,
+        pytest.raises(TargetError, match="there is no such table; run `migrator table create`"),
+    ):
+        store.put(items(1))
+    assert faults.counts["requests BatchWriteItem"] == 1
+
+
+def test_a_stop_ends_a_wait(dynamodb_url: str, design: TableDesign) -> None:
+    slow = Backoff(attempts=50, base_s=60, cap_s=60, limit_s=600)
+    started = time.monotonic()
+    with (
+        through(
+            dynamodb_url, design, Faults(throttle=1.0), slow, lambda: time.monotonic() - started > 0.5
+        ) as store,
+        pytest.raises(Interrupted),
+    ):
+        store.put(items(1))
+    assert time.monotonic() - started < 10
+
+
+def test_an_endpoint_that_does_not_answer_is_one_line() -> None:
+    client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
+    design = TableDesign("Shop", (KeyAttribute("PK"),), "type")
+    with pytest.raises(StoppedError, match=r"^DynamoDB at http://127\.0\.0\.1:1 .*gave up after \d+ tries"):
+        DynamoTableAdmin(client).state(design)
