@@ -1,0 +1,102 @@
+"""The installed command as a person or a script runs it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from migrator.model import Item, KeyAttribute, TableDesign
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Project:
+    """A working folder with a job of its own in it."""
+
+    folder: Path
+    job: Path
+    table: str
+    endpoint: str
+    environment: dict[str, str]
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "migrator", *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str) -> Ended:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=240)
+        assert "Traceback" not in out + err, err
+        return Ended(process.returncode, out, err)
+
+    def done(self, *words: str) -> Ended:
+        """A run that must end with 0."""
+        ended = self.run(*words)
+        assert ended.code == 0, ended.err[-3000:]
+        return ended
+
+    def store(self) -> DynamoStore:
+        design = TableDesign(self.table, (KeyAttribute("PK"), KeyAttribute("SK")), "entity")
+        return DynamoStore(dynamodb_client(region=None, profile=None, endpoint=self.endpoint), design)
+
+    def items(self) -> list[Item]:
+        return [item for page in self.store().scan(0, 1) for item in page.items]
+
+
+def project(
+    folder: Path,
+    source: str,
+    endpoint: str,
+    table: str,
+    *,
+    through: str = "",
+    tuning: str = "",
+    mapping: str = "chinook",
+) -> Project:
+    """`through`: the endpoint that the command uses, where it is another one than the test's."""
+    job = folder / "shop.yaml"
+    job.write_text(
+        f"job: 1\nmapping: {ROOT / 'mappings' / f'{mapping}.yaml'}\nsource: {{url: '${{MIGRATOR_SOURCE_URL}}'}}\n"
+        f"target: {{table: {table}, endpoint: '{through or endpoint}'}}\ntuning: {{{tuning}}}\n"
+    )
+    environment = {**os.environ, "MIGRATOR_SOURCE_URL": source, "PYTHONPATH": str(ROOT)}
+    return Project(folder, job, table, endpoint, environment)
+
+
+def digest(entries: Sequence[Sequence[str]]) -> str:
+    """MD5 of entries sorted bytewise, one value a line, as the data's own reference SQL makes it."""
+    ordered = sorted([part.encode() for part in entry] for entry in entries)
+    return hashlib.md5(b"\n".join(b"\n".join(entry) for entry in ordered), usedforsecurity=False).hexdigest()
+
+
+def keys(items: Sequence[Item], index: str = "") -> list[list[str]]:
+    """(PK, SK) of all items, or the entries of an index with the keys of their items."""
+    names = [f"{index}PK", f"{index}SK", "PK", "SK"] if index else ["PK", "SK"]
+    return [[str(item[name]) for name in names] for item in items if names[0] in item]
