@@ -33,7 +33,7 @@ def verify(job: Path, workers: int | None, as_json: bool) -> int:
         target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
         table_id = existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read))
-        stack.enter_context(RunLease(journal, read.name))
+        lease = stack.enter_context(RunLease(journal, read.name))
         revision = laid.checked.mapping.revision
         run = begin(journal, identity_of("verify", read, table_id, revision, ""), again=True)
         if run.resumed:
@@ -41,7 +41,7 @@ def verify(job: Path, workers: int | None, as_json: bool) -> int:
         options = VerifyOptions(
             workers or read.tuning.workers, read.tuning.page_rows, read.tuning.scan_segments
         )
-        stage = Verify(laid.source, target.store, journal, progress(), options, stop)
+        stage = Verify(laid.source, target.store, journal, progress(), options, stop, check=lease.check)
         with RunEnd(journal, run), stage.progress:
             result = stage.run(run, laid.checked.entities)
         if as_json:

@@ -78,10 +78,12 @@ def print_findings(console: Console, findings: Sequence[Finding], counts: Mappin
 
 def finding_line(finding: Finding) -> str:
     """kind, entity and row, item, attribute, reason."""
-    row = f"{finding.entity} {finding.source_key}".strip()
-    item = f" item {finding.item_key}" if finding.item_key else ""
-    attribute = f" attribute {finding.attribute}" if finding.attribute else ""
-    return f"{finding.kind}: {row}{item}{attribute}: {finding.reason}"
+    parts = [f"{finding.kind}:", finding.entity, finding.source_key]
+    if finding.item_key:
+        parts += ["item", finding.item_key]
+    if finding.attribute:
+        parts += ["attribute", finding.attribute]
+    return f"{' '.join(part for part in parts if part)}: {finding.reason}"
 
 
 def _tallies(*columns: str) -> Table:

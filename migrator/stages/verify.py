@@ -28,7 +28,7 @@ class VerifyOptions:
 
 @dataclass
 class Verify:
-    """One verify, made of its edges."""
+    """One verify, made of its edges. `check` raises when the run has lost its lease."""
 
     source: Source
     store: ItemStore
@@ -37,6 +37,7 @@ class Verify:
     options: VerifyOptions = field(default_factory=VerifyOptions)
     stop: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.time
+    check: Callable[[], None] = lambda: None
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
         """Looks at what it has not looked at yet; findings go to the journal.
@@ -111,6 +112,7 @@ class _PageCheck:
         found = [finding for item in projected.items for finding in compare_item(entity, item, stored)]
         findings = [*projected.refused, *found]
         tally = _tally(projected, found)
+        stage.check()
         stage.journal.finish_page(self.run, page, tally, findings)
         return page, tally, round((time.monotonic() - started) * 1000)
 
