@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from migrator.errors import TargetError
+from migrator.target.client import dynamodb_client, is_loopback
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "local"),
+    [
+        ("http://127.0.0.1:8000", True),
+        ("http://127.9.9.9", True),
+        ("http://localhost:1", True),
+        ("http://[::1]:1", True),
+        ("http://10.0.0.1", False),
+        ("https://dynamodb.eu-central-1.amazonaws.com", False),
+        ("http://127.0.0.1.example.com", False),
+    ],
+)
+def test_only_this_machine_is_loopback(endpoint: str, local: bool) -> None:
+    assert is_loopback(endpoint) is local
+
+
+def test_an_endpoint_on_this_machine_needs_nothing_else() -> None:
+    client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:8000")
+    assert client.meta.endpoint_url == "http://127.0.0.1:8000"
+    assert client.meta.config.retries["total_max_attempts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"region": None, "profile": None}, "no AWS region is set"),
+        ({"region": "eu-central-1", "profile": None}, "no AWS credentials were found; set AWS_PROFILE"),
+        ({"region": "eu-central-1", "profile": "nobody"}, "there is no AWS profile nobody"),
+    ],
+)
+def test_what_is_missing_is_said(words: dict[str, str | None], message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        dynamodb_client(endpoint=None, **words)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from migrator.errors import RowError
+from migrator.target.wire import decode_item, encode, encode_item
+
+
+@pytest.mark.parametrize(
+    ("value", "wire"),
+    [
+        ("a", {"S": "a"}),
+        (True, {"BOOL": True}),
+        (1, {"N": "1"}),
+        (Decimal("1.500"), {"N": "1.5"}),
+        (Decimal("100"), {"N": "100"}),
+        (Decimal("-0"), {"N": "0"}),
+        (Decimal("1E-130"), {"N": "1E-130"}),
+        (Decimal("0.00"), {"N": "0"}),
+        (None, {"NULL": True}),
+        (b"x", {"B": b"x"}),
+        ([1, {"a": "b"}], {"L": [{"N": "1"}, {"M": {"a": {"S": "b"}}}]}),
+    ],
+)
+def test_a_value_on_the_wire(value: Any, wire: dict[str, Any]) -> None:
+    assert encode(value) == wire
+
+
+@pytest.mark.parametrize("value", [1.5, object(), {1, 2}])
+def test_what_has_no_type_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(RowError, match="the attribute price has no DynamoDB type"):
+        encode_item({"price": value})
+
+
+def test_nesting_ends_at_32_levels() -> None:
+    value: Any = "x"
+    for _ in range(33):
+        value = [value]
+    with pytest.raises(RowError, match="deeper than 32"):
+        encode_item({"deep": value})
+
+
+def test_sets_of_others_can_be_read() -> None:
+    wire = {"s": {"SS": ["b", "a"]}, "n": {"NS": ["2", "1.5"]}, "b": {"BS": [b"y", b"x"]}}
+    assert decode_item(wire) == {"s": ["a", "b"], "n": [Decimal("1.5"), 2], "b": [b"x", b"y"]}
