@@ -107,6 +107,23 @@ def test_three_kills_and_every_fault_and_the_table_is_the_same(
     assert_whole(made, GSI2_SQLITE)
 
 
+def test_a_killed_verify_goes_on_and_is_clean(new: New, chinook_sqlite: Path) -> None:
+    made = new(f"sqlite:///{chinook_sqlite}", tuning="workers: 2, page_rows: 100, scan_segments: 8")
+    made.done("table", "create", str(made.job))
+    made.done("backfill", str(made.job))
+    for sign in ('"entity": "track", "page"', '"entity": "(table)", "page"'):
+        process = made.start("verify", str(made.job))
+        while sign not in (line := process.stderr.readline()):  # type: ignore[union-attr]
+            assert line, "verify ended before it was killed"
+        process.kill()
+        process.communicate()
+    finished = made.done("verify", str(made.job), "--json")
+    assert "goes on" in finished.err
+    assert (finished.data["clean"], finished.data["scanned_items"]) == (True, 15_666)
+    assert finished.data["total"]["rows"] == 15_607
+    assert len(made.done("status", str(made.job), "--json").data["runs"]) == 2
+
+
 def test_the_tricky_rows(new: New, chinook_postgres_overlay: str) -> None:
     made = new(chinook_postgres_overlay)
     made.done("table", "create", str(made.job))
