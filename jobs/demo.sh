@@ -28,14 +28,10 @@ ask get_user -p user_id=1
 ask user_by_email -p email=sren.garcia-perez.1@example.com
 ask recent_orders -p user_id=1 -p limit=5
 ask get_user_with_orders -p user_id=1000
-ask get_order -p user_id=672 -p created_at=2026-06-29T21:48:46 -p order_id=8000
 ask order_with_items -p order_id=8000
-ask orders_of_product -p product_id=1
 ask get_orders_by_status -p status=pending -p since=2026-06-29T00:00:00
 ask get_all_active_orders
-ask get_product -p product_id=1
 ask get_products_by_category -p category=electronics -p min_price=100 -p max_price=149.99
-ask products_of_category -p category=electronics
 
 trap - EXIT
 run migrator local stop
