@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from migrator import logs
+from migrator.errors import SettingsError
 from migrator.model import KeyAttribute, TableDesign
 from migrator.target import embedded
 from migrator.target.client import dynamodb_client
@@ -80,3 +81,11 @@ def test_two_processes_that_start_it_at_once_start_one(home: Path) -> None:
     assert json.loads((home / "server.json").read_text())["port"] == int(
         answers[0].strip().rpartition(":")[2]
     )
+
+
+def test_without_the_extra_it_names_the_command_that_installs_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ministack", None)
+    with pytest.raises(SettingsError, match=r"pip install 'single-table-migrator\[local\]'"):
+        embedded.ensure_running(home)
