@@ -20,8 +20,10 @@ KindName = Literal[
     "uuid",
     "binary",
     "json",
+    "plain",
     "unknown",
 ]
+"""`plain` is a value as the driver gave it: a computed column that declares no type."""
 
 
 # ── the source's schema, as far as a mapping needs it ───────────────────────────────────────────
@@ -40,13 +42,17 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`name` as a mapping writes it, `real` as the source has it, `declared` the type in the source's words."""
+    """`name` as a mapping writes it, `real` as the source has it, `declared` the type in the source's words.
+
+    `sql`: what a computed column is made of, in the mapping's words.
+    """
 
     name: str
     real: str
     kind: Kind
     nullable: bool = True
     declared: str = ""
+    sql: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,7 @@ class JoinPlan:
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """`link`: (child's real column, root's real column); `column` is the aggregate's."""
+    """`link`: (child's real column, root's real column), of a climb (row's, its parent's); `column` is the aggregate's."""
 
     collection: Collection
     table: TableFacts
@@ -121,3 +127,5 @@ class EntityPlan:
     collections: tuple[CollectionPlan, ...] = ()
     where: tuple[tuple[Column, tuple[Value, ...] | None], ...] = ()
     """Conditions on columns of the root: allowed values (None among them: NULL too), or None for IS NOT NULL."""
+    transformed: tuple[str, ...] = ()
+    """Paths of what the entity's transform gives; they are no part of the row tree."""

@@ -25,3 +25,6 @@ INDEX_KEY_PARTS = 4
 WRITE_UNIT_BYTES = 1024
 READ_UNIT_BYTES = 4096
 TABLE_NAME_MIN, TABLE_NAME_MAX = 3, 255
+
+CLIMB_LEVELS = 100
+"""Ours: a row with more ancestors than this, itself counted, is refused; so is a cycle, which has no end."""

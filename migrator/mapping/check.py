@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 
 from migrator.errors import Fault, MappingError
-from migrator.facts import EntityPlan, Kind, SchemaFacts
+from migrator.facts import EntityPlan, SchemaFacts
 from migrator.mapping.check_patterns import pattern_faults
+from migrator.mapping.check_values import value_faults
 from migrator.mapping.document import Document, Path
-from migrator.mapping.filters import FILTERS
 from migrator.mapping.items import CompiledEntity, compile_entity, kept_columns
 from migrator.mapping.parse import ParsedMapping
 from migrator.mapping.plan import plan_entity
-from migrator.mapping.references import Reference, references_of
+from migrator.mapping.rows import Transform
+from migrator.mapping.tenants import entities_of
 from migrator.mapping.uniqueness import key_facts, kind_of, unproved_items
 from migrator.model import Mapping, TableDesign
 
@@ -33,8 +35,10 @@ class Checked:
     warnings: tuple[Fault, ...]
 
 
-def check_mapping(parsed: ParsedMapping, facts: SchemaFacts) -> Checked:
-    """The mapping compiled for the source.
+def check_mapping(
+    parsed: ParsedMapping, facts: SchemaFacts, transforms: Dict[str, Transform] | None = None
+) -> Checked:
+    """The mapping compiled for the source. `transforms`: the functions that entities name, by module:function.
 
     Raises: MappingError with every fault of form and fit (warnings are in the result, or beside the faults).
     """
@@ -47,7 +51,10 @@ def check_mapping(parsed: ParsedMapping, facts: SchemaFacts) -> Checked:
     ordered = sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where))
     if any(not fault.warning for fault in ordered):
         raise MappingError(ordered)
-    entities = tuple(compile_entity(parsed.mapping, plan) for plan in plans)
+    known = transforms or {}
+    entities = tuple(
+        compile_entity(parsed.mapping, plan, known.get(plan.entity.transform or "")) for plan in plans
+    )
     return Checked(parsed.mapping, entities, unproved, tuple(ordered))
 
 
@@ -59,7 +66,7 @@ def check_form(parsed: ParsedMapping) -> tuple[Fault, ...]:
 
 def _plans(parsed: ParsedMapping, facts: SchemaFacts) -> tuple[list[EntityPlan], list[Fault]]:
     plans, faults = [], []
-    for entity in parsed.mapping.entities.values():
+    for entity in entities_of(parsed.mapping):
         plan, found = plan_entity(parsed.mapping, entity, facts, parsed.document)
         faults += found
         if plan is not None:
@@ -71,7 +78,8 @@ def _unproved_warnings(parsed: ParsedMapping, unproved: dict[str, frozenset[str]
     for name, types in unproved.items():
         for type_ in sorted(types):
             what = "nothing proves that no other row makes this key; backfill claims each key and finds the second row"
-            yield parsed.document.fault(("entities", name, "items", type_, "key"), what, warning=True)
+            at = ("entities", name.partition("@")[0], "items", type_, "key")
+            yield parsed.document.fault(at, what, warning=True)
 
 
 class _EntityCheck:
@@ -81,10 +89,10 @@ class _EntityCheck:
         self.mapping = mapping
         self.plan = plan
         self.document = document
-        self.at: Path = ("entities", plan.entity.name)
+        self.at: Path = ("entities", plan.entity.written)
 
     def faults(self) -> Iterator[Fault]:
-        yield from self._values()
+        yield from value_faults(self.mapping, self.plan, self.document)
         yield from self._kept()
         yield from self._keys()
         yield from self._sort_keys()
@@ -92,43 +100,6 @@ class _EntityCheck:
 
     def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
         return self.document.fault(at, what, warning=warning)
-
-    def _values(self) -> Iterator[Fault]:
-        for reference in references_of(self.plan.entity, self.mapping.table):
-            kind = self._kind(reference)
-            if kind is None:
-                continue
-            if kind.name == "unknown":
-                yield self._fault(
-                    reference.at, f"'{reference.path}' is of a type that has no rule yet; leave it out"
-                )
-            elif reference.ref is not None:
-                what = self._ref_fault(reference, kind)
-                if what:
-                    yield self._fault(reference.at, what)
-
-    def _kind(self, reference: Reference) -> Kind | None:
-        if reference.collection is None:
-            return kind_of(reference.path, self.plan)
-        for one in self.plan.collections:
-            if one.collection.alias == reference.collection:
-                return next((s.column.kind for s in one.slots if s.path == reference.path), None)
-        return None
-
-    def _ref_fault(self, reference: Reference, kind: Kind) -> str:
-        ref = reference.ref
-        assert ref is not None
-        if ref.format is not None and kind.name not in _NUMBERS:
-            return f"the format {ref.format} pads numbers; '{reference.path}' is {kind.name}"
-        given = Kind("text") if ref.format is not None else kind
-        for used in ref.filters:
-            spec = FILTERS[used.name]
-            if spec.takes and given.name not in spec.takes:
-                return (
-                    f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; this is {given.name}"
-                )
-            given = given if used.name == "or" else spec.gives
-        return ""
 
     def _kept(self) -> Iterator[Fault]:
         table = self.mapping.table

@@ -11,8 +11,21 @@ from typing import Any
 from migrator.errors import RowError
 from migrator.mapping import values
 from migrator.mapping.filters import FILTERS, Surroundings
+from migrator.mapping.stored import content_of
 from migrator.mapping.templates import format_width
-from migrator.model import Condition, Const, Each, Expression, KeyAttribute, MapOf, Ref, Template, Value
+from migrator.model import (
+    Condition,
+    Const,
+    Each,
+    Expression,
+    Filter,
+    KeyAttribute,
+    MapOf,
+    Ref,
+    Stored,
+    Template,
+    Value,
+)
 
 Row = Sequence[Any]
 """A decoded row: one Python value per place, children as a list of decoded rows."""
@@ -39,7 +52,21 @@ def compile_value(expression: Expression, places: Places, around: Surroundings) 
         return lambda row: expression.value
     if isinstance(expression, MapOf):
         return _map(compile_values(expression.entries, places, around))
+    if isinstance(expression, Stored):
+        return _pointer(expression, places, around)
     return _each(expression, places, around)
+
+
+def _pointer(stored: Stored, places: Places, around: Surroundings) -> Compiled:
+    """The pointer to the value, or the value itself where it is small enough to stay."""
+    value = compile_value(stored.value, places, around)
+
+    def pointer(row: Row) -> Any:
+        found = value(row)
+        content = content_of(found, stored.over)
+        return found if content is None else content.pointer
+
+    return pointer
 
 
 def compile_values(
@@ -89,11 +116,29 @@ def compile_key(
 
 def compile_ref(ref: Ref, places: Places, around: Surroundings) -> Compiled:
     """A function giving the referenced value, decoded and filtered but not yet an attribute."""
+    alias, _, name = ref.paths[0].partition(".")
+    if ref.paths[0] not in places.columns and alias in places.lists:
+        return _list_ref(ref, places.lists[alias], name, around)
     indexes = [places.columns[path] for path in ref.paths]
     get: Compiled = _getter(indexes) if len(indexes) > 1 else _one(indexes[0])
     if ref.format is not None:
         get = _formatted(get, ref.format)
-    for used in ref.filters:
+    return _with_filters(get, ref.filters, around)
+
+
+def _list_ref(ref: Ref, rows: tuple[int, Places], name: str, around: Surroundings) -> Compiled:
+    """One value of a list's: filters before the list filter work on each element, those behind it on its result."""
+    index, inner = rows
+    cut = next(place for place, used in enumerate(ref.filters) if FILTERS[used.name].of_list)
+    element = compile_ref(Ref((name,), ref.format, ref.filters[:cut]), inner, around)
+    combine = FILTERS[ref.filters[cut].name].make(ref.filters[cut].args, around)
+    return _with_filters(
+        lambda row: combine([element(one) for one in row[index]]), ref.filters[cut + 1 :], around
+    )
+
+
+def _with_filters(get: Compiled, filters: tuple[Filter, ...], around: Surroundings) -> Compiled:
+    for used in filters:
         spec = FILTERS[used.name]
         get = _filtered(get, spec.make(used.args, around), with_null=spec.null)
     return get

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from migrator.errors import RowError
 from migrator.facts import Kind, KindName
 from migrator.mapping import values
+from migrator.mapping.json_text import json_text
 
 _TIMES: frozenset[KindName] = frozenset({"timestamp", "date"})
 _NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})
@@ -33,7 +34,8 @@ class FilterSpec:
 
     `takes`: kinds that it takes (none: every kind). `closed`: whether its text can hold the separator ('same' as
     what it is given). `injective`: whether two values never give one result. `values`: how many values it takes.
-    `null`: whether it is called with NULL (otherwise NULL stays NULL).
+    `null`: whether it is called with NULL (otherwise NULL stays NULL). `of_list`: whether it makes one value of a list's
+    values. `fixed`: whether it takes text of fixed width only (a format, or a date).
     """
 
     make: Callable[[tuple[str, ...], Surroundings], Callable[..., Any]]
@@ -44,11 +46,13 @@ class FilterSpec:
     closed: bool | Literal["same"] = True
     injective: bool = False
     null: bool = False
+    of_list: bool = False
+    fixed: bool = False
     check: Callable[[Sequence[str]], str] = lambda args: ""
 
 
 def _iso(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
-    form = _ISO_FORMS[args[0] if args else ""]
+    form = _ISO_FORMS[",".join(args)]
 
     def apply(value: Any) -> str:
         moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
@@ -57,16 +61,21 @@ def _iso(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
     return apply
 
 
-def _basic(moment: datetime) -> str:
-    return moment.isoformat("T", "seconds").replace("-", "").replace(":", "")
+def _basic(precision: str) -> Callable[[datetime], str]:
+    return lambda moment: moment.isoformat("T", precision).replace("-", "").replace(":", "")
 
 
 _ISO_FORMS: dict[str, Callable[[datetime], str]] = {
     "": lambda moment: moment.isoformat("T", "microseconds"),
     "s": lambda moment: moment.isoformat("T", "seconds"),
     "ms": lambda moment: moment.isoformat("T", "milliseconds"),
-    "basic": _basic,
+    "basic": _basic("seconds"),
+    "ms,basic": _basic("milliseconds"),
 }
+
+
+def _iso_form(args: Sequence[str]) -> str:
+    return "" if ",".join(args) in _ISO_FORMS else f"knows s, ms, basic and ms,basic, not '{','.join(args)}'"
 
 
 def _part(length: int) -> Callable[[tuple[str, ...], Surroundings], Callable[[Any], str]]:
@@ -128,12 +137,47 @@ def _digest(value: Any) -> bytes:
     return hashlib.sha256(values.text(value).encode()).digest()
 
 
+_COMPLEMENT = str.maketrans("0123456789", "9876543210")
+
+
+def _desc(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
+    """Each digit's complement to 9, so that what is larger sorts first; the text must be of fixed width."""
+
+    def apply(value: Any) -> str:
+        text = values.text(value)
+        if set(text) - set("0123456789-:.TZ"):
+            raise RowError("desc takes a padded number or a date, nothing else")
+        return text.translate(_COMPLEMENT)
+
+    return apply
+
+
+def _json(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
+    return json_text
+
+
+def _path(args: tuple[str, ...], around: Surroundings) -> Callable[[list[Any]], str | None]:
+    def apply(found: list[Any]) -> str | None:
+        if None in found:
+            return None
+        parts = [values.text(value) for value in found]
+        if any(around.separator in part for part in parts):
+            raise RowError("a part of the path holds the separator; write |escape before |path")
+        return around.separator.join(parts)
+
+    return apply
+
+
+def _first(args: tuple[str, ...], _: Surroundings) -> Callable[[list[Any]], Any]:
+    return lambda found: found[0] if found else None
+
+
+def _depth(args: tuple[str, ...], _: Surroundings) -> Callable[[list[Any]], int]:
+    return len
+
+
 def _plain(apply: Callable[[str], str]) -> Callable[[tuple[str, ...], Surroundings], Callable[[Any], str]]:
     return lambda args, around: lambda value: apply(values.text(value))
-
-
-def _one_of(*known: str) -> Callable[[Sequence[str]], str]:
-    return lambda args: "" if not args or args[0] in known else f"knows {', '.join(known)}, not '{args[0]}'"
 
 
 def _count(args: Sequence[str]) -> str:
@@ -145,7 +189,7 @@ def _count(args: Sequence[str]) -> str:
 
 
 FILTERS: dict[str, FilterSpec] = {
-    "iso": FilterSpec(_iso, _TIMES, args=(0, 1), check=_one_of("s", "ms", "basic")),
+    "iso": FilterSpec(_iso, _TIMES, args=(0, 2), check=_iso_form),
     "date": FilterSpec(_part(10), _TIMES),
     "month": FilterSpec(_part(7), _TIMES),
     "year": FilterSpec(_part(4), _TIMES),
@@ -158,4 +202,9 @@ FILTERS: dict[str, FilterSpec] = {
     "escape": FilterSpec(_escape, injective=True),
     "hash": FilterSpec(_plain(lambda text: hashlib.sha256(text.encode()).hexdigest()[:32])),
     "shard": FilterSpec(_shard, args=(1, 1), check=_count),
+    "desc": FilterSpec(_desc, closed="same", injective=True, fixed=True),
+    "json": FilterSpec(_json, closed=False),
+    "path": FilterSpec(_path, closed=False, injective=True, of_list=True),
+    "first": FilterSpec(_first, closed="same", of_list=True),
+    "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True),
 }

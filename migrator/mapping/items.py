@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from migrator.errors import RowError
-from migrator.facts import CollectionPlan, EntityPlan, Kind
+from migrator.facts import EntityPlan
 from migrator.limits import ITEM_BYTES, PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from migrator.mapping.expressions import (
     Compiled,
@@ -20,9 +21,12 @@ from migrator.mapping.expressions import (
 )
 from migrator.mapping.filters import Surroundings, epoch_seconds
 from migrator.mapping.keys import encode_key, source_text
+from migrator.mapping.objects import compile_contents
+from migrator.mapping.rows import Transform, places_of, row_decoder
 from migrator.mapping.sizes import item_bytes, value_bytes
-from migrator.mapping.values import Decoder, attribute, decoder
-from migrator.model import Index, Item, ItemDesign, Mapping, RowTree, SourceKey, TableDesign
+from migrator.mapping.stored import Content
+from migrator.mapping.values import attribute
+from migrator.model import Index, Item, ItemDesign, KeyAttribute, Mapping, RowTree, SourceKey, TableDesign
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class CompiledEntity:
     decode: Callable[[RowTree], Row]
     key_places: tuple[int, ...]
     makers: tuple[Callable[[Row, str], Item | None], ...]
+    contents: tuple[Callable[[Row], Content | None], ...] = ()
 
     @property
     def name(self) -> str:
@@ -61,68 +66,33 @@ def items_for(entity: CompiledEntity, row: RowTree) -> list[Item]:
     return [item for item in made if item is not None]
 
 
-def compile_entity(mapping: Mapping, plan: EntityPlan) -> CompiledEntity:
-    """The entity's functions. The plan must be free of faults (see check.py)."""
+def objects_for(entity: CompiledEntity, row: RowTree) -> dict[str, bytes]:
+    """What the row tree's items only point to: by name, the bytes to keep in S3 before its items are written.
+
+    Pure, as items_for; an object's name is a digest of its bytes. Raises: RowError as items_for does.
+    """
+    if not entity.contents:
+        return {}
+    decoded = entity.decode(row)
+    found = (content(decoded) for content in entity.contents)
+    return {one.name: one.data for one in found if one is not None}
+
+
+def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | None = None) -> CompiledEntity:
+    """The entity's functions. The plan must be free of faults (see check.py).
+
+    `transform`: the function that the entity's `transform` names, where it names one.
+    """
     around = Surroundings(mapping.table.separator, mapping.maps, mapping.timezone)
-    places = _places(plan)
-    names = {slot.path: number for number, slot in enumerate(plan.slots)}
+    places = places_of(plan)
     return CompiledEntity(
         plan=plan,
         table=mapping.table,
-        decode=_decode(plan),
-        key_places=tuple(names[column.name] for column in plan.key),
+        decode=row_decoder(plan, transform),
+        key_places=tuple(places.columns[column.name] for column in plan.key),
         makers=tuple(_maker(mapping, plan, item, places, around) for item in plan.entity.items),
+        contents=compile_contents(plan.entity, places, around),
     )
-
-
-# ── row trees ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _places(plan: EntityPlan) -> Places:
-    columns = {slot.path: number for number, slot in enumerate(plan.slots)}
-    lists = {}
-    for number, one in enumerate(plan.collections, start=len(plan.slots)):
-        if one.collection.kind == "list":
-            inner = {slot.path: place for place, slot in enumerate(one.slots)}
-            lists[one.collection.alias] = (number, Places(inner, {}))
-        else:
-            columns[one.collection.alias] = number
-    return Places(columns, lists)
-
-
-def _decode(plan: EntityPlan) -> Callable[[RowTree], Row]:
-    steps = [(slot.path, decoder(slot.column.kind)) for slot in plan.slots]
-    steps += [(one.collection.alias, _collection_decoder(one)) for one in plan.collections]
-    return _row_decoder(steps)
-
-
-def _row_decoder(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]], Row]:
-    def decode(row: Sequence[Any]) -> Row:
-        decoded: list[Any] = []
-        try:
-            for (_, step), raw in zip(steps, row, strict=True):
-                decoded.append(step(raw))
-        except RowError as error:
-            raise RowError(f"column {steps[len(decoded)][0]}: {error}") from None
-        return decoded
-
-    return decode
-
-
-def _collection_decoder(one: CollectionPlan) -> Decoder:
-    collection = one.collection
-    if collection.kind == "count":
-        return decoder(Kind("integer"))
-    if collection.kind != "list":
-        return decoder(one.column.kind if one.column else Kind("unknown"))
-    decode = _row_decoder([(slot.path, decoder(slot.column.kind)) for slot in one.slots])
-
-    def children(raw: Sequence[RowTree]) -> list[Row]:
-        if collection.at_most is not None and len(raw) > collection.at_most:
-            raise RowError(f"more than {collection.at_most} children (at_most)")
-        return [decode(child) for child in raw[: collection.first]]
-
-    return children
 
 
 # ── items ───────────────────────────────────────────────────────────────────────────────────────
@@ -138,6 +108,7 @@ def _maker(
     base = _base_key(table, design, places, around)
     entries = _entries(table, design, places, around)
     attributes = _attributes(plan, design, places, around)
+    plain_keys = _plain_keys(plan, table, design)
     expiry = _expiry(mapping, design, places)
     fixed = {table.type_attribute: design.type, table.revision_attribute: mapping.revision}
 
@@ -152,6 +123,7 @@ def _maker(
             for entry in entries:
                 entry(row, item)
             attributes(row, item)
+            plain_keys(row, item)
             expiry(row, item)
             _check_size(item)
         except RowError as error:
@@ -188,10 +160,13 @@ def _entries(
     indexes = {index.name: index for index in table.indexes}
     return tuple(
         _entry(
+            table,
             indexes[entry.index],
             [
                 compile_key(template, attribute, places, around)
-                for attribute, template in zip(indexes[entry.index].attributes, entry.values, strict=True)
+                for attribute, template in zip(
+                    indexes[entry.index].own_attributes(table), entry.values, strict=True
+                )
             ],
             compile_conditions(entry.when, places),
         )
@@ -199,11 +174,12 @@ def _entries(
     )
 
 
-def _entry(index: Index, getters: Sequence[Compiled], when: Callable[[Row], bool] | None) -> Step:
-    limits = [PARTITION_KEY_BYTES] * len(index.partition) + [SORT_KEY_BYTES] * len(index.sort)
+def _entry(
+    table: TableDesign, index: Index, getters: Sequence[Compiled], when: Callable[[Row], bool] | None
+) -> Step:
     parts = [
-        (attribute.name, get, limit)
-        for attribute, get, limit in zip(index.attributes, getters, limits, strict=True)
+        (attribute.name, get, _limit(index, attribute))
+        for attribute, get in zip(index.own_attributes(table), getters, strict=True)
     ]
 
     def step(row: Row, item: Item) -> None:
@@ -213,6 +189,35 @@ def _entry(index: Index, getters: Sequence[Compiled], when: Callable[[Row], bool
         if any(value is None for value, _ in found.values()):
             return
         item.update({name: _checked_key(name, value, limit) for name, (value, limit) in found.items()})
+
+    return step
+
+
+def _limit(index: Index, attribute: KeyAttribute) -> int:
+    return PARTITION_KEY_BYTES if attribute in index.partition else SORT_KEY_BYTES
+
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "number": (int, Decimal), "binary": (bytes,)}
+
+
+def _plain_keys(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> Step:
+    """Looks at plain attributes that are index keys by their name: DynamoDB takes no other type, and no empty one."""
+    written = {**plan.entity.attributes, **design.attributes}.keys() | set(kept_columns(plan, design))
+    watched = [
+        (attribute.name, _PYTHON_TYPES[attribute.type], attribute.type, _limit(index, attribute))
+        for index in table.indexes
+        for attribute in index.own_attributes(table)
+        if attribute.name in written
+    ]
+
+    def step(row: Row, item: Item) -> None:
+        for name, types, called, limit in watched:
+            value = item.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, types) or isinstance(value, bool):
+                raise RowError(f"{name} is a key of an index, of type {called}; the value is of another type")
+            _checked_key(name, value, limit)
 
     return step
 
@@ -253,7 +258,8 @@ def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
         return ()
     if isinstance(design.keep, tuple):
         return design.keep
-    return tuple(column.name for column in plan.table.columns if column.name not in design.keep_except)
+    columns = (column.name for column in plan.table.columns if column.sql is None)
+    return tuple(name for name in columns if name not in design.keep_except)
 
 
 def _expiry(mapping: Mapping, design: ItemDesign, places: Places) -> Step:

@@ -14,11 +14,12 @@ from pydantic import ValidationError
 from migrator.errors import Fault, MappingError
 from migrator.mapping import schema
 from migrator.mapping.document import Document, Path, did_you_mean, load_document, real_path, schema_faults
-from migrator.mapping.filters import FILTERS
 from migrator.mapping.parse_entity import EntityParser, unknown_word
 from migrator.mapping.parse_pattern import PatternParser
 from migrator.mapping.templates import parse_ref, parse_template
+from migrator.mapping.tenants import schema_fault
 from migrator.model import (
+    SCHEMA_PATH,
     Expression,
     Index,
     KeyAttribute,
@@ -65,6 +66,10 @@ def examine_mapping(text: str, file: str) -> ParsedMapping:
     form, faults = _form(document)
     reader = ExpressionReader(document, form.maps)
     mapping = _mapping(form, reader, file)
+    for ref, path in reader.schema_refs:
+        what = schema_fault(ref, mapping)
+        if what:
+            reader.fault(path, what)
     found = sorted([*faults, *reader.faults], key=lambda fault: fault.line)
     return ParsedMapping(mapping, document, tuple(found))
 
@@ -130,6 +135,7 @@ def _mapping(form: schema.MappingForm, reader: ExpressionReader, file: str) -> M
         entities=entities,
         names=form.source.names,
         timezone=form.source.timezone,
+        schemas=tuple(form.source.schemas),
         maps={name: _map_texts(entries) for name, entries in form.maps.items()},
         patterns=patterns,
     )
@@ -180,6 +186,7 @@ class ExpressionReader:
         self.document = document
         self.maps = maps
         self.faults: list[Fault] = []
+        self.schema_refs: list[tuple[Ref, Path]] = []
 
     def fault(self, path: Path, what: str) -> None:
         self.faults.append(self.document.fault(path, what))
@@ -192,7 +199,7 @@ class ExpressionReader:
             self.fault(path, str(error))
             return Template((text,), text)
         for ref in template.refs:
-            self._check_maps(ref, path)
+            self._check_ref(ref, path)
         return template
 
     def value(self, text: str, path: Path) -> Expression:
@@ -204,12 +211,13 @@ class ExpressionReader:
         except ValueError as error:
             self.fault(path, str(error))
             return Ref((text,))
-        self._check_maps(ref, path)
+        self._check_ref(ref, path)
         return ref
 
-    def _check_maps(self, ref: Ref, path: Path) -> None:
+    def _check_ref(self, ref: Ref, path: Path) -> None:
         for used in ref.filters:
             if used.name == "map" and used.args[0] not in self.maps:
                 what = f"there is no map '{used.args[0]}'{did_you_mean(used.args[0], self.maps)}"
                 self.fault(path, what)
-            assert used.name in FILTERS
+        if SCHEMA_PATH in ref.paths:
+            self.schema_refs.append((ref, path))

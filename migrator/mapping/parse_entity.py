@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from migrator.mapping import schema
 from migrator.mapping.document import Path, did_you_mean
+from migrator.mapping.links import TRANSFORM
 from migrator.model import (
     Collection,
+    Computed,
     Condition,
     Const,
     Each,
@@ -19,6 +21,7 @@ from migrator.model import (
     ItemDesign,
     Join,
     MapOf,
+    Stored,
     TableDesign,
     Value,
 )
@@ -40,22 +43,40 @@ class EntityParser:
         self.at: Path = ("entities", name)
 
     def entity(self, form: schema.EntityForm) -> Entity:
+        self._names(form)
         joins = self._joins(form.join, (*self.at, "join"))
-        collections = tuple(
+        table = form.table or self.name
+        collections = [
             self._collection(alias, one, (*self.at, "collect", alias)) for alias, one in form.collect.items()
-        )
-        for alias in form.collect.keys() & form.join.keys():
-            self.reader.fault((*self.at, "collect", alias), f"'{alias}' is also a join; choose another name")
+        ]
+        collections += [_climb(alias, one, table) for alias, one in form.climb.items()]
         return Entity(
             name=self.name,
-            table=form.table or self.name,
+            table=table,
             items=tuple(self._item(name, item) for name, item in form.items.items()),
             key=tuple(form.key),
             where=self._conditions(form.where, (*self.at, "where")),
             joins=joins,
-            collections=collections,
+            collections=tuple(collections),
             attributes=self._values(form.attributes, (*self.at, "attributes")),
+            computed={name: _computed(one) for name, one in form.columns.items()},
+            transform=form.transform,
         )
+
+    def _names(self, form: schema.EntityForm) -> None:
+        """Faults of names that could not be told from something else."""
+        if set(self.name) & set(":@"):
+            self.reader.fault(self.at, "the name of an entity takes no ':' and no '@'; choose another name")
+        places = {"join": list(form.join), "collect": list(form.collect), "climb": list(form.climb)}
+        seen: dict[str, str] = {TRANSFORM: "transform"}
+        for word, aliases in places.items():
+            for alias in aliases:
+                at = (*self.at, word, alias)
+                if alias in seen:
+                    self.reader.fault(at, f"'{alias}' is also a {seen[alias]}; choose another name")
+                if set(alias) & set(".@"):
+                    self.reader.fault(at, "an alias takes no '.' and no '@'; choose another name")
+                seen.setdefault(alias, word)
 
     # ── joins and collections ──
 
@@ -76,14 +97,15 @@ class EntityParser:
 
     def _parent(self, names: list[str], known: set[str], at: Path) -> tuple[str, list[str]]:
         """The one alias that all of `names` belong to ('' is the row itself), and the names without it."""
-        aliases = {name.rpartition(".")[0] for name in names}
+        split = [name.partition(".") if "." in name else ("", "", name) for name in names]
+        aliases = {alias for alias, _, _ in split}
         parent = aliases.pop()
         if aliases:
             self.reader.fault(at, "its columns belong to several aliases; a join goes out from one")
         if parent and parent not in known:
             what = f"there is no earlier alias '{parent}'{did_you_mean(parent, known)}"
             self.reader.fault(at, what)
-        return parent, [name.rpartition(".")[2] for name in names]
+        return parent, [name for _, _, name in split]
 
     def _collection(self, alias: str, form: schema.CollectForm, at: Path) -> Collection:
         kinds = [name for name in _AGGREGATES if getattr(form, name) is not None]
@@ -135,9 +157,11 @@ class EntityParser:
         if name not in indexes:
             self.reader.fault(at, unknown_word(name, list(indexes)))
             return None
-        if len(texts) != len(indexes[name].attributes):
-            wanted = ", ".join(a.name for a in indexes[name].attributes)
-            self.reader.fault(at, f"has {len(texts)} part(s); the key of {name} is {wanted}")
+        own = indexes[name].own_attributes(self.table)
+        if len(texts) != len(own):
+            wanted = ", ".join(attribute.name for attribute in own)
+            what = f"the key of {name} is {wanted}" if own else "every item of the table is in it"
+            self.reader.fault(at, f"has {len(texts)} part(s); {what}")
             return None
         values = tuple(self.reader.template(text, (*key_at, number)) for number, text in enumerate(texts))
         when = self._conditions(form.when, (*at, "when")) if isinstance(form, schema.PairForm) else ()
@@ -167,6 +191,10 @@ class EntityParser:
             return Const(self._const(form.const, (*at, "const")))
         if isinstance(form, schema.MapForm):
             return MapOf({name: self._value(one, (*at, "map", name)) for name, one in form.map.items()})
+        if isinstance(form, schema.StoredForm):
+            if len(at) != (6 if at[2] == "items" else 4):
+                self.reader.fault(at, "only a whole attribute of an item can be kept in S3")
+            return Stored(self._value(form.from_, (*at, "from")), form.over)
         inner = {name: self._value(one, (*at, "attributes", name)) for name, one in form.attributes.items()}
         return Each(form.each, inner)
 
@@ -188,6 +216,16 @@ class EntityParser:
             Condition(path, tuple(allowed) if isinstance(allowed, list) else (allowed,))  # type: ignore[arg-type]
             for path, allowed in form.items()
         )
+
+
+def _climb(alias: str, form: schema.ClimbForm, table: str) -> Collection:
+    if isinstance(form, dict):
+        return Collection(alias, "climb", table, tuple(form), of=tuple(form.values()))
+    return Collection(alias, "climb", table, (form,) if isinstance(form, str) else tuple(form))
+
+
+def _computed(form: schema.ComputedForm) -> Computed:
+    return Computed(form) if isinstance(form, str) else Computed(form.sql, form.type)
 
 
 def unknown_word(name: str, indexes: list[str]) -> str:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 
 from migrator.errors import Fault
-from migrator.facts import (
-    CollectionPlan,
-    Column,
-    EntityPlan,
-    ForeignKey,
-    JoinPlan,
-    SchemaFacts,
-    Slot,
-    TableFacts,
-)
-from migrator.mapping.document import Document, Path, did_you_mean
+from migrator.facts import CollectionPlan, Column, EntityPlan, Kind, SchemaFacts, TableFacts
+from migrator.mapping.document import Document, did_you_mean
+from migrator.mapping.links import Links, Scope
 from migrator.mapping.references import Reference, references_of
-from migrator.model import Collection, Entity, Join, Mapping, Value
+from migrator.model import Computed, Entity, ItemDesign, Mapping, Value
+
+_TYPE = re.compile(r"(?P<name>\w+)(?P<zone> with zone)?(?:\((?P<scale>\d+)\))?")
 
 
 def plan_entity(
@@ -26,234 +21,109 @@ def plan_entity(
 ) -> tuple[EntityPlan | None, list[Fault]]:
     """The plan of an entity, or None, and every fault that was found on the way."""
     planner = _Planner(mapping, entity, facts, document)
-    return planner.plan(), planner.faults
-
-
-@dataclass
-class _Scope:
-    """Aliases of one row (the root's or a child's) with the tables behind them, and the columns asked for so far."""
-
-    tables: dict[str, TableFacts]
-    at: Path
-    slots: dict[str, Slot] = field(default_factory=dict)
-
-    def want(self, path: str) -> str:
-        """Takes the column at `path` into the slots; '' or what is wrong with the path."""
-        if path in self.slots:
-            return ""
-        alias, _, name = path.rpartition(".")
-        table = self.tables.get(alias)
-        if table is None:
-            return f"there is no alias '{alias}'{did_you_mean(alias, [a for a in self.tables if a])}"
-        column = table.column(name)
-        if column is None:
-            names = [one.name for one in table.columns]
-            return f"table {table.name} has no column '{name}'{did_you_mean(name, names)}"
-        self.slots[path] = Slot(path, alias, column)
-        return ""
+    return planner.plan(), planner.links.faults
 
 
 class _Planner:
     def __init__(self, mapping: Mapping, entity: Entity, facts: SchemaFacts, document: Document) -> None:
         self.mapping = mapping
         self.entity = entity
-        self.facts = facts
-        self.document = document
-        self.at: Path = ("entities", entity.name)
-        self.faults: list[Fault] = []
+        self.links = Links(entity, facts, document)
+        self.at = self.links.at
 
     def plan(self) -> EntityPlan | None:
-        table = self._table(self.entity.table, (*self.at, "table"))
-        if table is None:
+        links, entity = self.links, self.entity
+        found = links.table(entity.table, (*self.at, "table"))
+        if found is None:
             return None
-        scope = _Scope({"": table}, self.at)
+        table = self._with_computed(found)
+        scope = Scope({"": table}, transformed={} if entity.transform else None)
         key = self._key(table, scope)
-        joins = self._joins(self.entity.joins, scope, (*self.at, "join"))
-        children = {one.alias: _Scope({}, self.at) for one in self.entity.collections if one.kind == "list"}
-        plans = [self._collection(one, table, children.get(one.alias)) for one in self.entity.collections]
+        joins = links.joins(entity.joins, scope, (*self.at, "join"))
+        children = {one.alias: Scope({}) for one in entity.collections if one.is_list}
+        plans = [links.collection(one, table, children.get(one.alias)) for one in entity.collections]
         self._references(scope, children)
         where = self._where(table)
-        if self.faults:
+        if links.faults:
             return None
-        collections = tuple(self._filled(plan, children) for plan in plans if plan is not None)
-        return EntityPlan(self.entity, table, key, tuple(scope.slots.values()), joins, collections, where)
+        collections = tuple(_filled(plan, children) for plan in plans if plan is not None)
+        transformed = tuple(scope.transformed or ())
+        return EntityPlan(
+            entity, table, key, tuple(scope.slots.values()), joins, collections, where, transformed
+        )
 
-    def _fault(self, at: Path, what: str) -> None:
-        self.faults.append(self.document.fault(at, what))
+    def _with_computed(self, table: TableFacts) -> TableFacts:
+        for name in self.entity.computed:
+            if table.column(name) is not None:
+                what = f"table {table.name} has a column '{name}'; choose another name"
+                self.links.fault((*self.at, "columns", name), what)
+        added = [_computed_column(name, one) for name, one in self.entity.computed.items()]
+        return replace(table, columns=(*table.columns, *added))
 
-    def _table(self, name: str, at: Path) -> TableFacts | None:
-        table = self.facts.tables.get(name)
-        if table is None:
-            self._fault(at, f"the source has no table '{name}'{did_you_mean(name, self.facts.tables)}")
-        return table
-
-    # ── keys, joins, collections ──
-
-    def _key(self, table: TableFacts, scope: _Scope) -> tuple[Column, ...]:
+    def _key(self, table: TableFacts, scope: Scope) -> tuple[Column, ...]:
         names = self.entity.key or table.primary_key
         if not names:
-            self._fault(
-                (*self.at, "key"), f"{table.name} has no primary key; say which columns name a row: key: [id]"
-            )
+            what = f"{table.name} has no primary key; say which columns name a row: key: [id]"
+            self.links.fault((*self.at, "key"), what)
         for name in names:
-            self._want(scope, name, (*self.at, "key"))
+            self.links.want(scope, name, (*self.at, "key"))
         return tuple(scope.slots[name].column for name in names if name in scope.slots)
-
-    def _joins(self, joins: Sequence[Join], scope: _Scope, at: Path) -> tuple[JoinPlan, ...]:
-        plans = [self._join(join, scope, (*at, join.alias)) for join in joins]
-        return tuple(plan for plan in plans if plan is not None)
-
-    def _join(self, join: Join, scope: _Scope, at: Path) -> JoinPlan | None:
-        parent = scope.tables.get(join.parent)
-        if parent is None:
-            return None
-        known = len(self.faults)
-        target, pairs = self._on(join, parent, at) if join.table else self._by_foreign_key(join, parent, at)
-        if target is None or len(self.faults) > known:
-            return None
-        scope.tables[join.alias] = target
-        return JoinPlan(join.alias, join.parent, target, tuple(pairs))
-
-    def _on(
-        self, join: Join, parent: TableFacts, at: Path
-    ) -> tuple[TableFacts | None, list[tuple[str, str]]]:
-        target = self._table(join.table or "", (*at, "table"))
-        if target is None:
-            return None, []
-        pairs = []
-        for here, there in join.on:
-            ours = self._column(parent, here, (*at, "on", here))
-            theirs = self._column(target, there, (*at, "on", here))
-            if ours and theirs:
-                pairs.append((ours.real, theirs.real))
-        if not self._unique(target, {there for _, there in join.on}):
-            self._fault(
-                at, f"nothing says that {target.name} has one row at most for these columns; join its key"
-            )
-        return target, pairs
-
-    def _by_foreign_key(
-        self, join: Join, parent: TableFacts, at: Path
-    ) -> tuple[TableFacts | None, list[tuple[str, str]]]:
-        columns = [self._column(parent, name, at) for name in join.columns]
-        if None in columns:
-            return None, []
-        key = next((key for key in parent.foreign_keys if set(key.columns) == set(join.columns)), None)
-        if key is None or key.table not in self.facts.tables:
-            names = ", ".join(join.columns)
-            what = f"{parent.name} declares no foreign key on {names}; write {{table: …, on: {{{names}: …}}}}"
-            self._fault(at, what)
-            return None, []
-        target = self.facts.tables[key.table]
-        return target, list(_link(key, parent, target))
-
-    def _unique(self, table: TableFacts, names: set[str]) -> bool:
-        return any(key and set(key) <= names for key in (table.primary_key, *table.unique))
-
-    def _collection(self, one: Collection, root: TableFacts, scope: _Scope | None) -> CollectionPlan | None:
-        at = (*self.at, "collect", one.alias)
-        if root.column(one.alias) is not None:
-            self._fault(at, f"{root.name} has a column '{one.alias}'; choose another name")
-        child = self._table(one.table, (*at, "of"))
-        if child is None:
-            return None
-        link = self._collection_link(one, child, root, (*at, "by"))
-        column = self._column(child, one.column, (*at, one.kind)) if one.column else None
-        if column and one.kind == "sum" and column.kind.name not in ("integer", "number", "float"):
-            self._fault(
-                (*at, "sum"), f"{child.name}.{column.name} is {column.declared}, which cannot be summed"
-            )
-        if scope is None:
-            return CollectionPlan(one, child, link, column=column)
-        scope.tables[""] = child
-        joins = self._joins(one.joins, scope, (*at, "join"))
-        order = one.order_by or child.primary_key
-        for path in order:
-            self._want(scope, path, (*at, "order_by"))
-        if not order:
-            self._fault(at, f"{child.name} has no primary key; say order_by, so that the list has one order")
-        return CollectionPlan(one, child, link, joins, order_by=tuple(order))
-
-    def _collection_link(
-        self, one: Collection, child: TableFacts, root: TableFacts, at: Path
-    ) -> tuple[tuple[str, str], ...]:
-        if any(self._column(child, name, at) is None for name in one.by):
-            return ()
-        for key in child.foreign_keys:
-            if set(key.columns) == set(one.by) and key.table == root.name:
-                return tuple((ours, theirs) for ours, theirs in _link(key, child, root))
-        if len(one.by) == len(self.entity.key or root.primary_key):
-            pairs = zip(one.by, self.entity.key or root.primary_key, strict=True)
-            return tuple((_real(child, ours), _real(root, theirs)) for ours, theirs in pairs)
-        self._fault(at, f"{child.name} declares no foreign key on {', '.join(one.by)} to {root.name}")
-        return ()
-
-    def _filled(self, plan: CollectionPlan, children: dict[str, _Scope]) -> CollectionPlan:
-        scope = children.get(plan.collection.alias)
-        slots = tuple(scope.slots.values()) if scope else ()
-        return CollectionPlan(
-            plan.collection, plan.table, plan.link, plan.joins, slots, plan.order_by, plan.column
-        )
 
     # ── what the items ask for ──
 
-    def _references(self, scope: _Scope, children: dict[str, _Scope]) -> None:
-        aggregates = {one.alias for one in self.entity.collections if one.kind != "list"}
+    def _references(self, scope: Scope, children: dict[str, Scope]) -> None:
+        table = scope.tables[""]
+        aggregates = {one.alias for one in self.entity.collections if not one.is_list}
         for item in self.entity.items:
-            for name in self._kept(item.keep, item.keep_except, scope.tables[""], item.type):
-                self._want(scope, name, (*self.at, "items", item.type, "keep"))
+            for name in self._kept(item, table):
+                self.links.want(scope, name, (*self.at, "items", item.type, "keep"))
+        if self.entity.transform:
+            for column in table.columns:
+                if column.kind.name != "unknown":
+                    self.links.want(scope, column.name, self.at)
         for reference in references_of(self.entity, self.mapping.table):
             if reference.collection is None:
                 if reference.path not in aggregates:
-                    self._want(scope, reference.path, reference.at, lists=children)
-            elif reference.collection in children:
-                self._want(children[reference.collection], reference.path, reference.at)
-            else:
+                    self.links.want(scope, reference.path, reference.at, lists=children)
+            elif reference.collection not in children:
                 self._unknown_list(reference, children)
+            elif "" in children[reference.collection].tables:
+                self.links.want(children[reference.collection], reference.path, reference.at)
 
-    def _kept(
-        self, keep: str | tuple[str, ...], but: tuple[str, ...], table: TableFacts, item: str
-    ) -> Iterator[str]:
-        if isinstance(keep, tuple):
-            yield from keep
-        if keep == "all":
-            yield from (column.name for column in table.columns if column.name not in but)
-        for name in but:
-            self._column(table, name, (*self.at, "items", item, "keep", "except"))
+    def _kept(self, item: ItemDesign, table: TableFacts) -> Iterator[str]:
+        if isinstance(item.keep, tuple):
+            yield from item.keep
+        if item.keep == "all":
+            columns = (column for column in table.columns if column.sql is None)
+            yield from (column.name for column in columns if column.name not in item.keep_except)
+        for name in item.keep_except:
+            self.links.column(table, name, (*self.at, "items", item.type, "keep", "except"))
 
-    def _unknown_list(self, reference: Reference, children: dict[str, _Scope]) -> None:
-        what = f"'{reference.collection}' is no list of this entity{did_you_mean(reference.collection or '', children)}"
-        self._fault(reference.at, what)
+    def _unknown_list(self, reference: Reference, children: dict[str, Scope]) -> None:
+        known = did_you_mean(reference.collection or "", children)
+        self.links.fault(reference.at, f"'{reference.collection}' is no list of this entity{known}")
 
     def _where(self, table: TableFacts) -> tuple[tuple[Column, tuple[Value, ...] | None], ...]:
         found = []
         for condition in self.entity.where:
-            column = self._column(table, condition.path, (*self.at, "where", condition.path))
+            column = self.links.column(table, condition.path, (*self.at, "where", condition.path))
             if column is not None:
                 found.append((column, condition.allowed))
         return tuple(found)
 
-    def _want(self, scope: _Scope, path: str, at: Path, lists: dict[str, _Scope] | None = None) -> None:
-        if lists and path in lists:
-            self._fault(at, f"'{path}' is a list; write {{each: {path}, attributes: …}}")
-            return
-        problem = scope.want(path)
-        if problem:
-            self._fault(at, problem)
 
-    def _column(self, table: TableFacts, name: str | None, at: Path) -> Column | None:
-        column = table.column(name or "")
-        if column is None:
-            names = [one.name for one in table.columns]
-            self._fault(at, f"table {table.name} has no column '{name}'{did_you_mean(name or '', names)}")
-        return column
+def _computed_column(name: str, computed: Computed) -> Column:
+    return Column(name, name, _kind(computed.type), declared=computed.type or "", sql=computed.sql)
 
 
-def _link(key: ForeignKey, child: TableFacts, parent: TableFacts) -> Iterator[tuple[str, str]]:
-    for ours, theirs in zip(key.columns, key.referred, strict=True):
-        yield _real(child, ours), _real(parent, theirs)
+def _kind(written: str | None) -> Kind:
+    match = _TYPE.fullmatch(written or "plain")
+    if match is None:
+        return Kind("unknown")
+    scale = None if match["scale"] is None else int(match["scale"])
+    return Kind(match["name"], scale=scale, zone=bool(match["zone"]))  # type: ignore[arg-type]
 
 
-def _real(table: TableFacts, name: str) -> str:
-    column = table.column(name)
-    return column.real if column else name
+def _filled(plan: CollectionPlan, children: dict[str, Scope]) -> CollectionPlan:
+    scope = children.get(plan.collection.alias)
+    return replace(plan, slots=tuple(scope.slots.values())) if scope else plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migrator.mapping.document import Path
 from migrator.model import (
@@ -16,6 +16,7 @@ from migrator.model import (
     ItemDesign,
     MapOf,
     Ref,
+    Stored,
     TableDesign,
     Template,
 )
@@ -23,23 +24,33 @@ from migrator.model import (
 
 @dataclass(frozen=True)
 class Reference:
-    """`path` as written; `collection` is the list whose children it is a column of (None: the row itself).
+    """`path` as written, without its list; `collection` is the list whose rows it is a column of (None: the row itself).
 
-    `ref` is None where a bare path stands (when, ttl); `use` says what it is for.
+    `ref` is None where a bare path stands (when, ttl). `each`: it stands inside of an `each` over that list, so it
+    means one row of it, not all of them.
     """
 
     path: str
     at: Path
     collection: str | None = None
     ref: Ref | None = None
+    each: bool = False
 
 
 def references_of(entity: Entity, table: TableDesign) -> Iterator[Reference]:
     """Columns named by keys, indexes, attributes, conditions and expiries (not those that `keep` means)."""
-    at: Path = ("entities", entity.name)
-    yield from _values(entity.attributes, (*at, "attributes"))
+    at: Path = ("entities", entity.written)
+    yield from _of_lists(entity, _values(entity.attributes, (*at, "attributes")))
     for item in entity.items:
-        yield from _item(item, (*at, "items", item.type))
+        yield from _of_lists(entity, _item(item, (*at, "items", item.type)))
+
+
+def _of_lists(entity: Entity, found: Iterator[Reference]) -> Iterator[Reference]:
+    """The references, those to a whole list (line.slug) told apart."""
+    for one in found:
+        alias, _, name = one.path.partition(".")
+        whole = one.collection is None and name and alias in entity.lists
+        yield replace(one, path=name, collection=alias) if whole else one
 
 
 def _item(item: ItemDesign, at: Path) -> Iterator[Reference]:
@@ -68,7 +79,7 @@ def _values(values: Dict[str, Expression], at: Path, collection: str | None = No
 def _value(value: Expression, at: Path, collection: str | None = None) -> Iterator[Reference]:
     if isinstance(value, Ref):
         for path in value.paths:
-            yield Reference(path, at, collection, value)
+            yield Reference(path, at, collection, value, each=collection is not None)
     elif isinstance(value, Template):
         for ref in value.refs:
             yield from _value(ref, at, collection)
@@ -76,5 +87,7 @@ def _value(value: Expression, at: Path, collection: str | None = None) -> Iterat
         yield from _values(value.entries, (*at, "map"), collection)
     elif isinstance(value, Each):
         yield from _values(value.attributes, (*at, "attributes"), value.collection)
+    elif isinstance(value, Stored):
+        yield from _value(value.value, (*at, "from"), collection)
     else:
         assert isinstance(value, Const)

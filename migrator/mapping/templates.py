@@ -10,6 +10,7 @@ from migrator.mapping.filters import FILTERS
 from migrator.model import Filter, Ref, Template
 
 _FORMAT = re.compile(r"0(?P<width>[1-9][0-9]*)(?:d|\.(?P<decimals>[0-9]+)f)?")
+_QUOTED_NAME = re.compile(r'"((?:[^"]|"")+)"')
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
 
 
@@ -30,11 +31,14 @@ def parse_template(text: str) -> Template:
 def parse_ref(text: str, *, formats: bool = False) -> Ref:
     """A reference: `path[,path…][:format][|filter[:argument,…]…]`; a format only where `formats` allows it.
 
+    A name that holds one of `, : | { } '` stands in double quotes, a double quote in it twice.
+
     Raises: ValueError saying what is wrong with it.
     """
     head, *filter_texts = _split(text, "|")
-    names, colon, format_spec = head.partition(":")
-    paths = tuple(path.strip() for path in names.split(","))
+    names, *formats_given = _split(head, ":")
+    colon, format_spec = bool(formats_given), ":".join(formats_given)
+    paths = tuple(_unquoted_name(path) for path in _split(names, ","))
     if not all(paths):
         raise ValueError(f"'{text}' names no column; write a column, or alias.column")
     if colon and not formats:
@@ -96,25 +100,32 @@ def _pieces(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _closing(text: str, at: int) -> int:
-    quoted = False
+    quote = ""
     for position in range(at + 1, len(text)):
-        if text[position] == "'":
-            quoted = not quoted
-        elif text[position] == "}" and not quoted:
+        char = text[position]
+        if char in "'\"" and quote in ("", char):
+            quote = "" if quote else char
+        elif char == "}" and not quote:
             return position
     raise ValueError(f"a '{{' that is never closed in '{text}'; write '{{{{' for the character")
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """`text` at every separator that stands outside of single quotes."""
-    parts, quoted = [""], False
+    """`text` at every separator that stands outside of quotes."""
+    parts, quote = [""], ""
     for char in text:
-        quoted = quoted != (char == "'")
-        if char == separator and not quoted:
+        if char in "'\"" and quote in ("", char):
+            quote = "" if quote else char
+        if char == separator and not quote:
             parts.append("")
         else:
             parts[-1] += char
     return parts
+
+
+def _unquoted_name(text: str) -> str:
+    match = _QUOTED_NAME.fullmatch(text.strip())
+    return match[1].replace('""', '"') if match else text.strip()
 
 
 def _unquote(text: str) -> str:

@@ -10,7 +10,7 @@ from migrator.facts import EntityPlan, Kind
 from migrator.mapping.filters import FILTERS
 from migrator.model import ItemDesign, Ref, TableDesign, Template
 
-_OPEN_KINDS = frozenset({"text", "json", "unknown", "binary"})
+_OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain"})
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,15 @@ def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFa
             ambiguous = attribute.name
         if len(open_refs) > 1 or not _separated(template, plan, table.separator):
             readable = False
-        kept |= {ref.paths[0] for ref in template.refs if _injective(ref)}
+        kept |= {_given_back(ref, plan) for ref in template.refs if _injective(ref)}
     return KeyFacts(ambiguous, readable and _holds_unique_key(plan, kept))
+
+
+def _given_back(ref: Ref, plan: EntityPlan) -> str:
+    """The path whose value an injective reference gives back: a climb's path ends in the row's own value."""
+    alias, _, name = ref.paths[0].partition(".")
+    climbs = {one.collection.alias for one in plan.collections if one.collection.kind == "climb"}
+    return name if alias in climbs and any(used.name == "path" for used in ref.filters) else ref.paths[0]
 
 
 def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
@@ -55,14 +62,17 @@ def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
 
 
 def kind_of(path: str, plan: EntityPlan) -> Kind | None:
-    """The kind of the column (or aggregate) at a path of the root row; None where there is none."""
+    """The kind of the column (or aggregate, or one of a list's rows) at a path; None where there is none."""
     for slot in plan.slots:
         if slot.path == path:
             return slot.column.kind
+    alias, _, name = path.partition(".")
     for one in plan.collections:
-        if one.collection.alias == path:
+        if one.collection.alias == path and not one.collection.is_list:
             return one.column.kind if one.column else Kind("integer")
-    return None
+        if one.collection.alias == alias and one.collection.is_list:
+            return next((slot.column.kind for slot in one.slots if slot.path == name), None)
+    return Kind("plain") if path in plan.transformed else None
 
 
 def disjoint(one: ItemDesign, other: ItemDesign) -> bool:

@@ -241,6 +241,32 @@ def _plain_json(value: Any, level: int) -> Value:
     return _encodable(value) if isinstance(value, str) else None
 
 
+def _as_given(_: Kind) -> Decoder:
+    """A value of a type that nobody declared: by the driver's own Python type."""
+
+    def decode(raw: Any) -> Any:
+        for types, name in _BY_PYTHON_TYPE:
+            if isinstance(raw, types):
+                return _DECODERS[name](Kind(name))(raw)
+        raise RowError("the value's type has no rule here; give the column a type")
+
+    return decode
+
+
+_BY_PYTHON_TYPE: tuple[tuple[Any, KindName], ...] = (
+    (bool, "boolean"),
+    (int, "integer"),
+    ((Decimal, float), "float"),
+    (str, "text"),
+    ((bytes, bytearray, memoryview), "binary"),
+    (datetime, "timestamp"),
+    (date, "date"),
+    (time, "time"),
+    (UUID, "uuid"),
+    ((dict, list), "json"),
+)
+
+
 def _unknown(kind: Kind) -> Decoder:
     def decode(raw: Any) -> Any:
         raise RowError("the column's type has no rule here; leave it out with keep: {except: […]}")
@@ -260,5 +286,6 @@ _DECODERS: dict[KindName, Callable[[Kind], Decoder]] = {
     "uuid": _uuid,
     "binary": _binary,
     "json": _json,
+    "plain": _as_given,
     "unknown": _unknown,
 }

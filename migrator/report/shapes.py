@@ -104,7 +104,7 @@ def _slots(slots: Sequence[Slot], row: Sequence[Any], indent: str) -> Iterator[s
 
 def _collection(one: CollectionPlan, value: Any) -> Iterator[str]:
     alias = one.collection.alias
-    if one.collection.kind != "list":
+    if not one.collection.is_list:
         yield f"  {alias} = {value!r}   ({one.collection.kind} of {one.table.real})"
         return
     yield f"  {alias}: {len(value)} row(s) of {one.table.real}"

@@ -14,10 +14,11 @@ from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from migrator.errors import SourceError
-from migrator.facts import Column, EntityPlan, SchemaFacts
+from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import RowTree, SourceKey
 from migrator.source import selects
+from migrator.source.climbs import climb_select
 from migrator.source.engine import LOCK_WAIT_S, read_engine
 from migrator.source.facts import reflect
 from migrator.source.failures import source_error
@@ -145,8 +146,13 @@ def _with_collections(
 ) -> list[RowTree]:
     if not roots or not plan.collections:
         return roots
-    wanted = [selects.collection_select(plan, one, chosen) for one in plan.collections]
+    wanted = [_beside(plan, one, chosen) for one in plan.collections]
     return row_trees(plan, roots, [_rows(connection, statement) for statement in wanted])
+
+
+def _beside(plan: EntityPlan, one: CollectionPlan, chosen: selects.Rows) -> selects.Statement:
+    climb = one.collection.kind == "climb"
+    return climb_select(plan, one, chosen) if climb else selects.collection_select(plan, one, chosen)
 
 
 def _rows(

@@ -46,13 +46,13 @@ Rows: TypeAlias = KeyRange | KeySet
 
 def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
     """The plan's slots of the given root rows, in key order."""
-    root = _named(plan.table, "root")
+    root = named(plan.table, "root")
     aliases, source = _joined({"": root}, root, plan.joins)
-    key = _key(plan, root)
+    key = key_of(plan, root)
     return (
-        sa.select(*(_slot(slot, aliases) for slot in plan.slots))
+        sa.select(*(slot_of(slot, aliases) for slot in plan.slots))
         .select_from(source)
-        .where(*_chosen(plan, root, rows))
+        .where(*chosen(plan, root, rows))
         .order_by(*key)
         .limit(limit)
     )
@@ -60,27 +60,27 @@ def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> State
 
 def collection_select(plan: EntityPlan, collection: CollectionPlan, rows: Rows) -> Statement:
     """The root key, then the child's slots or the aggregate, of the given root rows with children."""
-    root = _named(plan.table, "root")
-    child = _named(collection.table, "child")
+    root = named(plan.table, "root")
+    child = named(collection.table, "child")
     link = sa.and_(*(_column(child, own) == _column(root, roots) for own, roots in collection.link))
     aliases, source = _joined({"": child}, root.join(child, link), collection.joins)
-    key = _key(plan, root)
-    chosen = _chosen(plan, root, rows) + _chosen_children(plan, collection, child, rows)
+    key = key_of(plan, root)
+    wanted = chosen(plan, root, rows) + _chosen_children(plan, collection, child, rows)
     if collection.collection.kind != "list":
         value = _aggregate(collection, child)
-        return sa.select(*key, value).select_from(source).where(*chosen).group_by(*key)
-    children = (_slot(slot, aliases) for slot in collection.slots)
+        return sa.select(*key, value).select_from(source).where(*wanted).group_by(*key)
+    children = (slot_of(slot, aliases) for slot in collection.slots)
     order = _child_order(collection, aliases)
-    return sa.select(*key, *children).select_from(source).where(*chosen).order_by(*key, *order)
+    return sa.select(*key, *children).select_from(source).where(*wanted).order_by(*key, *order)
 
 
 def bound_select(plan: EntityPlan, after: Key | None, page_rows: int) -> Statement:
     """The key of the row that is `page_rows` rows past `after`."""
-    root = _named(plan.table, "root")
-    key = _key(plan, root)
+    root = named(plan.table, "root")
+    key = key_of(plan, root)
     return (
         sa.select(*key)
-        .where(*_chosen(plan, root, KeyRange(after)))
+        .where(*chosen(plan, root, KeyRange(after)))
         .order_by(*key)
         .offset(page_rows - 1)
         .limit(1)
@@ -88,19 +88,19 @@ def bound_select(plan: EntityPlan, after: Key | None, page_rows: int) -> Stateme
 
 
 def count_select(plan: EntityPlan, conditions: Conditions = ()) -> Statement:
-    root = _named(plan.table, "root")
+    root = named(plan.table, "root")
     return sa.select(sa.func.count()).select_from(root).where(*_where(root, (*plan.where, *conditions)))
 
 
 def without_key_select(plan: EntityPlan) -> Statement:
     """The count of rows that have NULL in their key."""
-    root = _named(plan.table, "root")
-    no_key = sa.or_(*(column.is_(None) for column in _key(plan, root)))
+    root = named(plan.table, "root")
+    no_key = sa.or_(*(column.is_(None) for column in key_of(plan, root)))
     return sa.select(sa.func.count()).select_from(root).where(no_key, *_where(root, plan.where))
 
 
 def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
-    root = _named(plan.table, "root")
+    root = named(plan.table, "root")
     sums = (sa.func.sum(_column(root, column.real)) for column in columns)
     return sa.select(*sums).select_from(root).where(*_where(root, plan.where))
 
@@ -108,7 +108,7 @@ def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
 # ── tables and columns ──
 
 
-def _named(table: TableFacts, alias: str) -> FromClause:
+def named(table: TableFacts, alias: str) -> FromClause:
     columns = (_untyped(column.real) for column in table.columns)
     schema = None if table.schema is None else quoted_name(table.schema, True)
     return sa.table(quoted_name(table.real, True), *columns, schema=schema).alias(alias)
@@ -122,11 +122,11 @@ def _column(table: FromClause, real: str) -> ColumnElement[Any]:
     return table.c[real]
 
 
-def _key(plan: EntityPlan, root: FromClause) -> list[ColumnElement[Any]]:
+def key_of(plan: EntityPlan, root: FromClause) -> list[ColumnElement[Any]]:
     return [_column(root, column.real) for column in plan.key]
 
 
-def _slot(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
+def slot_of(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
     return _column(aliases[slot.alias], slot.column.real)
 
 
@@ -138,7 +138,7 @@ def _joined(
     Parents are called j1, j2, … in SQL: a mapping's alias may be too long for a database, or 'root'.
     """
     for number, join in enumerate(joins, 1):
-        parent, own = aliases[join.parent], _named(join.table, f"j{number}")
+        parent, own = aliases[join.parent], named(join.table, f"j{number}")
         on = sa.and_(*(_column(parent, theirs) == _column(own, ours) for theirs, ours in join.on))
         source = source.outerjoin(own, on)
         aliases = {**aliases, join.alias: own}
@@ -167,19 +167,19 @@ def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> 
         column = collection.table.column(path)
         slot = slots.get(path) or (Slot(path, "", column) if column else None)
         if slot is not None:
-            order.append(_slot(slot, aliases))
+            order.append(slot_of(slot, aliases))
     return order
 
 
 # ── which rows ──
 
 
-def _chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement[bool]]:
+def chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement[bool]]:
     # SQLite lets a key hold NULL; a row compared by its other columns would come and go with the bounds.
     found: list[ColumnElement[bool]] = [
         _column(root, column.real).is_not(None) for column in plan.key if column.nullable
     ]
-    key = _key(plan, root)
+    key = key_of(plan, root)
     by_key = [_one_of(key, rows.keys)] if isinstance(rows, KeySet) else _within(key, rows)
     return found + by_key + _where(root, plan.where)
 

@@ -38,7 +38,7 @@ def row_trees(plan: EntityPlan, roots: Rows, collected: Sequence[Rows]) -> list[
 
 def _by_root(plan: EntityPlan, one: CollectionPlan, rows: Rows) -> dict[Key, Any]:
     width = len(plan.key)
-    if one.collection.kind != "list":
+    if not one.collection.is_list:
         return {row[:width]: row[width] for row in rows}
     children: dict[Key, list[tuple[Any, ...]]] = {}
     for row in rows:
@@ -47,4 +47,4 @@ def _by_root(plan: EntityPlan, one: CollectionPlan, rows: Rows) -> dict[Key, Any
 
 
 def _of_none(one: CollectionPlan) -> Any:
-    return {"list": (), "count": 0}.get(one.collection.kind)
+    return {"list": (), "climb": (), "count": 0}.get(one.collection.kind)

@@ -136,7 +136,7 @@ WRONG: list[tuple[str, str, str]] = [
     (
         "an argument that is none",
         USER % "attributes: {x: seen|iso:min}",
-        "the filter 'iso': knows s, ms, basic, not 'min'",
+        "the filter 'iso': knows s, ms, basic and ms,basic, not 'min'",
     ),
     ("a brace that stays open", USER % 'attributes: {x: "{id"}', "a '{' that is never closed"),
     ("a brace too many", USER % 'attributes: {x: "id}"}', "a '}' without its '{'"),

@@ -2,115 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Field, Tag
 
-Scalar = str | int | float | bool | None
-Name = Annotated[str, Field(min_length=1, max_length=255)]
-
-
-class Form(BaseModel):
-    """A map whose words are all known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
-
-
-def _choice(**members: str) -> Discriminator:
-    """Chooses a member of a union by the YAML shape: text, list, or a map by one of its words ('map' is any map)."""
-
-    def shape(value: Any) -> str | None:
-        if isinstance(value, str):
-            return members.get("text")
-        if isinstance(value, list):
-            return members.get("list")
-        if isinstance(value, dict):
-            return next((members[word] for word in value if word in members), members.get("other"))
-        return members.get("scalar")
-
-    return Discriminator(
-        shape, custom_error_type="shape", custom_error_message=f"write {_listed(sorted(members))} here"
-    )
-
-
-def _listed(members: list[str]) -> str:
-    shown = {"text": "a text", "list": "a list", "other": "a map", "scalar": "a plain value"}
-    return " or ".join(shown.get(member, f"{{{member}: …}}") for member in members)
-
-
-# ── table ───────────────────────────────────────────────────────────────────────────────────────
-
-
-class TypedKeyForm(Form):
-    name: Name
-    type: Literal["text", "number", "binary"] = "text"
-
-
-KeyAttributeForm = Annotated[
-    Annotated[Name, Tag("=text")] | Annotated[TypedKeyForm, Tag("=typed")],
-    _choice(text="=text", other="=typed"),
-]
-IndexKeyForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[TypedKeyForm, Tag("=typed")]
-    | Annotated[list[KeyAttributeForm], Tag("=list"), Field(min_length=1, max_length=4)],
-    _choice(text="=text", other="=typed", list="=list"),
-]
-
-
-class IndexForm(Form):
-    key: list[IndexKeyForm] = Field(min_length=1, max_length=2)
-    project: Literal["all", "keys"] | list[Name] = "all"
-    local: bool = False
-
-
-class OwnForm(Form):
-    source: Name = "_src"
-    ticket: Name = "_tk"
-    revision: Name = "_rev"
-
-
-class TableForm(Form):
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{3,255}$")]
-    key: list[KeyAttributeForm] = Field(min_length=1, max_length=2)
-    type: Name
-    ttl: Name | None = None
-    separator: Annotated[str, Field(min_length=1, max_length=8)] = "#"
-    indexes: dict[Name, IndexForm] = {}
-    own: OwnForm = OwnForm()
-
-
-# ── values ──────────────────────────────────────────────────────────────────────────────────────
-
-
-class ConstForm(Form):
-    const: Any
-
-
-class MapForm(Form):
-    map: dict[Name, ValueForm]
-
-
-class EachForm(Form):
-    each: Name
-    attributes: dict[Name, ValueForm] = Field(min_length=1)
-
-
-ValueForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[ConstForm, Tag("=const")]
-    | Annotated[MapForm, Tag("=map")]
-    | Annotated[EachForm, Tag("=each")],
-    _choice(text="=text", const="=const", map="=map", each="=each"),
-]
-AllowedForm = Scalar | list[Scalar]
-ConditionForm = Annotated[
-    Annotated[Name, Tag("=text")]
-    | Annotated[list[Name], Tag("=list"), Field(min_length=1)]
-    | Annotated[dict[Name, AllowedForm], Tag("=map"), Field(min_length=1)],
-    _choice(text="=text", list="=list", other="=map"),
-]
-
+from migrator.mapping.schema.values import (
+    COLUMN_TYPE,
+    ConditionForm,
+    Form,
+    Name,
+    Scalar,
+    TableForm,
+    ValueForm,
+    choice,
+)
 
 # ── entities ────────────────────────────────────────────────────────────────────────────────────
 
@@ -124,7 +29,7 @@ JoinForm = Annotated[
     Annotated[Name, Tag("=text")]
     | Annotated[list[Name], Tag("=list"), Field(min_length=1)]
     | Annotated[OnForm, Tag("=on")],
-    _choice(text="=text", list="=list", other="=on"),
+    choice(text="=text", list="=list", other="=on"),
 ]
 
 
@@ -141,6 +46,25 @@ class CollectForm(Form):
     max: Name | None = None
 
 
+ClimbForm = Annotated[
+    Annotated[Name, Tag("=text")]
+    | Annotated[list[Name], Tag("=list"), Field(min_length=1)]
+    | Annotated[dict[Name, Name], Tag("=map"), Field(min_length=1)],
+    choice(text="=text", list="=list", other="=map"),
+]
+
+
+class ColumnForm(Form):
+    sql: Name
+    type: Annotated[str, Field(pattern=COLUMN_TYPE)]
+
+
+ComputedForm = Annotated[
+    Annotated[str, Tag("=text"), Field(min_length=1)] | Annotated[ColumnForm, Tag("=column")],
+    choice(text="=text", other="=column"),
+]
+
+
 class PairForm(Form):
     key: list[Name] = Field(min_length=1, max_length=8)
     when: ConditionForm | None = None
@@ -149,7 +73,7 @@ class PairForm(Form):
 EntryForm = Annotated[
     Annotated[list[Name], Tag("=list"), Field(min_length=1, max_length=8)]
     | Annotated[PairForm, Tag("=pair")],
-    _choice(list="=list", other="=pair"),
+    choice(list="=list", other="=pair"),
 ]
 
 
@@ -161,7 +85,7 @@ KeepForm = Annotated[
     Annotated[Literal["all"], Tag("=text")]
     | Annotated[list[Name], Tag("=list")]
     | Annotated[ExceptForm, Tag("=except")],
-    _choice(text="=text", list="=list", other="=except"),
+    choice(text="=text", list="=list", other="=except"),
 ]
 
 
@@ -171,7 +95,7 @@ class ExpiryForm(Form):
 
 
 TtlForm = Annotated[
-    Annotated[Name, Tag("=text")] | Annotated[ExpiryForm, Tag("=from")], _choice(text="=text", other="=from")
+    Annotated[Name, Tag("=text")] | Annotated[ExpiryForm, Tag("=from")], choice(text="=text", other="=from")
 ]
 
 
@@ -191,9 +115,12 @@ class ItemForm(Form):
 class EntityForm(Form):
     table: Name | None = None
     key: list[Name] = []
+    columns: dict[Name, ComputedForm] = {}
     where: ConditionForm | None = None
     join: dict[Name, JoinForm] = {}
     collect: dict[Name, CollectForm] = {}
+    climb: dict[Name, ClimbForm] = {}
+    transform: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
     attributes: dict[Name, ValueForm] = {}
     items: dict[Name, ItemForm] = Field(min_length=1)
 
@@ -211,7 +138,7 @@ class SortForm(Form):
 
 
 PatternKeyForm = Annotated[
-    Annotated[str, Tag("=text")] | Annotated[SortForm, Tag("=sort")], _choice(text="=text", other="=sort")
+    Annotated[str, Tag("=text")] | Annotated[SortForm, Tag("=sort")], choice(text="=text", other="=sort")
 ]
 
 
@@ -234,11 +161,11 @@ class PartForm(Form):
 
 ReturnsForm = Annotated[
     Annotated[list[Name], Tag("=list")] | Annotated[dict[Name, PartForm], Tag("=parts")],
-    _choice(list="=list", other="=parts"),
+    choice(list="=list", other="=parts"),
 ]
 SqlForm = Annotated[
     Annotated[str, Tag("=text")] | Annotated[dict[Name, str], Tag("=parts")],
-    _choice(text="=text", other="=parts"),
+    choice(text="=text", other="=parts"),
 ]
 
 
@@ -260,6 +187,7 @@ class PatternForm(Form):
 class SourceForm(Form):
     names: Literal["exact", "snake_case"] = "exact"
     timezone: str | None = None
+    schemas: list[Name] = []
 
 
 class MappingForm(Form):
@@ -273,15 +201,9 @@ class MappingForm(Form):
 
 def known_words() -> dict[str, list[str]]:
     """The words that each form knows, by the form's name; for did-you-mean."""
-    forms = [form for form in globals().values() if isinstance(form, type) and issubclass(form, Form)]
+    forms = Form.__subclasses__()
     return {
         form.__name__: [field.alias or name for name, field in form.model_fields.items()]
         for form in forms
         if form.model_fields
     }
-
-
-MapForm.model_rebuild()
-EachForm.model_rebuild()
-EntityForm.model_rebuild()
-MappingForm.model_rebuild()

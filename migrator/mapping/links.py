@@ -1,0 +1,223 @@
+"""Tables, columns, joins and collections of an entity found in the source's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from migrator.errors import Fault
+from migrator.facts import CollectionPlan, Column, ForeignKey, JoinPlan, SchemaFacts, Slot, TableFacts
+from migrator.mapping.document import Document, Path, did_you_mean
+from migrator.model import Collection, Entity, Join
+
+TRANSFORM = "transform"
+"""The alias under which items name what a transform gave."""
+
+
+@dataclass
+class Scope:
+    """Aliases of one row (the root's or a child's) with the tables behind them, and the columns asked for so far.
+
+    `transformed`: paths asked of the entity's transform; None where there is none.
+    """
+
+    tables: dict[str, TableFacts]
+    slots: dict[str, Slot] = field(default_factory=dict)
+    transformed: dict[str, None] | None = None
+
+    def want(self, path: str) -> str:
+        """Takes the column at `path` into the slots; '' or what is wrong with the path."""
+        if path in self.slots:
+            return ""
+        alias, name = self._split(path)
+        if alias == TRANSFORM and self.transformed is not None:
+            self.transformed[path] = None
+            return ""
+        table = self.tables.get(alias)
+        if table is None:
+            return f"there is no alias '{alias}'{did_you_mean(alias, [a for a in self.tables if a])}"
+        column = table.column(name)
+        if column is None:
+            names = [one.name for one in table.columns]
+            return f"table {table.name} has no column '{name}'{did_you_mean(name, names)}"
+        self.slots[path] = Slot(path, alias, column)
+        return ""
+
+    def _split(self, path: str) -> tuple[str, str]:
+        """(alias, column). A column of the row itself may have a dot in its name, an alias never has one."""
+        alias, dot, name = path.partition(".")
+        return ("", path) if not dot or self.tables[""].column(path) else (alias, name)
+
+
+class Links:
+    """Finds what one entity names in the schema; `faults` collects what is not there."""
+
+    def __init__(self, entity: Entity, facts: SchemaFacts, document: Document) -> None:
+        self.entity = entity
+        self.facts = facts
+        self.document = document
+        self.at: Path = ("entities", entity.written)
+        self.faults: list[Fault] = []
+
+    def fault(self, at: Path, what: str) -> None:
+        self.faults.append(self.document.fault(at, what))
+
+    def table(self, name: str, at: Path) -> TableFacts | None:
+        """The table of that written name, of the entity's own schema first."""
+        own = f"{self.entity.schema}.{name}" if self.entity.schema else name
+        table = self.facts.tables.get(own) or self.facts.tables.get(name)
+        if table is None:
+            self.fault(at, f"the source has no table '{own}'{did_you_mean(own, self.facts.tables)}")
+        return table
+
+    def column(self, table: TableFacts, name: str | None, at: Path) -> Column | None:
+        column = table.column(name or "")
+        if column is None:
+            names = [one.name for one in table.columns]
+            self.fault(at, f"table {table.name} has no column '{name}'{did_you_mean(name or '', names)}")
+        return column
+
+    def want(self, scope: Scope, path: str, at: Path, lists: dict[str, Scope] | None = None) -> None:
+        if lists and path in lists:
+            self.fault(at, f"'{path}' is a list; write {{each: {path}, attributes: …}}")
+            return
+        problem = scope.want(path)
+        if problem:
+            self.fault(at, problem)
+
+    # ── joins ──
+
+    def joins(self, joins: Sequence[Join], scope: Scope, at: Path) -> tuple[JoinPlan, ...]:
+        plans = [self._join(join, scope, (*at, join.alias)) for join in joins]
+        return tuple(plan for plan in plans if plan is not None)
+
+    def _join(self, join: Join, scope: Scope, at: Path) -> JoinPlan | None:
+        parent = scope.tables.get(join.parent)
+        if parent is None:
+            return None
+        known = len(self.faults)
+        target, pairs = self._on(join, parent, at) if join.table else self._by_foreign_key(join, parent, at)
+        if target is None or len(self.faults) > known:
+            return None
+        scope.tables[join.alias] = target
+        return JoinPlan(join.alias, join.parent, target, tuple(pairs))
+
+    def _on(
+        self, join: Join, parent: TableFacts, at: Path
+    ) -> tuple[TableFacts | None, list[tuple[str, str]]]:
+        target = self.table(join.table or "", (*at, "table"))
+        if target is None:
+            return None, []
+        pairs = []
+        for here, there in join.on:
+            ours = self.column(parent, here, (*at, "on", here))
+            theirs = self.column(target, there, (*at, "on", here))
+            if ours and theirs:
+                pairs.append((ours.real, theirs.real))
+        if not self._unique(target, {there for _, there in join.on}):
+            self.fault(
+                at, f"nothing says that {target.name} has one row at most for these columns; join its key"
+            )
+        return target, pairs
+
+    def _by_foreign_key(
+        self, join: Join, parent: TableFacts, at: Path
+    ) -> tuple[TableFacts | None, list[tuple[str, str]]]:
+        columns = [self.column(parent, name, at) for name in join.columns]
+        if None in columns:
+            return None, []
+        key = next((key for key in parent.foreign_keys if set(key.columns) == set(join.columns)), None)
+        if key is None or key.table not in self.facts.tables:
+            names = ", ".join(join.columns)
+            what = f"{parent.name} declares no foreign key on {names}; write {{table: …, on: {{{names}: …}}}}"
+            self.fault(at, what)
+            return None, []
+        target = self.facts.tables[key.table]
+        return target, list(_link(key, parent, target))
+
+    def _unique(self, table: TableFacts, names: set[str]) -> bool:
+        return any(key and set(key) <= names for key in (table.primary_key, *table.unique))
+
+    # ── collections ──
+
+    def collection(self, one: Collection, root: TableFacts, scope: Scope | None) -> CollectionPlan | None:
+        at: Path = (*self.at, "climb" if one.kind == "climb" else "collect", one.alias)
+        if root.column(one.alias) is not None:
+            self.fault(at, f"{root.name} has a column '{one.alias}'; choose another name")
+        if one.kind == "climb":
+            return self._climb(one, root, scope, at)
+        child = self.table(one.table, (*at, "of"))
+        if child is None:
+            return None
+        link = self._collection_link(one, child, root, (*at, "by"))
+        column = self.column(child, one.column, (*at, one.kind)) if one.column else None
+        if column and one.kind == "sum" and column.kind.name not in ("integer", "number", "float"):
+            self.fault(
+                (*at, "sum"), f"{child.name}.{column.name} is {column.declared}, which cannot be summed"
+            )
+        if scope is None:
+            return CollectionPlan(one, child, link, column=column)
+        scope.tables[""] = child
+        joins = self.joins(one.joins, scope, (*at, "join"))
+        order = one.order_by or child.primary_key
+        for path in order:
+            self.want(scope, path, (*at, "order_by"))
+        if not order:
+            self.fault(at, f"{child.name} has no primary key; say order_by, so that the list has one order")
+        return CollectionPlan(one, child, link, joins, order_by=tuple(order))
+
+    def _collection_link(
+        self, one: Collection, child: TableFacts, root: TableFacts, at: Path
+    ) -> tuple[tuple[str, str], ...]:
+        if any(self.column(child, name, at) is None for name in one.by):
+            return ()
+        for key in child.foreign_keys:
+            if set(key.columns) == set(one.by) and key.table == root.name:
+                return tuple((ours, theirs) for ours, theirs in _link(key, child, root))
+        if len(one.by) == len(self.entity.key or root.primary_key):
+            pairs = zip(one.by, self.entity.key or root.primary_key, strict=True)
+            return tuple((_real(child, ours), _real(root, theirs)) for ours, theirs in pairs)
+        self.fault(at, f"{child.name} declares no foreign key on {', '.join(one.by)} to {root.name}")
+        return ()
+
+    def _climb(
+        self, one: Collection, root: TableFacts, scope: Scope | None, at: Path
+    ) -> CollectionPlan | None:
+        columns = [self.column(root, name, at) for name in one.by]
+        key = next((key for key in root.foreign_keys if set(key.columns) == set(one.by) and not one.of), None)
+        if key is not None and key.table == root.name:
+            link = tuple(_link(key, root, root))
+        else:
+            link = self._undeclared_climb(one, root, at)
+        if scope is None or None in columns or not link:
+            return None
+        scope.tables[""] = root
+        for name in self.entity.key or root.primary_key:
+            self.want(scope, name, at)
+        return CollectionPlan(one, root, link)
+
+    def _undeclared_climb(self, one: Collection, root: TableFacts, at: Path) -> tuple[tuple[str, str], ...]:
+        """The link by the columns that the mapping names, or by the key where it names none."""
+        referred = one.of or self.entity.key or root.primary_key
+        if len(referred) != len(one.by):
+            self.fault(at, f"the key of {root.name} has {len(referred)} columns; write {{column: column, …}}")
+            return ()
+        if any(self.column(root, name, at) is None for name in (*referred, *one.by)):
+            return ()
+        if not self._unique(root, set(referred)) and set(referred) != set(self.entity.key):
+            self.fault(
+                at, f"nothing says that {root.name} has one row at most for these columns; climb to its key"
+            )
+        return tuple(
+            (_real(root, ours), _real(root, theirs)) for ours, theirs in zip(one.by, referred, strict=True)
+        )
+
+
+def _link(key: ForeignKey, child: TableFacts, parent: TableFacts) -> Iterator[tuple[str, str]]:
+    for ours, theirs in zip(key.columns, key.referred, strict=True):
+        yield _real(child, ours), _real(parent, theirs)
+
+
+def _real(table: TableFacts, name: str) -> str:
+    column = table.column(name)
+    return column.real if column else name

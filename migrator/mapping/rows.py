@@ -1,0 +1,135 @@
+"""Row trees decoded: from what the drivers gave, in SQL's order, to one Python value per place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from migrator.errors import RowError
+from migrator.facts import CollectionPlan, EntityPlan, Kind
+from migrator.limits import CLIMB_LEVELS
+from migrator.mapping.expressions import Places, Row
+from migrator.mapping.values import Decoder, decoder
+from migrator.model import RowTree
+
+Transform: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""A user's function: the decoded row by path (lists as lists of dicts) in, a dict of new values by name out."""
+
+_PLAIN = decoder(Kind("plain"))
+
+
+def places_of(plan: EntityPlan) -> Places:
+    """Where each path stands in a decoded row: slots, collections, then what the transform gives."""
+    columns = {slot.path: number for number, slot in enumerate(plan.slots)}
+    lists = {}
+    for number, one in enumerate(plan.collections, start=len(plan.slots)):
+        if one.collection.is_list:
+            inner = {slot.path: place for place, slot in enumerate(one.slots)}
+            lists[one.collection.alias] = (number, Places(inner, {}))
+        else:
+            columns[one.collection.alias] = number
+    first = len(plan.slots) + len(plan.collections)
+    columns |= {path: number for number, path in enumerate(plan.transformed, start=first)}
+    return Places(columns, lists)
+
+
+def row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowTree], Row]:
+    """A function from a row tree to the decoded row. Raises: RowError, also for a transform that is not pure."""
+    steps = [(slot.path, decoder(slot.column.kind)) for slot in plan.slots]
+    steps += [(one.collection.alias, _collection_decoder(one)) for one in plan.collections]
+    decode = _decoder(steps)
+    if transform is None:
+        return decode
+    transformed = _transformer(plan, transform)
+    return lambda row: transformed(decode(row))
+
+
+def _decoder(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]], list[Any]]:
+    def decode(row: Sequence[Any]) -> list[Any]:
+        decoded: list[Any] = []
+        try:
+            for (_, step), raw in zip(steps, row, strict=True):
+                decoded.append(step(raw))
+        except RowError as error:
+            raise RowError(f"column {steps[len(decoded)][0]}: {error}") from None
+        return decoded
+
+    return decode
+
+
+# ── collections ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _collection_decoder(one: CollectionPlan) -> Decoder:
+    collection = one.collection
+    if collection.kind == "count":
+        return decoder(Kind("integer"))
+    if not collection.is_list:
+        return decoder(one.column.kind if one.column else Kind("unknown"))
+    decode = _decoder([(slot.path, decoder(slot.column.kind)) for slot in one.slots])
+    if collection.kind == "climb":
+        return _climb_decoder(decode)
+
+    def children(raw: Sequence[RowTree]) -> list[Row]:
+        if collection.at_most is not None and len(raw) > collection.at_most:
+            raise RowError(f"more than {collection.at_most} children (at_most)")
+        return [decode(child) for child in raw[: collection.first]]
+
+    return children
+
+
+def _climb_decoder(decode: Callable[[Sequence[Any]], Row]) -> Decoder:
+    def line(raw: Sequence[RowTree]) -> list[Row]:
+        if len(raw) > CLIMB_LEVELS:
+            cycle = len({repr(row) for row in raw}) < len(raw)
+            what = "its ancestors come round in a cycle" if cycle else f"more than {CLIMB_LEVELS} levels"
+            raise RowError(f"{what}; mend the rows, or leave them out with where:")
+        return [decode(row) for row in raw]
+
+    return line
+
+
+# ── transforms ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]:
+    wanted = [path.partition(".")[2] for path in plan.transformed]
+    lists = {
+        one.collection.alias: [slot.path for slot in one.slots]
+        for one in plan.collections
+        if one.collection.is_list
+    }
+    names = [slot.path for slot in plan.slots] + [one.collection.alias for one in plan.collections]
+
+    def view(row: Row) -> dict[str, Any]:
+        named = dict(zip(names, row, strict=True))
+        for alias, paths in lists.items():
+            named[alias] = [dict(zip(paths, child, strict=True)) for child in named[alias]]
+        return named
+
+    def transformed(row: Row) -> Row:
+        # Twice, each time from a fresh view: what reads a clock, chance or its own memory gives itself away.
+        first, again = (_called(transform, view(row), wanted) for _ in range(2))
+        if first != again:
+            raise RowError(
+                "the transform gives two results for one row; it must be pure (no clock, no chance)"
+            )
+        return [*row, *first]
+
+    return transformed
+
+
+def _called(transform: Transform, view: dict[str, Any], wanted: Sequence[str]) -> list[Any]:
+    try:
+        given = transform(view)
+    except Exception as error:  # a user's function may raise anything; its message may quote the row
+        raise RowError(f"the transform raised {type(error).__name__}") from None
+    if not isinstance(given, Mapping):
+        raise RowError(f"the transform gave {type(given).__name__}, not a dict of names and values")
+    missing = [name for name in wanted if name not in given]
+    if missing:
+        raise RowError(f"the transform gave no '{missing[0]}'; give it, as None where there is no value")
+    try:
+        return [_PLAIN(given[name]) for name in wanted]
+    except RowError as error:
+        raise RowError(f"the transform's value: {error}") from None

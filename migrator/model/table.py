@@ -1,0 +1,73 @@
+"""Items, row trees, and the DynamoDB table that a mapping describes, as plain frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+Value: TypeAlias = "str | int | Decimal | bool | bytes | None | list[Value] | dict[str, Value]"
+Item: TypeAlias = dict[str, Value]
+"""An item as plain Python values (the wire form is the target's business); numbers are int or Decimal."""
+
+ItemKey: TypeAlias = tuple[Value, ...]
+"""The values of a table's key attributes, in the table's order."""
+
+RowTree: TypeAlias = tuple[Any, ...]
+"""A root row with all it needs: one value per slot of its plan, then one per collection.
+
+A collection's value is a tuple of child tuples (a list) or one scalar (count, sum, min, max).
+Values are as the driver gave them; the heart decodes them by their kind.
+"""
+
+SourceKey: TypeAlias = str
+"""A root row's primary key as a JSON array: opaque to the stages, stored in the journal and in `_src`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAttribute:
+    name: str
+    type: Literal["text", "number", "binary"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    name: str
+    partition: tuple[KeyAttribute, ...]
+    sort: tuple[KeyAttribute, ...] = ()
+    projection: Literal["all", "keys"] | tuple[str, ...] = "all"
+    local: bool = False
+
+    @property
+    def attributes(self) -> tuple[KeyAttribute, ...]:
+        return self.partition + self.sort
+
+    def own_attributes(self, table: TableDesign) -> tuple[KeyAttribute, ...]:
+        """Its key attributes that are no key attributes of the table."""
+        base = {attribute.name for attribute in table.key}
+        return tuple(attribute for attribute in self.attributes if attribute.name not in base)
+
+
+@dataclass(frozen=True, slots=True)
+class TableDesign:
+    """The DynamoDB table that a mapping describes; `ttl`, where set, names the attribute in epoch seconds."""
+
+    name: str
+    key: tuple[KeyAttribute, ...]
+    type_attribute: str
+    ttl: str | None = None
+    separator: str = "#"
+    indexes: tuple[Index, ...] = ()
+    source_attribute: str = "_src"
+    ticket_attribute: str = "_tk"
+    revision_attribute: str = "_rev"
+
+    def key_of(self, item: Item) -> ItemKey:
+        return tuple(item[attribute.name] for attribute in self.key)
+
+    def type_of(self, item: Item) -> str:
+        return str(item.get(self.type_attribute, "item"))
+
+    @property
+    def own_attributes(self) -> tuple[str, str, str]:
+        return (self.source_attribute, self.ticket_attribute, self.revision_attribute)
