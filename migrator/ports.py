@@ -94,6 +94,16 @@ class ItemStore(Protocol):
         """One page of a Query. `request`: plain values, see mapping/patterns.py; its table name is filled in."""
 
 
+class ObjectStore(Protocol):
+    """Objects that items point to. Every call retries what can pass and raises StoppedError when it does not."""
+
+    def put(self, objects: Mapping[str, bytes]) -> None:
+        """Store each object under its name; one that is there already stays as it is."""
+
+    def sizes(self, names: Sequence[str]) -> dict[str, int]:
+        """The bytes of each object among `names` that is stored."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableState:
     """A table that exists. `differences` are sentences: what is other than the mapping's design."""

@@ -29,12 +29,17 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True)
 class TargetSettings:
-    """`endpoint`: None is AWS, 'embedded' a server of our own, else a URL. `table` None: the mapping's name."""
+    """`endpoint`: None is AWS, 'embedded' a server of our own, else a URL. `table` None: the mapping's name.
+
+    `bucket`, `prefix`: where attributes that a mapping keeps in S3 are written; the prefix None: the table's name.
+    """
 
     table: str | None = None
     endpoint: str | None = None
     region: str | None = None
     profile: str | None = None
+    bucket: str | None = None
+    prefix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,8 @@ class _TargetForm(_Form):
     endpoint: _Endpoint | None = None
     region: Annotated[str, Field(min_length=1)] | None = None
     profile: Annotated[str, Field(min_length=1)] | None = None
+    bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
+    prefix: Annotated[str, Field(max_length=500)] | None = None
 
 
 class _TuningForm(_Form):

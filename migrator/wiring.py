@@ -18,9 +18,11 @@ from migrator.settings import Job, load_job
 from migrator.source.reader import SqlSource
 from migrator.source.url import source_url
 from migrator.target import embedded
-from migrator.target.client import dynamodb_client
+from migrator.target.client import dynamodb_client, service_client
+from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
+from migrator.transforms import load_transforms
 
 EMBEDDED = "embedded"
 
@@ -75,11 +77,12 @@ def open_journal(job: Job) -> Iterator[SqlJournal]:
 
 @dataclass(frozen=True)
 class Target:
-    """One job's table: its design under the job's name, and both of its edges."""
+    """One job's table: its design under the job's name, its edges, and the bucket beside it where the job names one."""
 
     design: TableDesign
     admin: DynamoTableAdmin
     store: DynamoStore
+    objects: S3Objects | None = None
 
 
 def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Target:
@@ -94,7 +97,28 @@ def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Targ
     named = design_for(job, design)
     backoff = Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
     admin = DynamoTableAdmin(client, stop=stop)
-    return Target(named, admin, DynamoStore(client, named, backoff, stop))
+    store = DynamoStore(client, named, backoff, stop)
+    return Target(named, admin, store, _objects(job, endpoint, named, backoff, stop))
+
+
+def _objects(
+    job: Job, endpoint: str | None, design: TableDesign, backoff: Backoff, stop: Callable[[], bool]
+) -> S3Objects | None:
+    settings = job.target
+    if settings.bucket is None:
+        return None
+    client = service_client(
+        "s3",
+        region=settings.region,
+        profile=settings.profile,
+        endpoint=endpoint,
+        connections=job.tuning.workers + 2,
+    )
+    prefix = f"{design.name}/" if settings.prefix is None else settings.prefix
+    objects = S3Objects(client, settings.bucket, prefix, backoff, stop)
+    if settings.endpoint == EMBEDDED:
+        objects.make_bucket()
+    return objects
 
 
 def design_for(job: Job, design: TableDesign) -> TableDesign:
@@ -116,4 +140,10 @@ def lay(job: Job) -> Iterator[Laid]:
     """The job's mapping, checked against its source, which stays open inside of the block."""
     parsed = read_mapping(job.mapping)
     with open_source(job.source.url, parsed, job.tuning.workers) as source:
-        yield Laid(job, check_mapping(parsed, source.facts()), source)
+        yield Laid(job, checked_on(source, parsed), source)
+
+
+def checked_on(source: SqlSource, parsed: ParsedMapping) -> Checked:
+    """The mapping checked against an open source, its transforms loaded."""
+    revised, transforms = load_transforms(parsed)
+    return check_mapping(revised, source.facts(), transforms)

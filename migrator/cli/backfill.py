@@ -21,7 +21,16 @@ from migrator.cli.options import (
     stdout,
     stop_on_signals,
 )
-from migrator.cli.runs import RunEnd, Session, begin, dry_session, identity_of, live_session, scope_of
+from migrator.cli.runs import (
+    RunEnd,
+    Session,
+    begin,
+    dry_session,
+    identity_of,
+    live_session,
+    need_bucket,
+    scope_of,
+)
 from migrator.errors import DIFFERENT
 from migrator.mapping.items import CompiledEntity
 from migrator.ports import Run
@@ -67,6 +76,7 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object)
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(read))
         entities = chosen(laid.checked.entities, wanted.entities)
+        need_bucket(read, entities)
         session = _session(stack, laid, wanted, stop)
         run = _begin(laid, session, entities, wanted)
         stage = _stage(laid, session, wanted, stop)
@@ -111,6 +121,7 @@ def _stage(laid: Laid, session: Session, wanted: Asked, stop: Event) -> Backfill
         options=options,
         stop=stop,
         check=session.check,
+        objects=session.objects,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import click
 
 from migrator import wiring
 from migrator.cli.options import json_option
-from migrator.errors import DIFFERENT, MappingError, RowError, SettingsError
-from migrator.mapping.check import Checked, check_form, check_mapping
+from migrator.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, RowError, SettingsError
+from migrator.mapping.check import Checked, check_form
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.keys import encode_key
+from migrator.mapping.schema import mapping_schema
+from migrator.report.faults import FAULT_FORMS
 from migrator.report.shapes import item_text, json_ready, row_tree_lines
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
@@ -26,35 +29,52 @@ def mapping() -> None:
 
 
 @mapping.command()
+def schema() -> int:
+    """Print the JSON Schema of mapping files, so that editors complete them and CI validates them."""
+    click.echo(json.dumps(mapping_schema(), ensure_ascii=False, indent=2))
+    return 0
+
+
+@mapping.command()
 @_FILE
 @click.option(
     "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it only the form is checked."
 )
-def check(file: Path, source: str | None) -> int:
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(sorted(FAULT_FORMS)),
+    default="text",
+    show_default=True,
+    help="github: annotations of a pull request.",
+)
+def check(file: Path, source: str | None, form: str) -> int:
     """Report every fault of a mapping FILE at once, against the real schema when a source is given.
 
     Exit code 0: no faults (warnings are printed); 2: faults.
     """
-    if source is None:
-        found = check_form(wiring.read_mapping(file))
-        if any(not fault.warning for fault in found):
-            raise MappingError(found)
-        parsed_warnings = found
-        shape = "its form is right; give --source to check it against the schema"
-    else:
-        checked = _checked(file, source)
-        parsed_warnings = checked.warnings
-        shape = f"{len(checked.entities)} entities fit the source"
-    for fault in parsed_warnings:
-        click.echo(str(fault), err=True)
-    click.echo(f"{file}: {shape}, {len(parsed_warnings)} warning(s)")
-    return 0
+    try:
+        faults, verdict = _found(file, source)
+    except MappingError as error:
+        faults, verdict = tuple(error.faults), ""
+    warnings = [fault for fault in faults if fault.warning]
+    wrong = len(faults) - len(warnings)
+    said = f"{file}: {verdict or f'{wrong} fault(s)'}, {len(warnings)} warning(s)"
+    for line in FAULT_FORMS[form](faults):
+        click.echo(line, err=form == "text")
+    if form != "json":
+        click.echo(said, err=wrong > 0)
+    return WRONG_USE if wrong else CLEAN
 
 
-def _checked(file: Path, url: str) -> Checked:
+def _found(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
+    """Faults and warnings, and what can be said of a mapping without faults."""
     parsed = wiring.read_mapping(file)
+    if url is None:
+        return check_form(parsed), "its form is right; give --source to check it against the schema"
     with wiring.open_source(url, parsed) as source:
-        return check_mapping(parsed, source.facts())
+        checked = wiring.checked_on(source, parsed)
+    return checked.warnings, f"{len(checked.entities)} entities fit the source"
 
 
 @mapping.command(name="try")
@@ -69,7 +89,7 @@ def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: b
     """Print one row tree and the items that it becomes."""
     parsed = wiring.read_mapping(file)
     with wiring.open_source(source, parsed) as opened:
-        compiled = _entity(check_mapping(parsed, opened.facts()), entity)
+        compiled = _entity(wiring.checked_on(opened, parsed), entity)
         rows = opened.read_rows(compiled.plan, [encode_key(_key_values(compiled, keys))])
     if not rows:
         raise SettingsError(f"{entity}: there is no row with this key (or its where: leaves it out)")

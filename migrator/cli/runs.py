@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from threading import Event
 
 from migrator import wiring
-from migrator.errors import Interrupted, MigratorError, TargetError
+from migrator.errors import Interrupted, MigratorError, SettingsError, TargetError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
 from migrator.mapping.items import CompiledEntity
 from migrator.model import TableDesign
-from migrator.ports import ItemStore, Journal, Run, RunIdentity, RunKind
+from migrator.ports import ItemStore, Journal, ObjectStore, Run, RunIdentity, RunKind
 from migrator.settings import Job
 from migrator.stages.dry import DryStore
 from migrator.wiring import Target
@@ -29,6 +29,7 @@ class Session:
     store: ItemStore
     table_id: str
     check: Callable[[], None]
+    objects: ObjectStore | None = None
 
 
 def dry_session(stack: ExitStack) -> Session:
@@ -52,7 +53,15 @@ def live_session(
     lease = stack.enter_context(RunLease(journal, job.name))
     if not into_existing:
         _refuse_foreign(job, target, journal, table_id)
-    return Session(journal, target.store, table_id, lease.check)
+    return Session(journal, target.store, table_id, lease.check, target.objects)
+
+
+def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
+    """Raises SettingsError where the mapping keeps attributes in S3 and the job names no bucket."""
+    keeping = [entity.name for entity in entities if entity.contents]
+    if keeping and job.target.bucket is None:
+        what = f"{job.path}: {', '.join(keeping)} keeps attributes in S3; write target: {{bucket: …}}"
+        raise SettingsError(what)
 
 
 def existing_table(job: Job, target: Target) -> str:

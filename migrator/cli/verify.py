@@ -10,7 +10,7 @@ import click
 
 from migrator import wiring
 from migrator.cli.options import job_argument, json_option, progress, read_job, stdout, stop_on_signals
-from migrator.cli.runs import RunEnd, begin, existing_table, identity_of
+from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
 from migrator.errors import DIFFERENT
 from migrator.journal.lease import RunLease
 from migrator.report.results import print_findings, print_verify, verify_data
@@ -30,6 +30,7 @@ def verify(job: Path, workers: int | None, as_json: bool) -> int:
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(read))
+        need_bucket(read, laid.checked.entities)
         target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
         table_id = existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read))
@@ -41,7 +42,16 @@ def verify(job: Path, workers: int | None, as_json: bool) -> int:
         options = VerifyOptions(
             workers or read.tuning.workers, read.tuning.page_rows, read.tuning.scan_segments
         )
-        stage = Verify(laid.source, target.store, journal, progress(), options, stop, check=lease.check)
+        stage = Verify(
+            laid.source,
+            target.store,
+            journal,
+            progress(),
+            options,
+            stop,
+            check=lease.check,
+            objects=target.objects,
+        )
         with RunEnd(journal, run), stage.progress:
             result = stage.run(run, laid.checked.entities)
         if as_json:

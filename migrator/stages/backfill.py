@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from threading import Event
 
 from migrator.mapping.items import CompiledEntity
-from migrator.ports import Finding, ItemStore, Journal, Page, Progress, Receipt, Run, Source, Tally
+from migrator.ports import (
+    Finding,
+    ItemStore,
+    Journal,
+    ObjectStore,
+    Page,
+    Progress,
+    Receipt,
+    Run,
+    Source,
+    Tally,
+)
 from migrator.results import BackfillResult
 from migrator.stages.claims import Claims
 from migrator.stages.pages import plan_one_page, plan_pages
@@ -41,6 +52,7 @@ class Backfill:
     stop: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.time
     check: Callable[[], None] = lambda: None
+    objects: ObjectStore | None = None
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> BackfillResult:
         """Copies what is not copied yet.
@@ -93,6 +105,9 @@ class _PageWork:
         items, collisions = stage.claims.sift(entity, projected.items)
         stamp(items, entity.table, NO_TICKET)
         stage.check()
+        if projected.objects and stage.objects is not None:
+            # Before the items: an item must never point to what is not there.
+            stage.objects.put(projected.objects)
         receipt = stage.store.put(items) if items else Receipt()
         findings: list[Finding] = [*projected.refused, *collisions]
         tally = Tally(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from migrator.errors import RowError
-from migrator.mapping.items import CompiledEntity, items_for
+from migrator.mapping.items import CompiledEntity, items_for, objects_for
 from migrator.mapping.keys import encode_key
 from migrator.model import Item, RowTree, TableDesign
 from migrator.ports import Finding
@@ -14,12 +14,13 @@ from migrator.ports import Finding
 
 @dataclass(frozen=True)
 class Projection:
-    """Items of a page's rows, in the rows' order. `expired` items are left out of `items`."""
+    """Items of a page's rows, in the rows' order, and the objects that they point to. `expired` items are left out."""
 
     rows: int
     items: list[Item]
     expired: list[Item]
     refused: list[Finding]
+    objects: dict[str, bytes]
 
 
 def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection:
@@ -27,13 +28,15 @@ def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Pr
     items: list[Item] = []
     expired: list[Item] = []
     refused: list[Finding] = []
+    objects: dict[str, bytes] = {}
     for row in rows:
         try:
             for item in items_for(entity, row):
                 (expired if is_expired(item, entity.table, now_s) else items).append(item)
+            objects |= objects_for(entity, row)
         except RowError as error:
             refused.append(Finding("refused", entity.name, str(error), _key_text(entity, row)))
-    return Projection(len(rows), items, expired, refused)
+    return Projection(len(rows), items, expired, refused, objects)
 
 
 def is_expired(item: Item, table: TableDesign, now_s: float) -> bool:

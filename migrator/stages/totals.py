@@ -69,7 +69,7 @@ class _TypeTotals:
             return
         plan = self.entity.plan
         rows = self.source.count_where(plan, conditions) if conditions else self.source.count(plan)
-        expected, stored = rows - self.refused, self.scanned.counts[self.design.type]
+        expected, stored = rows - self.refused, self.scanned.counts[self.entity.name, self.design.type]
         if stored == expected or (self.design.expiry and stored <= expected):
             return
         reason = f"{self.design.type}: SQL counts {expected}, the table holds {stored}"
@@ -85,7 +85,7 @@ class _TypeTotals:
             return
         found = self.source.sums(self.entity.plan, list(dict.fromkeys(columns.values())))
         for name, column in columns.items():
-            stored = self.scanned.sums.get((self.design.type, name), Decimal(0))
+            stored = self.scanned.sums.get((self.entity.name, self.design.type, name), Decimal(0))
             try:
                 expected = _sum_value(found[column.name], column.kind)
             except RowError as error:

@@ -10,7 +10,7 @@ from threading import Event
 from migrator.mapping.compare import differences
 from migrator.mapping.items import CompiledEntity
 from migrator.model import Item, ItemKey
-from migrator.ports import Finding, ItemStore, Journal, Page, Progress, Run, Source, Tally
+from migrator.ports import Finding, ItemStore, Journal, ObjectStore, Page, Progress, Run, Source, Tally
 from migrator.results import VerifyResult
 from migrator.stages.pages import plan_pages
 from migrator.stages.pool import in_parallel
@@ -38,6 +38,7 @@ class Verify:
     stop: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.time
     check: Callable[[], None] = lambda: None
+    objects: ObjectStore | None = None
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
         """Looks at what it has not looked at yet; findings go to the journal.
@@ -110,11 +111,23 @@ class _PageCheck:
         projected = project(entity, rows, stage.clock())
         stored = stage.store.get([entity.table.key_of(item) for item in projected.items])
         found = [finding for item in projected.items for finding in compare_item(entity, item, stored)]
+        found += self._objects(projected)
         findings = [*projected.refused, *found]
         tally = _tally(projected, found)
         stage.check()
         stage.journal.finish_page(self.run, page, tally, findings)
         return page, tally, round((time.monotonic() - started) * 1000)
+
+    def _objects(self, projected: Projection) -> list[Finding]:
+        """A finding for each object that an item points to and S3 has not, or has in another size."""
+        if not projected.objects or self.stage.objects is None:
+            return []
+        sizes = self.stage.objects.sizes(list(projected.objects))
+        return [
+            Finding("missing", self.entity.name, f"the object {name} that an item points to is not in S3")
+            for name, data in projected.objects.items()
+            if sizes.get(name) != len(data)
+        ]
 
 
 def _tally(projected: Projection, found: Sequence[Finding]) -> Tally:

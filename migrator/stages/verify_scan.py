@@ -21,11 +21,11 @@ _EXACT = Context(prec=200)
 
 @dataclass(frozen=True)
 class ScanTotals:
-    """What a scan counted, past the heart: items in all, items per type, sums per type and numeric attribute."""
+    """What a scan counted, past the heart: items in all, items per entity and type, sums of numeric attributes too."""
 
     items: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    sums: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    sums: Mapping[tuple[str, str, str], Decimal] = field(default_factory=dict)
 
     def __add__(self, other: ScanTotals) -> ScanTotals:
         sums = dict(self.sums)
@@ -34,13 +34,18 @@ class ScanTotals:
         return ScanTotals(self.items + other.items, self.counts + other.counts, sums)
 
     def as_json(self) -> dict[str, Any]:
-        sums = [[type_, name, str(value)] for (type_, name), value in self.sums.items()]
-        return {"items": self.items, "counts": dict(self.counts), "sums": sums}
+        sums = [[*key, str(value)] for key, value in self.sums.items()]
+        return {
+            "items": self.items,
+            "counts": [[*key, count] for key, count in self.counts.items()],
+            "sums": sums,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ScanTotals:
-        sums = {(type_, name): Decimal(value) for type_, name, value in data.get("sums", [])}
-        return cls(int(data.get("items", 0)), Counter(data.get("counts", {})), sums)
+        sums = {(entity, type_, name): Decimal(value) for entity, type_, name, value in data.get("sums", [])}
+        counts = Counter({(entity, type_): count for entity, type_, count in data.get("counts", [])})
+        return cls(int(data.get("items", 0)), counts, sums)
 
 
 @dataclass(frozen=True)
@@ -69,14 +74,16 @@ class TableScan:
         return totals
 
     def _count(self, items: Sequence[Item]) -> ScanTotals:
-        counts: Counter[str] = Counter()
-        sums: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
+        counts: Counter[tuple[str, str]] = Counter()
+        sums: dict[tuple[str, str, str], Decimal] = defaultdict(Decimal)
         for item in items:
+            entity = str(item.get(self._table.source_attribute, "")).partition(":")[0]
             type_ = str(item.get(self._table.type_attribute, ""))
-            counts[type_] += 1
+            counts[entity, type_] += 1
             for name, value in item.items():
                 if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-                    sums[type_, name] = _EXACT.add(sums[type_, name], Decimal(value))
+                    added = _EXACT.add(sums[entity, type_, name], Decimal(value))
+                    sums[entity, type_, name] = added
         return ScanTotals(len(items), counts, sums)
 
     def _untraced(self, items: Sequence[Item]) -> list[Finding]:

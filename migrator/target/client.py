@@ -20,6 +20,15 @@ _LOCAL_REGION = "us-east-1"
 def dynamodb_client(
     *, region: str | None, profile: str | None, endpoint: str | None, connections: int = 10
 ) -> Any:
+    """A low-level client of DynamoDB, as service_client makes it."""
+    return service_client(
+        "dynamodb", region=region, profile=profile, endpoint=endpoint, connections=connections
+    )
+
+
+def service_client(
+    service: str, *, region: str | None, profile: str | None, endpoint: str | None, connections: int = 10
+) -> Any:
     """A low-level client, shared by threads. An endpoint on this machine needs no credentials and no region.
 
     Raises: TargetError when credentials, region or profile are missing.
@@ -45,10 +54,11 @@ def dynamodb_client(
         read_timeout=20,
         max_pool_connections=connections,
         parameter_validation=False,
+        s3={"addressing_style": "path"} if local else None,
     )
     keys = _LOCAL if found is None else {}
     try:
-        return session.client("dynamodb", region_name=where, endpoint_url=endpoint, config=config, **keys)
+        return session.client(service, region_name=where, endpoint_url=endpoint, config=config, **keys)
     except (BotoCoreError, ValueError):
         raise TargetError(
             f"the endpoint {endpoint} in region {where} is not valid; look at the job's target"

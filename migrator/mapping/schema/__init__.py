@@ -27,6 +27,7 @@ from migrator.mapping.schema.forms import (
     SqlForm,
     TtlForm,
     known_words,
+    mapping_schema,
 )
 from migrator.mapping.schema.values import (
     COLUMN_TYPE,
@@ -94,4 +95,5 @@ __all__ = [
     "ValueForm",
     "choice",
     "known_words",
+    "mapping_schema",
 ]

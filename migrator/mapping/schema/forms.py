@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, Tag
 
@@ -197,6 +197,13 @@ class MappingForm(Form):
     maps: dict[Name, dict[str, Scalar]] = {}
     entities: dict[Name, EntityForm] = Field(min_length=1)
     access_patterns: dict[Name, PatternForm] = {}
+
+
+def mapping_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of mapping files."""
+    schema = MappingForm.model_json_schema(by_alias=True)
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "migrator mapping"}
+    return {**head, **{word: value for word, value in schema.items() if word != "title"}}
 
 
 def known_words() -> dict[str, list[str]]:

@@ -1,0 +1,84 @@
+"""Objects in an S3 bucket, named by a digest of their bytes, so that one that is there is the right one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from migrator.errors import MigratorError, StoppedError, TargetError
+from migrator.retry import Backoff, Retry
+from migrator.target.failures import can_pass, error_code, no_credentials
+
+_NO_BUCKET = "there is no such bucket; create it, or correct target: {bucket: …} in the job"
+_ADVICE = {
+    "404": _NO_BUCKET,
+    "NoSuchBucket": _NO_BUCKET,
+    "403": "these credentials may not do this; allow s3:GetObject and s3:PutObject on the bucket's prefix",
+    "AccessDenied": "these credentials may not do this; allow s3:GetObject and s3:PutObject on the bucket's prefix",
+    "PermanentRedirect": "the bucket is in another region; correct target: {region: …} in the job",
+}
+
+
+class S3Objects:
+    """ports.ObjectStore on a bucket; safe to share between threads. An object's key is the prefix and its name."""
+
+    def __init__(
+        self,
+        client: Any,
+        bucket: str,
+        prefix: str,
+        backoff: Backoff | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.client = client
+        self.bucket = bucket
+        self.prefix = prefix
+        self.retry = Retry(backoff or Backoff(), stop)
+
+    def put(self, objects: Mapping[str, bytes]) -> None:
+        there = self.sizes(list(objects))
+        for name, data in objects.items():
+            if there.get(name) != len(data):
+                self._ask("put_object", name, Body=data)
+
+    def sizes(self, names: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name in names:
+            head = self._ask("head_object", name)
+            if head is not None:
+                found[name] = int(head["ContentLength"])
+        return found
+
+    def make_bucket(self) -> None:
+        """Makes the bucket where there is none: for an S3 on this machine, never for AWS."""
+        try:
+            self.client.create_bucket(Bucket=self.bucket)
+        except ClientError as error:
+            if error_code(error) not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
+                raise self._in_words(error, "create_bucket") from None
+
+    def _ask(self, operation: str, name: str, **more: Any) -> Any:
+        """The answer, None where there is no such object."""
+        method = getattr(self.client, operation)
+        try:
+            return self.retry.call(
+                f"{operation} on bucket {self.bucket}",
+                lambda: method(Bucket=self.bucket, Key=f"{self.prefix}{name}", **more),
+                can_pass,
+            )
+        except ClientError as error:
+            if operation == "head_object" and error_code(error) in ("404", "NoSuchKey", "NotFound"):
+                return None
+            raise self._in_words(error, operation) from None
+        except BotoCoreError as error:
+            raise self._in_words(error, operation) from None
+
+    def _in_words(self, error: Exception, operation: str) -> MigratorError:
+        if isinstance(error, NoCredentialsError):
+            return no_credentials()
+        code = error_code(error) if isinstance(error, ClientError) else type(error).__name__
+        made = StoppedError if can_pass(error) else TargetError
+        advice = _ADVICE.get(code, "see the S3 API reference for this error")
+        return made(f"S3 refused {operation} on bucket {self.bucket} ({code}): {advice}")
