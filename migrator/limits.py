@@ -3,6 +3,8 @@
 Source: AWS Developer Guide, "Quotas in Amazon DynamoDB", and the API reference of the operation named.
 """
 
+import re
+
 ITEM_BYTES = 400 * 1024
 PARTITION_KEY_BYTES = 2048
 SORT_KEY_BYTES = 1024
@@ -24,6 +26,7 @@ INDEX_KEY_PARTS = 4
 
 WRITE_UNIT_BYTES = 1024
 READ_UNIT_BYTES = 4096
+INDEX_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 TABLE_NAME_MIN, TABLE_NAME_MAX = 3, 255
 
 CLIMB_LEVELS = 100

@@ -23,7 +23,7 @@ table:
   ttl: expiresAt
   indexes:
     GSI1: {key: [GSI1PK, GSI1SK]}
-    ByTotal: {key: [ByTotalPK, {name: rank, type: number}]}
+    ByTotal: {key: [ByTotalPK, {name: score, type: number}]}
 maps:
   status: {P: pending, S: shipped}
 """

@@ -49,7 +49,7 @@ def test_an_index_pair_with_when_is_sparse() -> None:
 
 def test_an_index_key_of_type_number() -> None:
     item = made('ByTotal: ["USER#{user_id}", "{total}"]', {"user_id": 1, "total": Decimal("9.50")})
-    assert item == {"ByTotalPK": "USER#1", "rank": Decimal("9.50")}
+    assert item == {"ByTotalPK": "USER#1", "score": Decimal("9.50")}
 
 
 def test_several_items_a_row_and_when() -> None:

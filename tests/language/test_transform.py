@@ -1,0 +1,185 @@
+"""transform: a user's pure function gives values that SQL cannot, and every way in which one goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.errors import MappingError, RowError
+from migrator.mapping.check import check_mapping
+from migrator.mapping.parse import parse_mapping
+from migrator.transforms import load_transforms
+from tests.language.conftest import Database
+from tests.language.laid import HEAD, checked, items, open_source
+
+SCRIPT = """
+CREATE TABLE product (id INTEGER PRIMARY KEY, name VARCHAR(40), price NUMERIC(10, 2));
+CREATE TABLE tag (product_id INTEGER REFERENCES product (id), name VARCHAR(20), PRIMARY KEY (product_id, name));
+INSERT INTO product VALUES (1, 'Blue Mug', 9.50), (2, 'Cap', 4);
+INSERT INTO tag VALUES (1, 'kitchen'), (1, 'blue');
+"""
+TEXT = (
+    HEAD
+    + """
+entities:
+  product:
+    transform: shop_rules:derived
+    collect: {tags: {of: tag, by: product_id}}
+    items:
+      Product:
+        key: ["PRODUCT#{id}", "SLUG#{transform.slug}"]
+        attributes: {score: transform.score, tags: transform.tags, names: {each: tags, attributes: {n: name}}}
+"""
+)
+
+
+def derived(row: Any) -> dict[str, Any]:
+    return {
+        "slug": row["name"].lower().replace(" ", "-"),
+        "score": row["price"] * 2,
+        "tags": sorted(tag["name"] for tag in row["tags"]),
+    }
+
+
+def test_its_values_stand_in_keys_and_attributes(database: Database) -> None:
+    found = items(database(SCRIPT), TEXT, {"shop_rules:derived": derived})
+    assert [(item["SK"], item["score"], item["tags"]) for item in found] == [
+        ("SLUG#blue-mug", 19, ["blue", "kitchen"]),
+        ("SLUG#cap", 8, []),
+    ]
+
+
+def test_a_key_that_a_transform_makes_is_unproved(database: Database) -> None:
+    found = checked(
+        database(SCRIPT), TEXT.replace('PRODUCT#{id}"', 'PRODUCTS"'), {"shop_rules:derived": derived}
+    )
+    assert found.unproved == {"product": frozenset({"Product"})}
+
+
+def raising(row: Any) -> Any:
+    raise KeyError(row["name"])
+
+
+COUNTER = iter(range(1_000))
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "raises": (raising, r"product: the transform raised KeyError$"),
+    "no dict": (lambda row: [1], r"the transform gave list, not a dict of names and values"),
+    "a name missing": (
+        lambda row: {"slug": "x", "score": 1},
+        r"the transform gave no 'tags'; give it, as None",
+    ),
+    "a set": (
+        lambda row: {"slug": "x", "score": {1}, "tags": []},
+        r"the transform's value: the value's type has no rule here",
+    ),
+    "not a number": (
+        lambda row: {"slug": "x", "score": float("nan"), "tags": []},
+        r"the transform's value: NaN and infinity are no DynamoDB numbers",
+    ),
+    "no memory of its own": (
+        lambda row: {"slug": f"x{next(COUNTER)}", "score": 1, "tags": []},
+        r"the transform gives two results for one row; it must be pure \(no clock, no chance\)",
+    ),
+    "it may not change the row": (
+        lambda row: {
+            "slug": row["tags"].append({"name": "x"}) or str(len(row["tags"])),
+            "score": 1,
+            "tags": [],
+        },
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_a_transform_must_not_do(database: Database, name: str) -> None:
+    function, message = WRONG[name]
+    if message is None:
+        assert [item["SK"] for item in items(database(SCRIPT), TEXT, {"shop_rules:derived": function})] == [
+            "SLUG#3",
+            "SLUG#1",
+        ]
+        return
+    with pytest.raises(RowError, match=message):
+        items(database(SCRIPT), TEXT, {"shop_rules:derived": function})
+
+
+# ── finding it ──────────────────────────────────────────────────────────────────────────────────
+
+MODULE = """
+import time, random, datetime
+from uuid import uuid4
+
+def pure(row): return {"slug": helper(row["name"])}
+def helper(text): return text.lower()
+def clock(row): return {"at": time.time()}
+def date(row): return {"at": datetime.datetime.now()}
+def chance(row): return {"at": (lambda: random.random())()}
+def ids(row): return {"at": uuid4()}
+def file(row): return {"at": open("x").read()}
+def indirect(row): return tick(row)
+def tick(row): return {"at": time.monotonic()}
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"rules_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def found_faults(named: str) -> list[str]:
+    text = TEXT.replace("shop_rules:derived", named)
+    return [fault.what for fault in load_transforms(parse_mapping(text, "m.yaml"))[0].faults]
+
+
+def test_a_pure_function_is_loaded_and_its_code_is_part_of_the_revision(module: str, tmp_path: Path) -> None:
+    parsed = parse_mapping(TEXT.replace("shop_rules:derived", f"{module}:pure"), "m.yaml")
+    revised, functions = load_transforms(parsed)
+    assert list(functions) == [f"{module}:pure"]
+    assert revised.mapping.revision != parsed.mapping.revision
+    assert load_transforms(parsed)[0].mapping.revision == revised.mapping.revision
+
+
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [
+        ("clock", "time"),
+        ("date", "now"),
+        ("chance", "random"),
+        ("ids", "uuid4"),
+        ("file", "open"),
+        ("indirect", "time"),
+    ],
+)
+def test_a_function_that_reads_the_clock_or_a_file_is_refused(module: str, name: str, used: str) -> None:
+    what = (
+        f"{module}:{name} uses '{used}'; a transform must be pure: no clock, no chance, no file, no network"
+    )
+    assert found_faults(f"{module}:{name}") == [what]
+
+
+def test_a_function_that_is_not_there(module: str, tmp_path: Path) -> None:
+    assert found_faults(f"{module}:pur") == [f"{module} has no function 'pur'; did you mean 'pure'?"]
+    assert found_faults("no_such_module_here:x") == [
+        "there is no module 'no_such_module_here'; install it, or run the command where it lies"
+    ]
+    (tmp_path / f"{module}_broken.py").write_text("1/0")
+    assert found_faults(f"{module}_broken:x") == [
+        f"importing {module}_broken raised ZeroDivisionError; mend the module"
+    ]
+
+
+def test_its_fault_is_told_with_all_others(database: Database, module: str) -> None:
+    text = TEXT.replace("shop_rules:derived", f"{module}:clock").replace("by: product_id", "by: produkt_id")
+    revised, functions = load_transforms(parse_mapping(text, "m.yaml"))
+    source = open_source(database(SCRIPT), text)
+    with pytest.raises(MappingError) as caught:
+        check_mapping(revised, source.facts(), functions)
+    source.close()
+    assert len(caught.value.faults) == 2
