@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from migrator.errors import Fault, MappingError
 from migrator.facts import EntityPlan, SchemaFacts
+from migrator.mapping.check_keys import key_faults
 from migrator.mapping.check_patterns import pattern_faults
 from migrator.mapping.check_table import table_faults
 from migrator.mapping.check_values import value_faults
@@ -17,10 +18,8 @@ from migrator.mapping.parse import ParsedMapping
 from migrator.mapping.plan import plan_entity
 from migrator.mapping.rows import Transform
 from migrator.mapping.tenants import entities_of
-from migrator.mapping.uniqueness import key_facts, kind_of, unproved_items
+from migrator.mapping.uniqueness import kind_of, meeting_items, unproved_items
 from migrator.model import Mapping, TableDesign
-
-_NUMBERS = frozenset({"integer", "number", "float"})
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def check_mapping(
     for plan in plans:
         found += _EntityCheck(parsed.mapping, plan, parsed.document).faults()
     unproved = unproved_items(plans, parsed.mapping.table)
-    found += _unproved_warnings(parsed, unproved)
+    found += _unproved_warnings(parsed, plans, unproved)
     ordered = sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where))
     if any(not fault.warning for fault in ordered):
         raise MappingError(ordered)
@@ -76,12 +75,25 @@ def _plans(parsed: ParsedMapping, facts: SchemaFacts) -> tuple[list[EntityPlan],
     return plans, faults
 
 
-def _unproved_warnings(parsed: ParsedMapping, unproved: dict[str, frozenset[str]]) -> Iterator[Fault]:
+def _unproved_warnings(
+    parsed: ParsedMapping, plans: list[EntityPlan], unproved: dict[str, frozenset[str]]
+) -> Iterator[Fault]:
+    """A warning for each item whose key is not proved to be its own: because of another item, or of another row."""
+    named: set[tuple[str, str]] = set()
+    for (plan, item), (other_plan, other) in meeting_items(plans):
+        whom = f"{other_plan.entity.written}.{other.type}"
+        what = f"its key can be equal to that of {whom}; begin one of the two with a word of its own"
+        yield parsed.document.fault(_key_at(plan.entity.written, item.type), what, warning=True)
+        named |= {(plan.entity.name, item.type), (other_plan.entity.name, other.type)}
     for name, types in unproved.items():
         for type_ in sorted(types):
-            what = "nothing proves that no other row makes this key; backfill claims each key and finds the second row"
-            at = ("entities", name.partition("@")[0], "items", type_, "key")
-            yield parsed.document.fault(at, what, warning=True)
+            if (name, type_) not in named:
+                what = "nothing proves that no other row makes this key; backfill claims each key and finds the second row"
+                yield parsed.document.fault(_key_at(name.partition("@")[0], type_), what, warning=True)
+
+
+def _key_at(entity: str, type_: str) -> Path:
+    return ("entities", entity, "items", type_, "key")
 
 
 class _EntityCheck:
@@ -96,8 +108,7 @@ class _EntityCheck:
     def faults(self) -> Iterator[Fault]:
         yield from value_faults(self.mapping, self.plan, self.document)
         yield from self._kept()
-        yield from self._keys()
-        yield from self._sort_keys()
+        yield from key_faults(self.mapping, self.plan, self.document)
         yield from self._expiries()
 
     def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
@@ -126,37 +137,6 @@ class _EntityCheck:
                     yield self._fault(
                         at, f"the column '{name}' is of type {declared}, which has no rule yet; {mend}"
                     )
-
-    def _keys(self) -> Iterator[Fault]:
-        for item in self.plan.entity.items:
-            facts = key_facts(self.plan, item, self.mapping.table)
-            if facts.ambiguous:
-                what = (
-                    f"two rows can make one {facts.ambiguous}: several of its values can hold the separator "
-                    f"'{self.mapping.table.separator}'; write |escape on all but one"
-                )
-                yield self._fault((*self.at, "items", item.type, "key"), what)
-
-    def _sort_keys(self) -> Iterator[Fault]:
-        table = self.mapping.table
-        for item in self.plan.entity.items:
-            places = [((*self.at, "items", item.type, "key", 1), template) for template in item.key[1:]]
-            indexes = {index.name: index for index in table.indexes}
-            for entry in item.entries:
-                index = indexes[entry.index]
-                first = len(index.partition)
-                for number, template in enumerate(entry.values[first:]):
-                    if index.sort[number].type == "text":
-                        places.append(((*self.at, "items", item.type, entry.index, first + number), template))
-            for at, template in places:
-                for ref in template.refs:
-                    kind = kind_of(ref.paths[0], self.plan)
-                    if kind is not None and kind.name in _NUMBERS and ref.format is None and not ref.filters:
-                        yield self._fault(
-                            at,
-                            f"the number '{ref.paths[0]}' is not padded, so 10 sorts before 9; write {{{ref.paths[0]}:010}}",
-                            warning=True,
-                        )
 
     def _expiries(self) -> Iterator[Fault]:
         for item in self.plan.entity.items:

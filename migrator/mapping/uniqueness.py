@@ -82,16 +82,29 @@ def disjoint(one: ItemDesign, other: ItemDesign) -> bool:
 
 def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str, frozenset[str]]:
     """Item types per entity whose keys are not proved to be nobody else's; their keys are claimed at run time."""
-    designs = [(plan, item) for plan in plans for item in plan.entity.items]
     unproved: dict[str, set[str]] = {plan.entity.name: set() for plan in plans}
-    for number, (plan, item) in enumerate(designs):
-        if not key_facts(plan, item, table).unique:
-            unproved[plan.entity.name].add(item.type)
-        for other_plan, other in designs[number + 1 :]:
-            if not disjoint(item, other):
+    for plan in plans:
+        for item in plan.entity.items:
+            if not key_facts(plan, item, table).unique:
                 unproved[plan.entity.name].add(item.type)
-                unproved[other_plan.entity.name].add(other.type)
+    for one, other in meeting_items(plans):
+        for plan, item in (one, other):
+            unproved[plan.entity.name].add(item.type)
     return {name: frozenset(types) for name, types in unproved.items()}
+
+
+Design = tuple[EntityPlan, ItemDesign]
+
+
+def meeting_items(plans: Sequence[EntityPlan]) -> list[tuple[Design, Design]]:
+    """Every two item designs whose keys can be equal, as far as the constant beginnings of their keys tell."""
+    designs = [(plan, item) for plan in plans for item in plan.entity.items]
+    return [
+        (one, other)
+        for number, one in enumerate(designs)
+        for other in designs[number + 1 :]
+        if not disjoint(one[1], other[1])
+    ]
 
 
 def _injective(ref: Ref) -> bool:
