@@ -77,7 +77,7 @@ def kind_of(path: str, plan: EntityPlan) -> Kind | None:
 
 def disjoint(one: ItemDesign, other: ItemDesign) -> bool:
     """Whether two item designs can be told apart by the constant beginnings of their keys."""
-    return any(_apart(a, b) for a, b in zip(one.key, other.key, strict=False))
+    return any(_apart(_beginning(a), _beginning(b)) for a, b in zip(one.key, other.key, strict=False))
 
 
 def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str, frozenset[str]]:
@@ -99,11 +99,12 @@ Design = tuple[EntityPlan, ItemDesign]
 def meeting_items(plans: Sequence[EntityPlan]) -> list[tuple[Design, Design]]:
     """Every two item designs whose keys can be equal, as far as the constant beginnings of their keys tell."""
     designs = [(plan, item) for plan in plans for item in plan.entity.items]
+    beginnings = [[_beginning(template) for template in item.key] for _, item in designs]
     return [
-        (one, other)
-        for number, one in enumerate(designs)
-        for other in designs[number + 1 :]
-        if not disjoint(one[1], other[1])
+        (one, designs[second])
+        for first, one in enumerate(designs)
+        for second in range(first + 1, len(designs))
+        if not any(_apart(a, b) for a, b in zip(beginnings[first], beginnings[second], strict=False))
     ]
 
 
@@ -141,8 +142,10 @@ def _width(ref: Ref, plan: EntityPlan) -> float:
     return 36.0 if kind is not None and kind.name == "uuid" and not ref.filters else math.inf
 
 
-def _apart(one: Template, other: Template) -> bool:
-    first, second = _beginning(one), _beginning(other)
+Beginning = tuple[str, bool]
+
+
+def _apart(first: Beginning, second: Beginning) -> bool:
     shorter = min(len(first[0]), len(second[0]))
     if first[0][:shorter] != second[0][:shorter]:
         return True
@@ -152,7 +155,7 @@ def _apart(one: Template, other: Template) -> bool:
     return bool(constant) and len(constant[0]) < max(len(first[0]), len(second[0]))
 
 
-def _beginning(template: Template) -> tuple[str, bool]:
+def _beginning(template: Template) -> Beginning:
     """(the constant text that the template begins with, whether more follows)."""
     if template.parts and isinstance(template.parts[0], str):
         return template.parts[0], len(template.parts) > 1
