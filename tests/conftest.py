@@ -1,4 +1,4 @@
-"""Fixtures for every test: a clean environment and the real parts (PostgreSQL, Chinook, DynamoDB)."""
+"""Fixtures for every test: a clean environment and the real parts (PostgreSQL, MariaDB, Chinook, DynamoDB)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import support_mysql
 from tests import support_services as services
 
 _MARKER_OF_FIXTURE = {
     "postgres_url": "postgres",
+    "mysql_url": "mysql",
     "chinook_dir": "chinook",
     "dynamodb_url": "dynamodb",
 }
@@ -29,7 +31,8 @@ def pytest_report_header() -> list[str]:
         chinook = "none"
     named = os.environ.get(services.DYNAMODB_VARIABLE)
     dynamodb = f"{services.DYNAMODB_VARIABLE} ({urlsplit(named).hostname})" if named else "embedded MiniStack"
-    return [f"real parts: PostgreSQL: {services.postgres_source()}; DynamoDB: {dynamodb}; Chinook: {chinook}"]
+    servers = f"PostgreSQL: {services.postgres_source()}; MySQL: {support_mysql.mysql_source()}"
+    return [f"real parts: {servers}; DynamoDB: {dynamodb}; Chinook: {chinook}"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -88,6 +91,30 @@ def new_postgres_database(postgres_url: str) -> Iterator[Callable[[], str]]:
         yield lambda: databases.enter_context(services.postgres_database(postgres_url))
 
 
+# ── MySQL and MariaDB ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="session")
+def mysql_url() -> Iterator[str]:
+    """A server's URL; the tests make databases of their own on it."""
+    with _or_skip(support_mysql.mysql_server()) as url:
+        yield url
+
+
+@pytest.fixture
+def mysql_database(mysql_url: str) -> Iterator[str]:
+    """The URL of an empty database of this test's own."""
+    with support_mysql.mysql_database(mysql_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def new_mysql_database(mysql_url: str) -> Iterator[Callable[[], str]]:
+    """A function that makes one more empty database and gives its URL; all are dropped with the module."""
+    with ExitStack() as databases:
+        yield lambda: databases.enter_context(support_mysql.mysql_database(mysql_url))
+
+
 # ── Chinook ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -119,6 +146,14 @@ def chinook_template(postgres_url: str, chinook_dir: Path) -> Iterator[str]:
 def chinook_postgres(postgres_url: str, chinook_template: str) -> Iterator[str]:
     """Chinook as it stands, one for all tests: read it, do not change it."""
     with services.postgres_database(postgres_url, chinook_template) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def chinook_mysql(mysql_url: str, chinook_dir: Path) -> Iterator[str]:
+    """Chinook as it stands, one for all tests: read it, do not change it."""
+    with support_mysql.mysql_database(mysql_url) as url:
+        support_mysql.run_script(url, support_mysql.chinook_mysql_script(chinook_dir))
         yield url
 
 

@@ -102,7 +102,7 @@ def postgres_source() -> str:
         )
     if _postgres_binaries():
         return "a server of our own from the installed binaries"
-    return "a container" if _docker_answers() else "none"
+    return "a container" if docker_answers() else "none"
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def postgres_server() -> Iterator[str]:
     elif _postgres_binaries():
         with _own_server(_postgres_binaries()[-1]) as own:
             yield own
-    elif _docker_answers():
+    elif docker_answers():
         with _postgres_container() as contained:
             yield contained
     else:
@@ -200,7 +200,7 @@ def _other_user() -> str | None:
     return next((name for name in ("postgres", "nobody") if name in known), None)
 
 
-def _docker_answers() -> bool:
+def docker_answers() -> bool:
     try:
         import docker
 

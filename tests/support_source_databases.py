@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy.engine import make_url
 
 from migrator.facts import Kind, TableFacts
+from tests import support_mysql
 from tests.support_source import (
     INTEGER,
     NUMBER,
@@ -28,6 +30,8 @@ from tests.support_source import (
     column_of,
     rows_of_the_schema,
 )
+
+PRODUCT_SQL = 'SELECT product FROM "Purchase Line" WHERE "PurchaseId" = :id ORDER BY product'
 
 TYPES = {
     "sqlite": {
@@ -46,6 +50,18 @@ TYPES = {
     },
 }
 TYPES["postgresql"] = {**TYPES["sqlite"], INTEGER: "BIGINT", Kind("binary"): "BYTEA", Kind("json"): "JSONB"}
+
+
+TYPES["mysql"] = {
+    **TYPES["sqlite"],
+    INTEGER: "BIGINT",
+    # A key's text must tell 'a' from 'A' and from 'a ', as the texts of the other databases do.
+    TEXT: "VARCHAR(60) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin",
+    TIMESTAMP: "DATETIME(6)",
+    ZONED: "TIMESTAMP(6)",
+    Kind("time"): "TIME(6)",
+    Kind("binary"): "VARBINARY(60)",
+}
 
 
 def create_table(table: TableFacts, dialect: str) -> str:
@@ -138,6 +154,19 @@ def fill_postgresql(url: str) -> None:
                     sql.Identifier(real), names, places
                 )
                 connection.execute(insert, [_postgresql_value(value) for value in row.values()])
+
+
+def fill_mysql(url: str) -> None:
+    with support_mysql.connect(url) as connection, connection.cursor() as cursor:
+        for table in TABLES.values():
+            cursor.execute(create_table(table, "mysql"))
+        rows = rows_of_the_schema()
+        for real in (table.real for table in TABLES.values()):
+            for row in rows[real]:
+                names = ", ".join(_quoted(name) for name in row)
+                places = ", ".join(["%s"] * len(row))
+                values = [json.dumps(value) if isinstance(value, dict) else value for value in row.values()]
+                cursor.execute(f"INSERT INTO {_quoted(real)} ({names}) VALUES ({places})", values)
 
 
 def _postgresql_value(value: Any) -> Any:

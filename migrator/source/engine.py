@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,9 @@ POOL_WAIT_S = 60
 def read_engine(url: URL, pool_size: int, lock_wait_s: float = LOCK_WAIT_S) -> Engine:
     """An engine with up to `pool_size` connections; nothing is connected yet.
 
-    `lock_wait_s`: how long SQLite waits for a writer that holds its lock.
+    `lock_wait_s`: how long SQLite waits for a writer that holds its lock, MySQL for a change of a table.
     """
-    if url.get_backend_name() == "sqlite":
-        return _sqlite_engine(url, pool_size, lock_wait_s)
-    return _postgresql_engine(url, pool_size)
+    return _ENGINES[url.get_backend_name()](url, pool_size, lock_wait_s)
 
 
 def _pool(pool_size: int) -> dict[str, Any]:
@@ -68,7 +67,7 @@ def _begin(connection: Connection) -> None:
 # ── PostgreSQL ──
 
 
-def _postgresql_engine(url: URL, pool_size: int) -> Engine:
+def _postgresql_engine(url: URL, pool_size: int, _: float) -> Engine:
     from migrator.source.postgresql import prepare  # needs psycopg, an extra that SQLite does without
 
     wanted = {"application_name": APPLICATION_NAME, "connect_timeout": CONNECT_TIMEOUT_S}
@@ -80,3 +79,29 @@ def _postgresql_engine(url: URL, pool_size: int) -> Engine:
     )
     sa.event.listen(engine, "connect", prepare)
     return engine
+
+
+# ── MySQL and MariaDB ──
+
+
+def _mysql_engine(url: URL, pool_size: int, lock_wait_s: float) -> Engine:
+    from migrator.source import mysql  # needs PyMySQL, an extra that SQLite does without
+
+    wanted = {"program_name": APPLICATION_NAME, "connect_timeout": CONNECT_TIMEOUT_S}
+    engine = sa.create_engine(
+        url,
+        connect_args={name: value for name, value in wanted.items() if name not in url.query}
+        | mysql.ARGUMENTS,
+        pool_pre_ping=True,
+        **_pool(pool_size),
+    )
+    sa.event.listen(engine, "connect", partial(mysql.prepare, lock_wait_s=lock_wait_s))
+    sa.event.listen(engine, "begin", mysql.begin)
+    return engine
+
+
+_ENGINES: dict[str, Callable[[URL, int, float], Engine]] = {
+    "sqlite": _sqlite_engine,
+    "postgresql": _postgresql_engine,
+    "mysql": _mysql_engine,
+}

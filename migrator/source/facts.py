@@ -14,7 +14,7 @@ from sqlalchemy.exc import SAWarning
 
 from migrator.errors import SettingsError
 from migrator.facts import Column, ForeignKey, SchemaFacts, TableFacts
-from migrator.source import postgresql_facts, sqlite_facts
+from migrator.source import mysql_facts, postgresql_facts, sqlite_facts
 from migrator.source.kinds import kind_of
 from migrator.source.names import NameRule, clashes, written_names
 
@@ -47,7 +47,8 @@ class _Reflected:
 
 
 def _reflected(connection: Connection) -> _Reflected:
-    return _of_sqlite(connection) if connection.dialect.name == "sqlite" else _of_postgresql(connection)
+    readers = {"sqlite": _of_sqlite, "postgresql": _of_postgresql, "mysql": _of_mysql}
+    return readers[connection.dialect.name](connection)
 
 
 def _of_postgresql(connection: Connection) -> _Reflected:
@@ -97,6 +98,15 @@ def _sqlite_columns(
         rowid = [name] == list(key) and declared[name].upper() == "INTEGER"
         nullable = reflected["nullable"] and not rowid
         yield Column(name, name, kind_of(declared[name], "sqlite"), nullable, declared[name])
+
+
+def _of_mysql(connection: Connection) -> _Reflected:
+    found = mysql_facts.columns(connection)
+    columns = {name: found[name] for name in _the_users(found)}
+    unique = mysql_facts.unique_columns(connection)
+    return _Reflected(
+        None, columns, mysql_facts.primary_keys(connection), unique, mysql_facts.foreign_keys(connection)
+    )
 
 
 def _the_users(names: Iterable[str]) -> Iterator[str]:

@@ -47,6 +47,38 @@ _BY_SQLITE_NAME = {
     "SQLITE_AUTH": "no permission; let this user read the file",
     "SQLITE_INTERRUPT": f"the statement was interrupted; {_RESUME}",
 }
+_BY_MYSQL_NUMBER = {
+    **dict.fromkeys((1045, 1698), _BY_SQLSTATE["28P01"]),
+    1044: "the user may not use this database; GRANT SELECT on it, or correct the source's URL",
+    **dict.fromkeys((1130, 1129), "the server does not let this machine in; see the hosts of its users"),
+    1049: _BY_SQLSTATE["3D000"],
+    **dict.fromkeys(
+        (1142, 1143, 1227, 1370), "no permission; GRANT SELECT on the table or view to this user"
+    ),
+    1356: "a view cannot be read; what it reads, or its definer's permission, is gone",
+    **dict.fromkeys((1051, 1109, 1146), _BY_SQLSTATE["42P01"]),
+    1054: _BY_SQLSTATE["42703"],
+    **dict.fromkeys((1064, 1065), _BY_SQLSTATE["42601"]),
+    **dict.fromkeys((1305, 1630), "no such function; correct the statement"),
+    **dict.fromkeys((1040, 1203, 1226), _BY_SQLSTATE["53300"]),
+    **dict.fromkeys((2006, 2013, 2055), _BY_SQLSTATE_CLASS["08"]),
+    **dict.fromkeys((1053, 1077, 1079, 1152, 1927), _BY_SQLSTATE_CLASS["57"]),
+    **dict.fromkeys((1205, 1213), f"another program holds the lock; end its transaction, then {_RESUME}"),
+    1412: f"the table was altered while it was read; {_RESUME}",
+    1317: f"the statement was interrupted; {_RESUME}",
+    **dict.fromkeys(
+        (1969, 3024),
+        f"the server cancelled it; raise max_statement_time (MySQL: max_execution_time) or read fewer rows a page,"
+        f" then {_RESUME}",
+    ),
+    **dict.fromkeys((1290, 1792, 1836), _BY_SQLSTATE["25006"]),
+    **dict.fromkeys((1021, 1037, 1038, 1041, 1114), _BY_SQLSTATE_CLASS["53"]),
+    **dict.fromkeys((1153, 1301), "a row is larger than max_allowed_packet; raise it on the server"),
+    **dict.fromkeys((1194, 1195, 1030, 1034), _BY_SQLSTATE_CLASS["XX"]),
+    **dict.fromkeys((1292, 1366, 1411, 1525, 3854), _BY_SQLSTATE_CLASS["22"]),
+    1193: "the server does not know a setting that this needs; MariaDB 10.11 or MySQL 8 is the oldest that works",
+}
+"""PyMySQL's first argument. Source: MariaDB Knowledge Base, "MariaDB Error Codes"; MySQL's, "Server Error Messages"."""
 _BY_TEXT = (
     (r"^no such table", _BY_SQLSTATE["42P01"]),
     (r"^no such column", _BY_SQLSTATE["42703"]),
@@ -79,6 +111,7 @@ _BY_TEXT = (
         "every connection is in use; allow the source more connections than there are workers",
     ),
 )
+_CANNOT_CONNECT = frozenset({2002, 2003, 2005, 2012, 2026})
 _CONNECTING = "the connection failed; look at host, port, user and password of the source's URL"
 _OTHERWISE = "see the database's own log; nothing was written"
 
@@ -93,12 +126,14 @@ def source_error(error: Exception, place: str, doing: str) -> SourceError:
 
 
 def _reason(cause: BaseException) -> str:
-    connecting = type(cause).__name__ == "OperationalError" and type(cause).__module__.startswith("psycopg")
+    of_psycopg = type(cause).__name__ == "OperationalError" and type(cause).__module__.startswith("psycopg")
+    connecting = of_psycopg or _mysql_number(cause) in _CANNOT_CONNECT
     return next(_reasons(cause), _CONNECTING if connecting else _OTHERWISE)
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:
     """Reasons that fit, the surest first."""
+    yield from _known(_BY_MYSQL_NUMBER.get(_mysql_number(cause)))
     state = getattr(cause, "sqlstate", None) or ""
     yield from _known(_BY_SQLSTATE.get(state), _BY_SQLSTATE_CLASS.get(state[:2]))
     name = getattr(cause, "sqlite_errorname", None) or ""
@@ -107,6 +142,12 @@ def _reasons(cause: BaseException) -> Iterator[str]:
     for pattern, reason in _BY_TEXT:
         if re.search(pattern, text, re.IGNORECASE):
             yield reason
+
+
+def _mysql_number(cause: BaseException) -> int:
+    """The number of an error of PyMySQL's; 0 for any other error."""
+    number = cause.args[0] if type(cause).__module__.startswith("pymysql") and cause.args else 0
+    return number if isinstance(number, int) else 0
 
 
 def _known(*reasons: str | None) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The SELECTs that read row trees, from a plan alone.
 
-Columns have no SQL type here, so values stay as the driver gave them.
+Columns have no SQL type here but `Held`, so values stay as the driver gave them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from sqlalchemy.sql import quoted_name
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.selectable import FromClause
-from sqlalchemy.types import NullType
 
 from migrator.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts
 from migrator.model import Value
+from migrator.source.mysql_selects import Held, exact, in_key_order, row_after, row_upto
 
 Key: TypeAlias = tuple[Any, ...]
 Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]
@@ -80,6 +80,7 @@ def bound_select(plan: EntityPlan, after: Key | None, page_rows: int) -> Stateme
     key = key_of(plan, root)
     return (
         sa.select(*key)
+        .select_from(root)
         .where(*chosen(plan, root, KeyRange(after)))
         .order_by(*key)
         .offset(page_rows - 1)
@@ -101,7 +102,7 @@ def without_key_select(plan: EntityPlan) -> Statement:
 
 def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
     root = named(plan.table, "root")
-    sums = (sa.func.sum(_column(root, column.real)) for column in columns)
+    sums = (sa.func.sum(exact(_column(root, column.real))) for column in columns)
     return sa.select(*sums).select_from(root).where(*_where(root, plan.where))
 
 
@@ -109,13 +110,13 @@ def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
 
 
 def named(table: TableFacts, alias: str) -> FromClause:
-    columns = (_untyped(column.real) for column in table.columns)
+    columns = (_held(column) for column in table.columns)
     schema = None if table.schema is None else quoted_name(table.schema, True)
     return sa.table(quoted_name(table.real, True), *columns, schema=schema).alias(alias)
 
 
-def _untyped(real: str) -> sa.ColumnClause[Any]:
-    return sa.column(quoted_name(real, True), NullType())
+def _held(column: Column) -> sa.ColumnClause[Any]:
+    return sa.column(quoted_name(column.real, True), Held.of(column))
 
 
 def _column(table: FromClause, real: str) -> ColumnElement[Any]:
@@ -123,11 +124,11 @@ def _column(table: FromClause, real: str) -> ColumnElement[Any]:
 
 
 def key_of(plan: EntityPlan, root: FromClause) -> list[ColumnElement[Any]]:
-    return [_column(root, column.real) for column in plan.key]
+    return [in_key_order(_column(root, column.real)) for column in plan.key]
 
 
 def slot_of(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
-    return _column(aliases[slot.alias], slot.column.real)
+    return exact(_column(aliases[slot.alias], slot.column.real))
 
 
 def _joined(
@@ -155,7 +156,7 @@ def _aggregate(collection: CollectionPlan, child: FromClause) -> ColumnElement[A
         "min": sa.func.min,
         "max": sa.func.max,
     }
-    return function[collection.collection.kind](_column(child, column.real))
+    return function[collection.collection.kind](exact(_column(child, column.real)))
 
 
 def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> list[ColumnElement[Any]]:
@@ -179,8 +180,10 @@ def chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement
     found: list[ColumnElement[bool]] = [
         _column(root, column.real).is_not(None) for column in plan.key if column.nullable
     ]
-    key = key_of(plan, root)
-    by_key = [_one_of(key, rows.keys)] if isinstance(rows, KeySet) else _within(key, rows)
+    if isinstance(rows, KeySet):
+        by_key = [_one_of([exact(_column(root, column.real)) for column in plan.key], rows.keys)]
+    else:
+        by_key = _within(key_of(plan, root), rows)
     return found + by_key + _where(root, plan.where)
 
 
@@ -207,25 +210,24 @@ def _chosen_children(
 def _within(key: Sequence[ColumnElement[Any]], rows: KeyRange) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if rows.after is not None:
-        found.append(_row(key) > _values(rows.after))
+        found.append(row_after(key, _values(key, rows.after)))
     if rows.upto is not None:
-        found.append(_row(key) <= _values(rows.upto))
+        found.append(row_upto(key, _values(key, rows.upto)))
     return found
 
 
-def _row(columns: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
-    return columns[0] if len(columns) == 1 else sa.tuple_(*columns)
-
-
-def _values(key: Key) -> ColumnElement[Any]:
-    return _row([_bound(value) for value in key])
+def _values(columns: Sequence[ColumnElement[Any]], key: Key) -> list[ColumnElement[Any]]:
+    return [_bound(value, column) for column, value in zip(columns, key, strict=True)]
 
 
 def _one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> ColumnElement[bool]:
     """An IN for one column; for several an OR of ANDs, which both databases answer from the key's index."""
     if len(columns) == 1:
-        return columns[0].in_(_bound_list([key[0] for key in keys]))
-    rows = (sa.and_(*(own == _bound(value) for own, value in zip(columns, key, strict=True))) for key in keys)
+        return columns[0].in_(_bound_list([key[0] for key in keys], columns[0]))
+    rows = (
+        sa.and_(*(own == value for own, value in zip(columns, _values(columns, key), strict=True)))
+        for key in keys
+    )
     return sa.or_(sa.false(), *rows)
 
 
@@ -237,20 +239,20 @@ def _allows(column: ColumnElement[Any], allowed: tuple[Value, ...] | None) -> Co
     if allowed is None:
         return column.is_not(None)
     values = [value for value in allowed if value is not None]
-    found = [column.in_(_bound_list(values))] if values else []
+    found = [column.in_(_bound_list(values, column))] if values else []
     if None in allowed:
         found.append(column.is_(None))
     return sa.or_(sa.false(), *found)
 
 
-def _bound(value: Any) -> sa.BindParameter[Any]:
-    """A parameter without a type: PostgreSQL then takes text for whatever type the column has."""
-    return sa.bindparam(None, _bindable(value), type_=NullType(), unique=True)
+def _bound(value: Any, column: ColumnElement[Any]) -> sa.BindParameter[Any]:
+    """A parameter without a cast: PostgreSQL then takes text for whatever type the column has."""
+    return sa.bindparam(None, _bindable(value), type_=column.type, unique=True)
 
 
-def _bound_list(values: Sequence[Any]) -> sa.BindParameter[Any]:
+def _bound_list(values: Sequence[Any], column: ColumnElement[Any]) -> sa.BindParameter[Any]:
     values = [_bindable(value) for value in values]
-    return sa.bindparam(None, values, type_=NullType(), unique=True, expanding=True)
+    return sa.bindparam(None, values, type_=column.type, unique=True, expanding=True)
 
 
 def _bindable(value: Any) -> Any:

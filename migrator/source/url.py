@@ -9,15 +9,20 @@ from sqlalchemy.exc import ArgumentError
 
 from migrator.errors import SettingsError
 
-SUPPORTED = "sqlite:///path, the path of an SQLite file, or postgresql://user@host:5432/database"
+SUPPORTED = (
+    "sqlite:///path, the path of an SQLite file, postgresql://user@host:5432/database"
+    " or mysql://user@host:3306/database (MariaDB too)"
+)
 
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
-_LATER = ("mysql", "mariadb")
+_MYSQL = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
+_SERVERS = {"postgresql": "PostgreSQL", "mysql": "MySQL or MariaDB"}
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
 def source_url(text: str) -> URL:
-    """The URL of an SQLite file that exists, or of a PostgreSQL database (always by psycopg 3).
+    """The URL of an SQLite file that exists, of a PostgreSQL database (always by psycopg 3), or of a MySQL or
+    MariaDB database (always by PyMySQL).
 
     Raises: SettingsError for anything else. Its message never holds a URL, which may hold a password.
     """
@@ -31,6 +36,8 @@ def source_url(text: str) -> URL:
         return _sqlite_url(url)
     if url.drivername in _POSTGRESQL:
         return _postgresql_url(url)
+    if url.drivername in _MYSQL:
+        return _mysql_url(url)
     raise SettingsError(_unsupported(url.drivername))
 
 
@@ -39,28 +46,45 @@ def place_of(url: URL) -> str:
     if url.get_backend_name() == "sqlite":
         return f"SQLite file {url.database}"
     port = f":{url.port}" if url.port else ""
-    return f"PostgreSQL database {url.database or '(default)'} at {url.host or 'the local socket'}{port}"
+    server = _SERVERS[url.get_backend_name()]
+    return f"{server} database {url.database or '(default)'} at {url.host or 'the local socket'}{port}"
 
 
 def _unsupported(drivername: str) -> str:
     name = drivername.partition("+")[0]
-    if name in _LATER:
-        return f"source: MySQL and MariaDB come later; today a source is {SUPPORTED}"
+    if name in _MYSQL:
+        return "source: MySQL and MariaDB are read with PyMySQL; write mysql:// without another driver's name"
     if name in _POSTGRESQL:
         return "source: PostgreSQL is read with psycopg 3; write postgresql:// without another driver's name"
     return f"source: this kind of database is not supported; write {SUPPORTED}"
 
 
 def _postgresql_url(url: URL) -> URL:
-    if any("@" in part for part in (url.host or "", url.database or "")):
-        what = "source: the URL holds an '@' too many; write @ : / in a user name or password as %40 %3A %2F"
-        raise SettingsError(what)
+    _check_ats(url)
     try:
         import psycopg  # noqa: F401  (an extra: SQLite alone needs no driver)
     except ImportError:
         what = "source: PostgreSQL needs its driver; run: pip install 'single-table-migrator[postgres]'"
         raise SettingsError(what) from None
     return url.set(drivername="postgresql+psycopg")
+
+
+def _mysql_url(url: URL) -> URL:
+    _check_ats(url)
+    if not url.database:
+        raise SettingsError("source: the URL names no database; write mysql://user@host:3306/database")
+    try:
+        import pymysql  # noqa: F401  (an extra: SQLite alone needs no driver)
+    except ImportError:
+        what = "source: MySQL and MariaDB need their driver; run: pip install 'single-table-migrator[mysql]'"
+        raise SettingsError(what) from None
+    return url.set(drivername="mysql+pymysql")
+
+
+def _check_ats(url: URL) -> None:
+    if any("@" in part for part in (url.host or "", url.database or "")):
+        what = "source: the URL holds an '@' too many; write @ : / in a user name or password as %40 %3A %2F"
+        raise SettingsError(what)
 
 
 def _sqlite_url(url: URL) -> URL:

@@ -1,13 +1,25 @@
-"""Each kind of journal that there is, new and empty."""
+"""Each kind of journal that there is, new and empty; each kind of source, with the same rows in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from migrator.journal.store import SqlJournal
+from migrator.ports import Source
+from migrator.source import SqlSource, source_url
+from tests.fakes.source import MemorySource
+from tests.support_source import facts_by_hand, rows_of_the_schema
+from tests.support_source_databases import (
+    LINGUISTIC,
+    PRODUCT_SQL,
+    fill_mysql,
+    fill_postgresql,
+    make_sqlite,
+    postgresql_database,
+)
 
 
 @pytest.fixture(params=["file", "memory", "postgresql"])
@@ -20,3 +32,33 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJourn
         made = SqlJournal(request.getfixturevalue("postgres_database"))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def sqlite_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_sqlite(tmp_path_factory.mktemp("source") / "shop #1?.db")
+
+
+@pytest.fixture(scope="module")
+def postgresql_url(postgres_url: str) -> Iterator[str]:
+    with postgresql_database(postgres_url, *LINGUISTIC) as url:
+        fill_postgresql(url)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def mariadb_url(new_mysql_database: Callable[[], str]) -> str:
+    url = new_mysql_database()
+    fill_mysql(url)
+    return url
+
+
+@pytest.fixture(scope="module", params=["memory", "sqlite", "postgresql", "mariadb"])
+def source(request: pytest.FixtureRequest) -> Iterator[Source]:
+    if request.param == "memory":
+        answers = {PRODUCT_SQL: lambda params: [("fig",), ("pear",), ("plum",)] if params["id"] == 10 else []}
+        yield MemorySource(facts_by_hand(), rows_of_the_schema(), answers)
+        return
+    real = SqlSource(source_url(request.getfixturevalue(f"{request.param}_url")), names="snake_case")
+    yield real
+    real.close()

@@ -18,6 +18,7 @@ KEYS = "0e10dfc2f6319e2f47264525d45a6338"
 GSI1 = "2472c5c1e196cfbed472dc13b076ec1d"
 GSI2_SQLITE = "b2ce87e87712732a0f0489d0d1f8c634"
 GSI2_POSTGRESQL = "0542af16537dfbbcc0a1307a6a723430"
+GSI2_MARIADB = "fac6c125cb028662534577ed149c035e"
 COUNTS = {
     "Artist": 275,
     "Album": 347,
@@ -80,6 +81,16 @@ def test_postgresql_from_end_to_end(new: New, chinook_postgres: str) -> None:
     made.done("backfill", str(made.job))
     assert_whole(made, GSI2_POSTGRESQL)
     made.done("verify", str(made.job))
+
+
+def test_mariadb_from_end_to_end(new: New, chinook_mysql: str) -> None:
+    made = new(chinook_mysql)
+    made.done("table", "create", str(made.job))
+    result = made.done("backfill", str(made.job), "--json").data
+    assert (result["total"]["rows"], result["total"]["refused"]) == (15_607, 0)
+    assert_whole(made, GSI2_MARIADB)
+    verified = made.done("verify", str(made.job), "--json").data
+    assert (verified["clean"], verified["scanned_items"], verified["not_compared"]) == (True, 15_666, [])
 
 
 def test_three_kills_and_every_fault_and_the_table_is_the_same(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 
 import psycopg
+import pymysql
 import pytest
 from sqlalchemy.exc import DBAPIError, ResourceClosedError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -27,6 +28,31 @@ def message_of(error: Exception) -> str:
         (psycopg.errors.InternalError_("secret"), "a failure of its own"),
         (psycopg.OperationalError("secret: server closed the connection unexpectedly"), "connection broke"),
         (psycopg.OperationalError("secret"), "the connection failed"),
+        (pymysql.err.OperationalError(1045, "secret"), "the user or the password is wrong"),
+        (pymysql.err.OperationalError(1044, "secret"), "may not use this database"),
+        (pymysql.err.OperationalError(1049, "secret"), "no such database"),
+        (pymysql.err.OperationalError(1142, "secret"), "GRANT SELECT"),
+        (pymysql.err.ProgrammingError(1146, "secret"), "no such table"),
+        (pymysql.err.OperationalError(1054, "secret"), "no such column"),
+        (pymysql.err.ProgrammingError(1064, "secret"), "syntax error"),
+        (
+            pymysql.err.OperationalError(2003, "secret ([Errno 111] Connection refused)"),
+            "nobody listens there",
+        ),
+        (pymysql.err.OperationalError(2003, "secret (timed out)"), "no answer in time"),
+        (pymysql.err.OperationalError(2003, "secret"), "the connection failed"),
+        (pymysql.err.OperationalError(2006, "secret"), "the connection broke"),
+        (pymysql.err.OperationalError(2013, "secret"), "run the same command again"),
+        (pymysql.err.OperationalError(1040, "secret"), "use fewer workers"),
+        (pymysql.err.OperationalError(1205, "secret"), "another program holds the lock"),
+        (pymysql.err.OperationalError(1213, "secret"), "another program holds the lock"),
+        (pymysql.err.OperationalError(1412, "secret"), "the table was altered"),
+        (pymysql.err.OperationalError(1969, "secret"), "raise max_statement_time"),
+        (pymysql.err.OperationalError(3024, "secret"), "max_execution_time"),
+        (pymysql.err.OperationalError(1290, "secret"), "only read"),
+        (pymysql.err.OperationalError(1792, "secret"), "only read"),
+        (pymysql.err.DataError(1292, "secret"), "does not fit its type"),
+        (pymysql.err.InterfaceError("secret"), "see the database's own log"),
         (sqlite3.OperationalError("secret"), "see the database's own log"),
         (ResourceClosedError("secret does not return rows"), "write one SELECT"),
         (PoolTimeout("QueuePool limit of size 1 overflow 0 reached"), "more connections"),

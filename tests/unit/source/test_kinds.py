@@ -67,3 +67,42 @@ def test_a_type_of_sqlite_has_a_kind(declared: str, kind: Kind) -> None:
 )
 def test_a_type_of_postgresql_has_a_kind(declared: str, kind: Kind) -> None:
     assert kind_of(declared, "postgresql") == kind
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("int(11)", Kind("integer")),
+        ("int", Kind("integer")),
+        ("bigint(20) unsigned zerofill", Kind("integer")),
+        ("tinyint(4)", Kind("integer")),
+        ("tinyint(1)", Kind("boolean")),
+        ("tinyint(1) unsigned", Kind("integer")),
+        ("bit(1)", Kind("boolean")),
+        ("bit(12)", Kind("integer")),
+        ("year(4)", Kind("integer")),
+        ("decimal(10,2)", Kind("number", scale=2)),
+        ("decimal(10,0) unsigned", Kind("number", scale=0)),
+        ("float", Kind("float")),
+        ("double(10,2) unsigned", Kind("float")),
+        ("varchar(200)", Kind("text", length=200)),
+        ("char(0)", Kind("text", length=0)),
+        ("longtext", Kind("text")),
+        ("enum('a','b(1) unsigned')", Kind("text")),
+        ("set('x','it''s\n','(2)')", Kind("text")),
+        ("inet6", Kind("text")),
+        ("date", Kind("date")),
+        ("time(6)", Kind("time")),
+        ("datetime(3)", Kind("timestamp")),
+        ("timestamp", Kind("timestamp", zone=True)),
+        ("timestamp(6)", Kind("timestamp", zone=True)),
+        ("uuid", Kind("uuid")),
+        ("binary(16)", Kind("binary")),
+        ("mediumblob", Kind("binary")),
+        ("json", Kind("json")),
+        ("point", Kind("unknown")),
+        ("vector(3)", Kind("unknown")),
+    ],
+)
+def test_a_type_of_mysql_has_a_kind(declared: str, kind: Kind) -> None:
+    assert kind_of(declared, "mysql") == kind

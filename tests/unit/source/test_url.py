@@ -32,11 +32,22 @@ def test_postgresql_is_always_read_with_psycopg_3(scheme: str) -> None:
     assert url.query == {"sslmode": "require"}
 
 
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"])
+def test_mysql_and_mariadb_are_always_read_with_pymysql(scheme: str) -> None:
+    url = source_url(f"{scheme}://ada:secret@db.example:3307/shop?ssl_ca=ca.pem")
+    assert url.drivername == "mysql+pymysql"
+    assert (url.host, url.port, url.database, url.password) == ("db.example", 3307, "shop", "secret")
+    assert url.query == {"ssl_ca": "ca.pem"}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mysql://ada:secret@db/shop", "come later"),
-        ("mariadb+pymysql://ada:secret@db/shop", "come later"),
+        ("mysql://ada:secret@db", "names no database"),
+        ("mariadb://ada:secret@db/", "names no database"),
+        ("mysql://ada:p@ss/secret@db/shop", "%40"),
+        ("mysql+mysqldb://ada:secret@db/shop", "read with PyMySQL"),
+        ("mariadb+mariadbconnector://ada:secret@db/shop", "read with PyMySQL"),
         ("postgresql+asyncpg://ada:secret@db/shop", "psycopg 3"),
         ("oracle://ada:secret@db/shop", "not supported"),
         ("postgresql://ada:secret@db:port/shop", "cannot be read"),
@@ -79,13 +90,20 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         source_url(str(tmp_path))
 
 
-def test_a_missing_driver_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(SettingsError, match=r"pip install 'single-table-migrator\[postgres\]'"):
-        source_url("postgresql://db/shop")
+@pytest.mark.parametrize(
+    ("scheme", "driver", "extra"), [("postgresql", "psycopg", "postgres"), ("mysql", "pymysql", "mysql")]
+)
+def test_a_missing_driver_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, driver: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(SettingsError, match=rf"pip install 'single-table-migrator\[{extra}\]'"):
+        source_url(f"{scheme}://db/shop")
 
 
 def test_the_place_names_no_user_and_no_password(shop: Path) -> None:
     url = source_url("postgresql://ada:secret@db.example:5433/shop?options=-csecret")
     assert place_of(url) == "PostgreSQL database shop at db.example:5433"
+    url = source_url("mariadb://ada:secret@db.example:3307/shop?init_command=secret")
+    assert place_of(url) == "MySQL or MariaDB database shop at db.example:3307"
     assert place_of(source_url(str(shop))) == f"SQLite file {shop}"

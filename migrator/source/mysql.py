@@ -1,0 +1,94 @@
+"""A PyMySQL connection made ready: read-only snapshots, exact values, one text for one key."""
+
+from __future__ import annotations
+
+import codecs
+from datetime import UTC, datetime
+from typing import Any
+
+from pymysql import converters
+from pymysql.connections import Connection
+from pymysql.constants import FIELD_TYPE
+from sqlalchemy.engine import Connection as SqlConnection
+
+_MODES = "ANSI_QUOTES,PIPES_AS_CONCAT"
+"""So that a mapping's SQL says the same here as elsewhere: "Name" is a name, || joins texts. The list stands in
+for the server's own, where NO_ZERO_DATE would refuse to compare with a zero date that a key holds, and
+PAD_CHAR_TO_FULL_LENGTH would change texts."""
+
+_LONGEST_TEXT_BYTES = 2**30
+
+_TOLERANT_UTF8 = "migrator_tolerant_utf8"
+
+
+def prepare(connection: Connection[Any], _: object, *, lock_wait_s: float) -> None:
+    """Settles everything that a new connection needs before its first transaction.
+
+    `lock_wait_s`: how long a read waits for an ALTER TABLE; the server's own limit is a day or a year.
+    """
+    connection.encoding = _TOLERANT_UTF8
+    wait_s = max(1, round(lock_wait_s))
+    settings = {
+        "time_zone": "'+00:00'",
+        "lock_wait_timeout": wait_s,
+        "innodb_lock_wait_timeout": wait_s,
+        # Both would cut an answer without an error.
+        "group_concat_max_len": _LONGEST_TEXT_BYTES,
+        "sql_select_limit": 2**64 - 1,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute("SET " + ", ".join(f"SESSION {name} = {value}" for name, value in settings.items()))
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+def begin(connection: SqlConnection) -> None:
+    # A snapshot of the first SELECT would do; READ ONLY is said here too, since a query may change the default.
+    connection.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+
+def _zoned(text: str) -> Any:
+    """A TIMESTAMP, in UTC as the session is; text for what Python has no value for, as PyMySQL gives it."""
+    moment = converters.convert_datetime(text)
+    return moment.replace(tzinfo=UTC) if isinstance(moment, datetime) else moment
+
+
+def _bits(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+def _literal(moment: datetime, mapping: Any = None) -> str:
+    """PyMySQL's own would drop the zone, whatever it is; ours are in UTC."""
+    return str(converters.escape_datetime(moment.astimezone(UTC) if moment.tzinfo else moment, mapping))
+
+
+ARGUMENTS: dict[str, Any] = {
+    "charset": "utf8mb4",
+    "use_unicode": True,
+    "sql_mode": _MODES,
+    "client_flag": 0,  # not MULTI_STATEMENTS, whatever the URL says
+    "conv": {
+        **converters.conversions,
+        FIELD_TYPE.TIMESTAMP: _zoned,
+        FIELD_TYPE.TIME: converters.convert_time,  # a time of day, not a span; text where it is none
+        FIELD_TYPE.BIT: _bits,
+        datetime: _literal,
+    },
+}
+"""What every connection is made with; none of it is the user's to choose."""
+
+
+def _tolerant_utf8(name: str) -> codecs.CodecInfo | None:
+    """UTF-8 that decodes every byte: utf8mb3 columns may hold half a surrogate pair.
+
+    So one such text refuses its row; PyMySQL's strict decoding would end the whole page.
+    """
+    if name != _TOLERANT_UTF8:
+        return None
+    return codecs.CodecInfo(
+        name=_TOLERANT_UTF8,
+        encode=codecs.utf_8_encode,
+        decode=lambda data, errors="strict": codecs.utf_8_decode(data, "surrogateescape", True),
+    )
+
+
+codecs.register(_tolerant_utf8)

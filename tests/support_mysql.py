@@ -1,0 +1,203 @@
+"""A MySQL or MariaDB server for the tests: one that is there, one of our own, or a container."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from tests.support_services import START_LIMIT_S, MissingPart, docker_answers, free_port
+
+MYSQL_VARIABLE = "MIGRATOR_TEST_MYSQL_URL"
+LOCAL_URL = "mysql://root@127.0.0.1:3306/mysql"
+
+
+def connect(url: str, **words: Any) -> pymysql.connections.Connection[Any]:
+    """A connection that may write; "Name" is a name in it, as in the SQL of the other databases."""
+    parts = urlsplit(url)
+    return pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=unquote(parts.path.lstrip("/")) or None,
+        charset="utf8mb4",
+        autocommit=True,
+        connect_timeout=3,
+        init_command="SET sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES'), time_zone = '+00:00'",
+        **words,
+    )
+
+
+def mysql_version(url: str) -> str | None:
+    """The server's version, or None where nobody answers or lets us in."""
+    try:
+        with connect(url) as connection:
+            return str(connection.get_server_info())
+    except pymysql.Error:
+        return None
+
+
+def answering_mysql() -> str | None:
+    """The URL of a server that is already there: the one of the environment, or one on this machine."""
+    return os.environ.get(MYSQL_VARIABLE) or (LOCAL_URL if mysql_version(LOCAL_URL) else None)
+
+
+def mysql_source() -> str:
+    """Where a server will come from, in words."""
+    url = answering_mysql()
+    if url:
+        where = urlsplit(url)
+        return f"{where.hostname}:{where.port or 3306}, version {mysql_version(url) or '(does not answer)'}"
+    if _server_program():
+        return "a server of our own from the installed binaries"
+    return "a container" if docker_answers() else "none"
+
+
+@contextmanager
+def mysql_server() -> Iterator[str]:
+    """The URL of a server's database `mysql`, for as long as the context lasts.
+
+    Raises: MissingPart where there is none and none can be started.
+    """
+    url, program = answering_mysql(), _server_program()
+    if url:
+        if mysql_version(url) is None:
+            raise MissingPart(
+                f"the server of {MYSQL_VARIABLE} does not answer; start it, or unset the variable"
+            )
+        yield url
+    elif program:
+        with _own_server(program) as own:
+            yield own
+    elif docker_answers():
+        with _mysql_container() as contained:
+            yield contained
+    else:
+        raise MissingPart(f"no MySQL or MariaDB; set {MYSQL_VARIABLE}, or install MariaDB")
+
+
+@contextmanager
+def mysql_database(server_url: str) -> Iterator[str]:
+    """The URL of a new database with a random name, in utf8mb4 and the server's collation; dropped at the end."""
+    name = f"migrator_test_{secrets.token_hex(6)}"
+    run_script(server_url, f'CREATE DATABASE "{name}" CHARACTER SET utf8mb4')
+    try:
+        yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
+    finally:
+        run_script(server_url, f'DROP DATABASE IF EXISTS "{name}"')
+
+
+def run_script(url: str, script: str) -> None:
+    """Nothing; the statements are executed one after the other, each in a transaction of its own."""
+    with connect(url, client_flag=CLIENT.MULTI_STATEMENTS) as connection, connection.cursor() as cursor:
+        cursor.execute(script)
+        while cursor.nextset():  # raises what the next statement raised
+            pass
+
+
+def chinook_mysql_script(folder: Path) -> str:
+    """Chinook's SQL without the lines that choose a database."""
+    lines = (folder / "Chinook_MySql.sql").read_text(encoding="utf-8-sig").splitlines()
+    return "\n".join(
+        line for line in lines if not line.startswith(("DROP DATABASE", "CREATE DATABASE", "USE"))
+    )
+
+
+# ── a server of our own ──
+
+
+def _server_program() -> str | None:
+    """MariaDB's server. MySQL's makes its data folder in another way: name one by the variable."""
+    return shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+@contextmanager
+def _own_server(program: str) -> Iterator[str]:
+    """A server in a folder of its own; as root it runs as another user, since MariaDB refuses root."""
+    home = Path(tempfile.mkdtemp(prefix="migrator-mysql-"))
+    user = _other_user()
+    if user:
+        shutil.chown(home, user)
+    port, data = free_port(), f"--datadir={home / 'data'}"
+    try:
+        _make_data_folder(home, data, user)
+        settings = [f"--port={port}", f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}"]
+        with (home / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [program, "--no-defaults", data, "--bind-address=127.0.0.1", *settings],
+                cwd=home,
+                user=user,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            url = f"mysql://root@127.0.0.1:{port}/mysql"
+            _wait_until_it_answers(url, process, home / "log")
+            yield url
+        finally:
+            process.kill()  # nothing of it is kept, so nothing needs saving
+            process.wait()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _make_data_folder(home: Path, data: str, user: str | None) -> None:
+    install = shutil.which("mariadb-install-db")
+    if install is None:
+        raise MissingPart("the installed MariaDB has no mariadb-install-db")
+    made = subprocess.run(
+        [install, "--no-defaults", data, "--auth-root-authentication-method=normal", "--skip-test-db"],
+        cwd=home,
+        user=user,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if made.returncode:
+        raise MissingPart(f"mariadb-install-db failed: {(made.stderr or made.stdout).strip()[-400:]}")
+
+
+def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    limit = time.monotonic() + START_LIMIT_S
+    while mysql_version(url) is None:
+        if process.poll() is not None or time.monotonic() > limit:
+            raise MissingPart(f"MariaDB did not start: {log.read_text(errors='replace')[-400:]}")
+        time.sleep(0.1)
+
+
+def _other_user() -> str | None:
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return next((name for name in ("mysql", "nobody") if name in known), None)
+
+
+@contextmanager
+def _mysql_container() -> Iterator[str]:
+    from testcontainers.mysql import MySqlContainer
+
+    with MySqlContainer("mariadb:10.11", username="root", dialect=None) as container:
+        url = urlsplit(container.get_connection_url())
+        yield urlunsplit(url._replace(scheme="mysql", path="/mysql"))
+
+
+if __name__ == "__main__":
+    found = answering_mysql()
+    if found is None:
+        sys.exit(1)
+    sys.stdout.write(found + "\n")
