@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
@@ -23,7 +20,9 @@ from migrator.source.engine import LOCK_WAIT_S, read_engine
 from migrator.source.facts import reflect
 from migrator.source.failures import source_error
 from migrator.source.names import NameRule
+from migrator.source.parameters import bound_statement
 from migrator.source.selects import Key, KeyRange, KeySet
+from migrator.source.statements import Statements
 from migrator.source.trees import key_reader, row_trees
 from migrator.source.url import place_of
 
@@ -44,13 +43,14 @@ class SqlSource:
         self._engine = read_engine(url, pool_size, lock_wait_s)
         self._place = place_of(url)
         self._names = names
+        self._statements = Statements(names, self.facts)
         driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
         # UnicodeError and OverflowError: sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
         self._failures = (SQLAlchemyError, driver_error, UnicodeError, OverflowError)
 
     def facts(self) -> SchemaFacts:
         with self._reading("reading the schema") as connection:
-            return reflect(connection, self._names)
+            return self._statements.learn(reflect(connection, self._names))
 
     def count(self, plan: EntityPlan) -> int:
         """Rows that take part, by plain SQL; rows without a key among them."""
@@ -104,11 +104,15 @@ class SqlSource:
         return found
 
     def query(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Rows of one SELECT, values as the driver gives them."""
-        if self._engine.dialect.name == "sqlite":
-            params = {name: _sqlite_param(value) for name, value in params.items()}
+        """Rows of one SELECT in written names, values as the driver gives them. A list after IN is its values.
+
+        Raises: SettingsError when the statement cannot be put into the source's names.
+        """
+        statement, bound = bound_statement(
+            self._statements.translated(sql), params, self._engine.dialect.name
+        )
         with self._reading("a query of the mapping") as connection:
-            return _rows(connection, sa.text(sql), params)
+            return _rows(connection, statement, bound)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -163,18 +167,3 @@ def _rows(
         if not isinstance(result, sa.CursorResult) or result.cursor is None:
             raise sa.exc.ResourceClosedError("the statement does not return rows")
         return list(result.cursor.fetchall())
-
-
-_SQLITE_FORMS: dict[type, Callable[[Any], Any]] = {
-    Decimal: float,
-    UUID: str,
-    datetime: lambda moment: moment.isoformat(" "),
-    date: date.isoformat,
-    time: time.isoformat,
-}
-
-
-def _sqlite_param(value: Any) -> Any:
-    """The form of a parameter that sqlite3 can bind, as such values are stored in SQLite by custom."""
-    form = _SQLITE_FORMS.get(type(value))
-    return form(value) if form else value

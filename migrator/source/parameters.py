@@ -1,0 +1,129 @@
+"""The `:name` parameters of a statement: where they stand, and how their values are bound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from migrator.errors import SettingsError
+
+_BACKSLASHED = r"'(?:[^'\\]|''|\\.)*'"
+_ANSI_STRING = r"'(?:[^']|'')*'"
+_COMMENTS = r"/\*.*?\*/|--[^\n]*"
+_PARAMETER = r"(?<![\w:$]):(?P<name>[A-Za-z_]\w*)"
+_SQLITE = rf'{_ANSI_STRING}|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|(?P<comment>{_COMMENTS})|{_PARAMETER}'
+_POSTGRESQL = (
+    rf"(?<!\w)[eE]{_BACKSLASHED}|{_ANSI_STRING}"
+    r'|"(?:[^"]|"")*"|(?<![\w$])\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$'
+    rf"|(?P<comment>{_COMMENTS})|{_PARAMETER}"
+)
+_MYSQL = (
+    rf'{_BACKSLASHED}|"(?:[^"\\]|""|\\.)*"|`[^`]*`'
+    rf"|(?P<comment>/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)|{_PARAMETER}"
+)
+_LEXERS = {
+    name: re.compile(pattern, re.DOTALL)
+    for name, pattern in {
+        "sqlite": _SQLITE,
+        "postgresql": _POSTGRESQL,
+        "mysql": _MYSQL,
+        "mariadb": _MYSQL,
+    }.items()
+}
+_BEFORE_A_LIST = re.compile(r"(?P<not>\bNOT\s+)?\bIN\s*(?P<open>\(\s*)?\Z", re.IGNORECASE)
+
+
+def parameter_names(sql: str, dialect: str) -> frozenset[str]:
+    """Names of the parameters; a colon in a string, a quoted name, a comment or a cast is none."""
+    return frozenset(found["name"] for found in _parameters(sql, dialect))
+
+
+def has_comment(sql: str, dialect: str) -> bool:
+    return any(found["comment"] is not None for found in _LEXERS[dialect].finditer(sql))
+
+
+def masked(sql: str, dialect: str) -> str:
+    """`sql` with names of parameters that are keywords nowhere; every other character stays in its place."""
+    return _replaced(sql, dialect, lambda found: ":" + "_" * len(found["name"]))
+
+
+def bound_statement(
+    sql: str, params: Mapping[str, Any], dialect: str
+) -> tuple[sa.TextClause, dict[str, Any]]:
+    """The statement with the values of its parameters in the form that the dialect's driver takes.
+
+    A list or tuple after IN, in parentheses or without, is as many values; elsewhere it is the driver's to bind.
+    Raises: SettingsError for an empty list after NOT IN, which SQL cannot say.
+    """
+    bound: dict[str, Any] = {}
+
+    def put(found: re.Match[str]) -> str:
+        name = found["name"]
+        value = params.get(name)
+        listed = _BEFORE_A_LIST.search(sql, 0, found.start())
+        if listed is None or not isinstance(value, (list, tuple)):
+            if name in params:
+                bound[name] = _bindable(value, dialect)
+            return f":{name}"
+        if not value and listed["not"]:
+            raise SettingsError(f"the list of parameter '{name}' is empty, and NOT IN () is no SQL")
+        # Nothing is IN (NULL), as nothing is in an empty list.
+        values = [_bindable(one, dialect) for one in value] or [None]
+        names = [f"{name}_{number}" for number in range(len(values))]
+        bound.update(zip(names, values, strict=True))
+        places = ", ".join(f":{one}" for one in names)
+        return places if listed["open"] else f"({places})"
+
+    return sa.text(_replaced(sql, dialect, put, escaped=True)), bound
+
+
+def _parameters(sql: str, dialect: str) -> Iterator[re.Match[str]]:
+    return (found for found in _LEXERS[dialect].finditer(sql) if found["name"] is not None)
+
+
+def _replaced(sql: str, dialect: str, put: Callable[[re.Match[str]], str], *, escaped: bool = False) -> str:
+    """`sql` with `put` in the place of each parameter; `escaped`: other colons as SQLAlchemy's text() wants them."""
+    pieces, done = [], 0
+    for found in _parameters(sql, dialect):
+        pieces += [_kept(sql[done : found.start()], escaped), put(found)]
+        done = found.end()
+    return "".join([*pieces, _kept(sql[done:], escaped)])
+
+
+def _kept(text: str, escaped: bool) -> str:
+    return text.replace(":", r"\:") if escaped else text
+
+
+# ── values ──
+
+
+def _number(value: Decimal) -> int | float:
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _without_zone(moment: datetime) -> str:
+    return (moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment).isoformat(" ")
+
+
+_AS_TEXT: dict[type, Callable[[Any], Any]] = {
+    # PostgreSQL takes text for whatever type stands on the other side; SQLite stores such values as text by custom.
+    datetime: lambda moment: moment.isoformat(" "),
+    date: date.isoformat,
+    time: time.isoformat,
+    UUID: str,
+}
+_SQLITE_FORMS = {**_AS_TEXT, Decimal: _number}
+_MYSQL_FORMS = {**_AS_TEXT, datetime: _without_zone}  # its columns hold no zone; the session's is UTC
+_FORMS = {"sqlite": _SQLITE_FORMS, "postgresql": _AS_TEXT, "mysql": _MYSQL_FORMS, "mariadb": _MYSQL_FORMS}
+
+
+def _bindable(value: Any, dialect: str) -> Any:
+    """The form of a value that the dialect's driver binds."""
+    form = _FORMS[dialect].get(type(value))
+    return form(value) if form else value

@@ -1,0 +1,106 @@
+"""Names as a statement spells them, and the edits that put real names in their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from sqlalchemy.engine import URL
+from sqlglot import exp
+
+from migrator.errors import SettingsError
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_SQLGLOT = {"sqlite": "sqlite", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """`text` goes in the place of the characters from `start` up to `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def edited(sql: str, edits: Iterable[Edit]) -> str:
+    """`sql` with every edit made; all that lies between them stays as it was written.
+
+    Two edits of one place are one: sqlglot copies parts of some expressions.
+    """
+    pieces, done = [], 0
+    for edit in sorted(set(edits), key=lambda one: one.start):
+        pieces += [sql[done : edit.start], edit.text]
+        done = edit.end
+    return "".join([*pieces, sql[done:]])
+
+
+@dataclass(frozen=True)
+class Speller:
+    """Spells names in `sql`, a statement of the SQLAlchemy dialect called `dialect`."""
+
+    sql: str
+    dialect: str
+
+    def edit(self, identifier: exp.Identifier, real: str, *, before: str = "", after: str = "") -> list[Edit]:
+        """What makes `identifier` say `real`: nothing where it does so already."""
+        unchanged = identifier.name == real and (identifier.quoted or self.is_plain(real))
+        if unchanged and not before and not after:
+            return []
+        start, end = self._place(identifier)
+        text = self.sql[start:end] if unchanged else self.quoted(real)
+        return [Edit(start, end, before + text + after)]
+
+    def prefixed(self, identifier: exp.Identifier, before: str) -> list[Edit]:
+        """What puts `before` in front of a name that stays."""
+        start, _ = self._place(identifier)
+        return [Edit(start, start, before)] if before else []
+
+    def written(self, identifier: exp.Identifier) -> str:
+        """The characters that the statement has there, quotes included."""
+        start, end = self._place(identifier)
+        return self.sql[start:end]
+
+    def name(self, name: str) -> str:
+        """The name as it must stand in a statement, quoted where it needs to be."""
+        return name if self.is_plain(name) else self.quoted(name)
+
+    def is_plain(self, name: str) -> bool:
+        """Whether the name means the same without quotes."""
+        return bool(_PLAIN.fullmatch(name)) and name not in _reserved(self.dialect)
+
+    def quoted(self, name: str) -> str:
+        quote = "`" if sqlglot_dialect(self.dialect) == "mysql" else '"'
+        return quote + name.replace(quote, quote * 2) + quote
+
+    def _place(self, identifier: exp.Identifier) -> tuple[int, int]:
+        """Start and end, checked against the text: a wrong place would make another statement."""
+        start, end = identifier.meta.get("start", 0), identifier.meta.get("end", -1) + 1
+        found = self.sql[start:end]
+        if found != identifier.name and found[1:-1].replace(found[-1:] * 2, found[-1:]) != identifier.name:
+            what = "a name in this statement cannot be put into the source's own spelling"
+            raise SettingsError(f"{what}; write source: {{names: exact}} in the mapping")
+        return start, end
+
+
+def sqlglot_dialect(dialect: str) -> str:
+    """sqlglot's name of a SQLAlchemy dialect."""
+    return _SQLGLOT[dialect]
+
+
+def folded(names: Collection[str], identifier: exp.Identifier) -> str | None:
+    """The name among `names` that `identifier` means: exactly, or unquoted in another case."""
+    if identifier.name in names:
+        return identifier.name
+    if identifier.quoted:
+        return None
+    wanted = identifier.name.lower()
+    return next((name for name in names if name.lower() == wanted), None)
+
+
+@cache
+def _reserved(dialect: str) -> frozenset[str]:
+    known = URL.create(dialect).get_dialect()()
+    return frozenset(known.identifier_preparer.reserved_words)
