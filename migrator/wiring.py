@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from migrator.errors import SettingsError
+from migrator.errors import MappingError, SettingsError
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.parse import ParsedMapping, examine_mapping
@@ -146,4 +146,13 @@ def lay(job: Job) -> Iterator[Laid]:
 def checked_on(source: SqlSource, parsed: ParsedMapping) -> Checked:
     """The mapping checked against an open source, its transforms loaded."""
     revised, transforms = load_transforms(parsed)
-    return check_mapping(revised, source.facts(), transforms)
+    checked = check_mapping(revised, source.facts(), transforms)
+    faults = [
+        parsed.document.fault(("entities", plan.entity.written, "columns", column.name), what)
+        for plan in (entity.plan for entity in checked.entities)
+        for column in plan.table.columns
+        if column.sql is not None and (what := source.computed_fault(plan, column))
+    ]
+    if faults:
+        raise MappingError([*checked.warnings, *faults])
+    return checked

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from migrator.errors import SourceError
+from migrator.errors import SettingsError, SourceError
 from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import RowTree, SourceKey
@@ -69,6 +69,15 @@ class SqlSource:
             return {}
         row = self._one(plan, selects.sums_select(plan, columns))
         return {column.name: value for column, value in zip(columns, row, strict=True)}
+
+    def computed_fault(self, plan: EntityPlan, column: Column) -> str:
+        """What the database has against the SQL of a computed column; '' for nothing."""
+        try:
+            with self._reading("its SQL") as connection:
+                _rows(connection, selects.computed_select(plan.table, column))
+        except (SettingsError, SourceError) as error:
+            return str(error)
+        return ""
 
     def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
         """The last key of every full page; each is a snapshot of its own, so a long walk stops nobody."""

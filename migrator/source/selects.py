@@ -6,7 +6,7 @@ Columns have no SQL type here but `Held`, so values stay as the driver gave them
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from sqlalchemy.sql.selectable import FromClause
 
 from migrator.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts
 from migrator.model import Value
+from migrator.source.computed import ComputedColumn
 from migrator.source.mysql_selects import Held, exact, in_key_order, row_after, row_upto
 
 Key: TypeAlias = tuple[Any, ...]
@@ -100,6 +101,12 @@ def without_key_select(plan: EntityPlan) -> Statement:
     return sa.select(sa.func.count()).select_from(root).where(no_key, *_where(root, plan.where))
 
 
+def computed_select(table: TableFacts, column: Column) -> Statement:
+    """No rows, but all that the database says against the column's SQL."""
+    plain = replace(table, columns=tuple(one for one in table.columns if one.sql is None or one == column))
+    return sa.select(named(plain, "root").c[column.real]).limit(0)
+
+
 def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
     root = named(plan.table, "root")
     sums = (sa.func.sum(exact(_column(root, column.real))) for column in columns)
@@ -110,9 +117,16 @@ def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
 
 
 def named(table: TableFacts, alias: str) -> FromClause:
-    columns = (_held(column) for column in table.columns)
+    """The table under an alias; where it has computed columns, a SELECT of it with them (databases merge the two)."""
+    computed = [column for column in table.columns if column.sql is not None]
+    columns = (_held(column) for column in table.columns if column.sql is None)
     schema = None if table.schema is None else quoted_name(table.schema, True)
-    return sa.table(quoted_name(table.real, True), *columns, schema=schema).alias(alias)
+    plain = sa.table(quoted_name(table.real, True), *columns, schema=schema)
+    if not computed:
+        return plain.alias(alias)
+    base = plain.alias("base")
+    made = (ComputedColumn(column, table, "base").label(column.real) for column in computed)
+    return sa.select(*base.c, *made).subquery(alias)
 
 
 def _held(column: Column) -> sa.ColumnClause[Any]:

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from tests.language.engines import ENGINES
+from tests.support_mysql import run_script
 
 Database = Callable[[str], str]
 """From the script of a schema and its rows to the URL of a new database that holds them."""
@@ -26,6 +27,9 @@ def database_on(engine: str, request: pytest.FixtureRequest, folder: Path) -> Da
     if engine == "sqlite":
         numbers = itertools.count()
         return lambda script: _sqlite(folder / f"source{next(numbers)}.db", script)
+    if engine == "mariadb":
+        make = request.getfixturevalue("new_mysql_database")
+        return lambda script: _mariadb(make(), script)
     make = request.getfixturevalue("new_postgres_database")
     return lambda script: _postgresql(make(), script)
 
@@ -36,6 +40,11 @@ def _sqlite(path: Path, script: str) -> str:
     connection.commit()
     connection.close()
     return f"sqlite:///{path}"
+
+
+def _mariadb(url: str, script: str) -> str:
+    run_script(url, script)
+    return url
 
 
 def _postgresql(url: str, script: str) -> str:

@@ -1,3 +1,3 @@
 """The engines that every mapping of the tests is laid over."""
 
-ENGINES = ("sqlite", "postgresql")
+ENGINES = ("sqlite", "postgresql", "mariadb")

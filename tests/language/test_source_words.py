@@ -1,0 +1,154 @@
+"""columns, where, views, composite keys, quoted and spaced names, on every engine."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from migrator.errors import MappingError, SourceError
+from migrator.mapping.parse import parse_mapping
+from migrator.wiring import checked_on
+from tests.language.conftest import Database
+from tests.language.laid import HEAD, items, open_source, plain
+
+SCRIPT = """
+CREATE TABLE "Order Details" ("Order ID" INTEGER NOT NULL, "Line.No" INTEGER NOT NULL, "Unit Price" NUMERIC(10, 2),
+  "Paid" NUMERIC(10, 2), "a|b" VARCHAR(20), "Όνομα" VARCHAR(20), "deleted at" TIMESTAMP NULL, "Due" DATE,
+  PRIMARY KEY ("Order ID", "Line.No"));
+CREATE TABLE "Note" ("Order ID" INTEGER NOT NULL, "Line.No" INTEGER NOT NULL, "no" INTEGER NOT NULL, "text" VARCHAR(20),
+  PRIMARY KEY ("Order ID", "Line.No", "no"),
+  FOREIGN KEY ("Order ID", "Line.No") REFERENCES "Order Details" ("Order ID", "Line.No"));
+INSERT INTO "Order Details" VALUES (1, 1, 9.50, 2.25, 'x', 'Ωmega 🎵', NULL, '2026-01-05'), (1, 2, 3, NULL, 'y', 'β', NULL, NULL),
+  (2, 1, 1, 1, 'z', 'γ', '2026-01-02 03:04:05', NULL);
+INSERT INTO "Note" VALUES (1, 1, 2, 'second'), (1, 1, 1, 'first'), (2, 1, 1, 'gone');
+CREATE VIEW "Open Details" AS SELECT "Order ID" AS id, "Line.No" AS line, "Unit Price" AS price FROM "Order Details"
+  WHERE "deleted at" IS NULL;
+"""
+
+
+def test_names_with_spaces_dots_bars_and_emoji(database: Database) -> None:
+    text = """
+entities:
+  detail:
+    table: Order Details
+    where: {deleted at: null}
+    collect: {notes: {of: Note, by: [Order ID, Line.No], order_by: [no]}, count: {count: all, of: Note, by: [Order ID, Line.No]}}
+    items:
+      Detail:
+        key: ["ORDER#{Order ID}", "LINE#{Line.No:03}"]
+        GSI1: ['BAR#{"a|b"|upper}', "{Όνομα}"]
+        keep: [Unit Price, Όνομα]
+        attributes: {no: Line.No, bar: '"a|b"', notes: {each: notes, attributes: {t: text}}, count: count}
+"""
+    found = items(database(SCRIPT), HEAD + text)
+    assert plain(found, "PK", "SK", "GSI1PK", "GSI1SK", "Unit Price", "no", "bar", "count") == [
+        ("ORDER#1", "LINE#001", "BAR#X", "Ωmega 🎵", Decimal("9.50"), 1, "x", 2),
+        ("ORDER#1", "LINE#002", "BAR#Y", "β", Decimal(3), 2, "y", 0),
+    ]
+    assert [item["notes"] for item in found] == [[{"t": "first"}, {"t": "second"}], []]
+
+
+def test_names_in_snake_case(database: Database) -> None:
+    text = """
+source: {names: snake_case}
+entities:
+  order_details:
+    where: deleted_at
+    columns: {due_in: "unit_price - paid"}
+    items:
+      Detail: {key: ["ORDER#{order_id}", "LINE#{line_no:03}"], attributes: {due: due_in}}
+"""
+    found = items(database(SCRIPT), HEAD.replace("mapping: 1\n", "") + "mapping: 1\n" + text)
+    assert plain(found, "PK", "SK", "due") == [("ORDER#2", "LINE#001", 0)]
+
+
+def test_a_view_says_its_key(database: Database) -> None:
+    text = """
+entities:
+  open:
+    table: Open Details
+    key: [id, line]
+    items:
+      Open: {key: ["ORDER#{id}", "LINE#{line:03}"], keep: all}
+"""
+    found = items(database(SCRIPT), HEAD + text)
+    assert plain(found, "_src", "price") == [("open:[1,1]", Decimal("9.50")), ("open:[1,2]", Decimal(3))]
+
+
+def test_computed_columns_have_their_declared_type(database: Database) -> None:
+    text = """
+entities:
+  detail:
+    table: Order Details
+    where: {state: [open, none]}
+    columns:
+      owed: {sql: '"Unit Price" - "Paid"', type: number(2)}
+      state: "CASE WHEN \\"Paid\\" IS NULL THEN 'none' WHEN \\"Paid\\" < \\"Unit Price\\" THEN 'open' ELSE 'paid 100%' END"
+      next: {sql: '"Line.No" + 1', type: integer}
+      day: {sql: '"Due"', type: date}
+    items:
+      Detail:
+        key: ["ORDER#{Order ID}", "LINE#{Line.No:03}"]
+        GSI1: ["STATE#{state}", "{owed:08.2f}"]
+        GSI2: ["DAY#{day|month}", "{next:04}"]
+        attributes: {owed: owed, next: next}
+"""
+    url = database(SCRIPT)
+    found = items(url, HEAD + text)
+    assert plain(found, "SK", "GSI1PK", "GSI1SK", "owed", "next", "GSI2PK") == [
+        ("LINE#001", "STATE#open", "00007.25", Decimal("7.25"), 2, "DAY#2026-01"),
+        ("LINE#002", None, None, None, 3, None),
+    ]
+
+
+BAD_COLUMNS = {
+    "no such column": ("paid + unit_pric", "there is no such column"),
+    "an aggregate": ("sum(paid)", "not one value of one row"),
+    "a second statement": ("1; DROP TABLE note", "not one expression"),
+    "an end of the list": ("paid) FROM note; --", "neither comments nor parameters"),
+    "a subquery": ("(SELECT 1)", "not one value of one row"),
+    "no SQL": ("paid +", "not one expression"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_COLUMNS)
+def test_a_column_that_the_source_refuses_is_a_fault_of_the_mapping(database: Database, name: str) -> None:
+    sql, message = BAD_COLUMNS[name]
+    text = (
+        HEAD
+        + f"""
+source: {{names: snake_case}}
+entities:
+  order_details:
+    columns: {{x: "{sql}"}}
+    items:
+      Detail: {{key: ["ORDER#{{order_id}}", "LINE#{{line_no:03}}"], attributes: {{x: x}}}}
+"""
+    )
+    source = open_source(database(SCRIPT), text)
+    with pytest.raises(MappingError, match=message) as caught:
+        checked_on(source, parse_mapping(text, "m.yaml"))
+    assert caught.value.faults[-1].where == "entities.order_details.columns.x"
+    assert caught.value.faults[-1].line == text[: text.index("columns:")].count("\n") + 1
+    source.close()
+
+
+def test_a_view_that_fails_stops_with_the_entity_and_a_reason(database: Database) -> None:
+    failing = """
+    CREATE TABLE base (id INTEGER PRIMARY KEY, amount VARCHAR(20));
+    INSERT INTO base VALUES (1, 'abc');
+    """
+    view = {
+        "sqlite": "load_extension('x')",
+        "postgresql": "CAST(amount AS INTEGER)",
+        "mysql": "no_such_function(amount)",
+    }
+    url = database(failing)
+    kind = url.partition(":")[0].partition("+")[0]
+    text = HEAD + "entities: {bad: {key: [id], items: {Bad: {key: ['BAD#{id}', M], keep: [amount]}}}}"
+    if kind == "mysql":
+        pytest.skip("MariaDB refuses to create a view that would fail")
+    url = database(failing + f"CREATE VIEW bad AS SELECT id, {view[kind]} AS amount FROM base;")
+    with pytest.raises((SourceError, MappingError), match="bad"):
+        items(url, text)
