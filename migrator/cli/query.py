@@ -35,7 +35,8 @@ def query(job: Path, pattern: str, params: tuple[str, ...], as_json: bool) -> in
         found = mapping.patterns[pattern]
         values = read_params(found, given)
         target = wiring.open_target(read, mapping.table, lambda: False)
-        answer = ask(mapping, found, values, laid.source, target.store)
+        plans = [entity.plan for entity in laid.checked.entities]
+        answer = ask(mapping, found, values, laid.source, target.store, plans=plans)
     if as_json:
         click.echo(json.dumps(answer_data(answer), ensure_ascii=False))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Dict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -11,6 +12,7 @@ from typing import Any
 from migrator.errors import RowError, SettingsError
 from migrator.facts import Kind
 from migrator.mapping import values
+from migrator.mapping.answers import Reader
 from migrator.mapping.document import did_you_mean
 from migrator.mapping.expressions import Places, compile_key
 from migrator.mapping.filters import Surroundings
@@ -104,13 +106,16 @@ def answer_of(mapping: Mapping, pattern: Pattern, items: list[Item]) -> dict[str
 
 
 def sql_params(params: Dict[str, Any]) -> dict[str, Any]:
-    """Parameters as a statement takes them: times as text that both SQL and people read."""
-    return {name: _sql_param(value) for name, value in params.items()}
+    """Parameters as a statement takes them; the source gives each the form that its driver binds."""
+    return dict(params)
 
 
-def plain_rows(part: Part, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows of the part's SQL as the items would say them, for comparison."""
-    return [tuple(_plain(value) for value in row[: len(part.attributes)]) for row in rows]
+def plain_rows(
+    part: Part, rows: list[tuple[Any, ...]], readers: Sequence[Reader] = ()
+) -> list[tuple[Any, ...]]:
+    """Rows of the part's SQL as the items would say them, for comparison. `readers`: of its attributes, if known."""
+    reading = readers or [lambda raw: raw] * len(part.attributes)
+    return [tuple(_plain(read(value)) for read, value in zip(reading, row, strict=False)) for row in rows]
 
 
 class _Renderer:
@@ -167,18 +172,6 @@ _READERS: dict[ParamType, Any] = {
     "timestamp": values.decoder(Kind("timestamp")),
     "uuid": values.decoder(Kind("uuid")),
 }
-
-
-def _sql_param(value: Any) -> Any:
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    return (
-        value.isoformat(" ")
-        if hasattr(value, "hour")
-        else value.isoformat()
-        if hasattr(value, "year")
-        else value
-    )
 
 
 def _plain(value: Any) -> Any:

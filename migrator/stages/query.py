@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from migrator.facts import EntityPlan
+from migrator.mapping.answers import readers_for
 from migrator.mapping.compare import equal
 from migrator.mapping.patterns import Request, answer_of, plain_rows, request_for, sql_params
 from migrator.model import Item, Pattern
@@ -16,15 +18,25 @@ from migrator.results import Answer, PartAnswer, Rows
 
 
 def ask(
-    mapping: MappingModel, pattern: Pattern, params: Mapping[str, Any], source: Source, store: ItemStore
+    mapping: MappingModel,
+    pattern: Pattern,
+    params: Mapping[str, Any],
+    source: Source,
+    store: ItemStore,
+    *,
+    plans: Sequence[EntityPlan] = (),
 ) -> Answer:
-    """The pattern's answer from the table and from SQL, compared part by part."""
+    """The pattern's answer from the table and from SQL, compared part by part.
+
+    `plans`: of all entities, so that SQL's values are compared by the declared types of their columns.
+    """
     request = request_for(mapping, pattern, params)
     items, round_trips, read_units = _fetch(store, request)
     found = answer_of(mapping, pattern, items)
     parts = []
     for part in pattern.parts:
-        rows = plain_rows(part, source.query(pattern.sql[part.name], sql_params(params)))
+        answered = source.query(pattern.sql[part.name], sql_params(params))
+        rows = plain_rows(part, answered, readers_for(mapping, plans, part))
         parts.append(PartAnswer(part, found[part.name], rows, _same(pattern, found[part.name], rows)))
     return Answer(pattern, request, tuple(parts), round_trips, read_units)
 
