@@ -24,7 +24,7 @@ _POSTGRESQL = (
     rf"|(?P<comment>{_COMMENTS})|{_PARAMETER}"
 )
 _MYSQL = (
-    rf'{_BACKSLASHED}|"(?:[^"\\]|""|\\.)*"|`[^`]*`'
+    rf'{_BACKSLASHED}|"(?:[^"]|"")*"|`[^`]*`'
     rf"|(?P<comment>/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)|{_PARAMETER}"
 )
 _LEXERS = {

@@ -6,14 +6,34 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 from sqlalchemy.engine import URL
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.dialects.mysql import MySQL
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.dialects.sqlite import SQLite
 
 from migrator.errors import SettingsError
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
-_SQLGLOT = {"sqlite": "sqlite", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+
+
+class _AnsiMySQL(MySQL):
+    """MySQL as our connections speak it (ANSI_QUOTES): "name" is a name, as on the other engines."""
+
+    class Tokenizer(MySQL.Tokenizer):
+        QUOTES: ClassVar = ["'"]
+        IDENTIFIERS: ClassVar = ["`", '"']
+
+
+_DIALECTS: dict[str, type[Dialect]] = {
+    "sqlite": SQLite,
+    "postgresql": Postgres,
+    "mysql": _AnsiMySQL,
+    "mariadb": _AnsiMySQL,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +92,7 @@ class Speller:
         return bool(_PLAIN.fullmatch(name)) and name not in _reserved(self.dialect)
 
     def quoted(self, name: str) -> str:
-        quote = "`" if sqlglot_dialect(self.dialect) == "mysql" else '"'
+        quote = "`" if self.dialect in ("mysql", "mariadb") else '"'
         return quote + name.replace(quote, quote * 2) + quote
 
     def _place(self, identifier: exp.Identifier) -> tuple[int, int]:
@@ -85,9 +105,9 @@ class Speller:
         return start, end
 
 
-def sqlglot_dialect(dialect: str) -> str:
-    """sqlglot's name of a SQLAlchemy dialect."""
-    return _SQLGLOT[dialect]
+def sqlglot_dialect(dialect: str) -> Dialect:
+    """sqlglot's idea of a SQLAlchemy dialect."""
+    return _DIALECTS[dialect]()
 
 
 def folded(names: Collection[str], identifier: exp.Identifier) -> str | None:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 
 from sqlglot import Token, TokenType, exp
-from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from migrator.errors import SettingsError
@@ -140,7 +139,7 @@ def _exact(facts: SchemaFacts) -> bool:
 def _tokens(sql: str, dialect: str) -> list[Token]:
     # Parameters may have any name, :from too, which sqlglot would take for a keyword.
     try:
-        tokens = Dialect.get_or_raise(sqlglot_dialect(dialect)).tokenize(masked(sql, dialect))
+        tokens = sqlglot_dialect(dialect).tokenize(masked(sql, dialect))
     except SqlglotError as error:
         raise SettingsError(_unreadable(*_place_in(error))) from None
     if not tokens:
@@ -160,7 +159,7 @@ def _check_single(tokens: list[Token]) -> None:
 
 def _parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
     try:
-        found = Dialect.get_or_raise(sqlglot_dialect(dialect)).parser().parse(tokens, masked(sql, dialect))
+        found = sqlglot_dialect(dialect).parser().parse(tokens, masked(sql, dialect))
     except SqlglotError as error:
         raise SettingsError(_unreadable(*_place_in(error))) from None
     except RecursionError:

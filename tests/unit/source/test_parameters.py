@@ -36,8 +36,7 @@ def test_a_colon_is_not_always_a_parameter(sql: str, names: set[str]) -> None:
         ("postgresql", "SELECT a[:c] WHERE x = :d", {"c", "d"}),
         ("postgresql", r"SELECT E'\':a', '\', :b, $$ :c $$, $x$ $$ :d $x$, :e", {"b", "e"}),
         ("postgresql", "SELECT a #> :b, c -- :d", {"b"}),
-        ("mysql", r"SELECT '\':a', "
-         r'"\":b", :c # :d', {"c"}),
+        ("mysql", r"""SELECT '\':a', ":b", `:b`, :c # :d""", {"c"}),
         ("mysql", "SELECT 1 --:a\n-- :b", {"a"}),
         ("mysql", "SELECT @x := 1, :a", {"a"}),
     ],

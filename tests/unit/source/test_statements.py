@@ -176,7 +176,7 @@ def test_names_become_the_sources_own(what: str, dialect: str) -> None:
         (
             "mysql",
             "SELECT \"name\", 'it\\'s :x' FROM track # name",
-            "SELECT \"name\", 'it\\'s :x' FROM `Track` # name",
+            "SELECT `Name` AS \"name\", 'it\\'s :x' FROM `Track` # name",
         ),
         (
             "mysql",
