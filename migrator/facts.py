@@ -78,8 +78,11 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class SchemaFacts:
+    """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are."""
+
     dialect: str
     tables: Dict[str, TableFacts]
+    schemas: tuple[str, ...] = ()
 
 
 # ── an entity joined with its schema: what to read, and where it stands in a row tree ──────────────

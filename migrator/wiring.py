@@ -58,7 +58,10 @@ def read_mapping(path: Path) -> ParsedMapping:
 
 @contextmanager
 def open_source(url: str, parsed: ParsedMapping, workers: int = 1) -> Iterator[SqlSource]:
-    source = SqlSource(source_url(url), names=parsed.mapping.names, pool_size=workers + 1)
+    mapping = parsed.mapping
+    source = SqlSource(
+        source_url(url), names=mapping.names, pool_size=workers + 1, schemas=mapping.schemas_read
+    )
     try:
         yield source
     finally:

@@ -12,7 +12,7 @@ from migrator.mapping.check_keys import key_faults
 from migrator.mapping.check_patterns import pattern_faults
 from migrator.mapping.check_table import table_faults
 from migrator.mapping.check_values import value_faults
-from migrator.mapping.document import Document, Path
+from migrator.mapping.document import Document, Path, did_you_mean
 from migrator.mapping.items import CompiledEntity, compile_entity, kept_columns
 from migrator.mapping.parse import ParsedMapping
 from migrator.mapping.plan import plan_entity
@@ -66,7 +66,17 @@ def check_form(parsed: ParsedMapping) -> tuple[Fault, ...]:
 
 
 def _plans(parsed: ParsedMapping, facts: SchemaFacts) -> tuple[list[EntityPlan], list[Fault]]:
-    plans, faults = [], []
+    plans: list[EntityPlan] = []
+    faults = [
+        parsed.document.fault(
+            ("source", "schemas", number),
+            f"the source has no schema '{name}'{did_you_mean(name, facts.schemas)}",
+        )
+        for number, name in enumerate(parsed.mapping.schemas)
+        if name not in facts.schemas
+    ]
+    if faults:
+        return [], faults
     for entity in entities_of(parsed.mapping):
         plan, found = plan_entity(parsed.mapping, entity, facts, parsed.document)
         faults += found

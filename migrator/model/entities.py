@@ -172,3 +172,19 @@ class Mapping:
     schemas: tuple[str, ...] = ()
     maps: Dict[str, Dict[str, str]] = field(default_factory=dict)
     patterns: Dict[str, Pattern] = field(default_factory=dict)
+
+    @property
+    def schemas_read(self) -> tuple[str, ...]:
+        """Schemas that the mapping may mean: those that it lists, and what stands before the dot of a table."""
+        tables = [
+            name
+            for entity in self.entities.values()
+            for name in (
+                entity.table,
+                *(one.table for one in entity.collections),
+                *(join.table or "" for join in entity.joins),
+                *(join.table or "" for one in entity.collections for join in one.joins),
+            )
+        ]
+        named = [name.partition(".")[0] for name in tables if "." in name]
+        return tuple(dict.fromkeys([*self.schemas, *named]))

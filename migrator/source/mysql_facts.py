@@ -23,7 +23,7 @@ _COLUMNS = sa.text("""
         c.IS_NULLABLE = 'YES' AS nullable
     FROM information_schema.TABLES t
     JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME
-    WHERE t.TABLE_SCHEMA = DATABASE()
+    WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
         AND (t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') OR t.TABLE_TYPE = 'VIEW' AND t.TABLE_COMMENT = 'VIEW')
     ORDER BY c.TABLE_NAME, c.ORDINAL_POSITION
 """)
@@ -31,53 +31,53 @@ _COLUMNS = sa.text("""
 _INDEXES = sa.text("""
     SELECT TABLE_NAME AS table_name, INDEX_NAME AS name, COLUMN_NAME AS column_name, SUB_PART AS prefix
     FROM information_schema.STATISTICS
-    WHERE TABLE_SCHEMA = DATABASE() AND NON_UNIQUE = 0
+    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND NON_UNIQUE = 0
     ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
 """)
 
 _FOREIGN_KEYS = sa.text("""
     SELECT TABLE_NAME AS table_name, CONSTRAINT_NAME AS name, COLUMN_NAME AS column_name,
-        NULLIF(REFERENCED_TABLE_SCHEMA, DATABASE()) AS referred_schema,
+        NULLIF(REFERENCED_TABLE_SCHEMA, TABLE_SCHEMA) AS referred_schema,
         REFERENCED_TABLE_NAME AS referred, REFERENCED_COLUMN_NAME AS referred_column
     FROM information_schema.KEY_COLUMN_USAGE
-    WHERE TABLE_SCHEMA = DATABASE() AND REFERENCED_TABLE_NAME IS NOT NULL
+    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND REFERENCED_TABLE_NAME IS NOT NULL
     ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION
 """)
 
 _CHECKS = sa.text("""
     SELECT TABLE_NAME AS table_name, CHECK_CLAUSE AS clause
-    FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = DATABASE()
+    FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE())
 """)
 # A name stands in double quotes where the session's sql_mode has ANSI_QUOTES, as ours has.
 _JSON_CHECK = re.compile(r"""json_valid\((?P<quote>[`"])(?P<name>.+)(?P=quote)\)""")
 
 
-def columns(connection: Connection) -> dict[str, list[Column]]:
+def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
     """Per table and view, its columns in order, by real names."""
-    json = _json_columns(connection)
+    json = _json_columns(connection, schema)
     found: dict[str, list[Column]] = {}
-    for row in connection.execute(_COLUMNS):
+    for row in connection.execute(_COLUMNS, {"schema": schema}):
         kind = Kind("json") if (row.table_name, row.name) in json else kind_of(row.declared, "mysql")
         column = Column(row.name, row.name, kind, bool(row.nullable), row.declared)
         found.setdefault(row.table_name, []).append(column)
     return found
 
 
-def _json_columns(connection: Connection) -> set[tuple[str, str]]:
+def _json_columns(connection: Connection, schema: str | None) -> set[tuple[str, str]]:
     """(table, column) of MariaDB's JSON, which is LONGTEXT with a check; MySQL has a type for it."""
     if not getattr(connection.dialect, "is_mariadb", False):
         return set()
     found = set()
-    for row in connection.execute(_CHECKS):
+    for row in connection.execute(_CHECKS, {"schema": schema}):
         if check := _JSON_CHECK.fullmatch(row.clause):
             quote = check["quote"]
             found.add((row.table_name, check["name"].replace(2 * quote, quote)))
     return found
 
 
-def primary_keys(connection: Connection) -> dict[str, list[str]]:
+def primary_keys(connection: Connection, schema: str | None) -> dict[str, list[str]]:
     """Per table, the columns of its primary key. A prefix that is unique makes the whole column unique."""
-    indexes = _unique_indexes(connection)
+    indexes = _unique_indexes(connection, schema)
     return {
         table: [part.column_name for part in found[_PRIMARY]]
         for table, found in indexes.items()
@@ -85,10 +85,10 @@ def primary_keys(connection: Connection) -> dict[str, list[str]]:
     }
 
 
-def unique_columns(connection: Connection) -> dict[str, list[tuple[str, ...]]]:
+def unique_columns(connection: Connection, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
     """Per table, the columns of each other unique index of whole columns only; an expression has no column."""
     found: dict[str, dict[tuple[str, ...], None]] = {}
-    for table, indexes in _unique_indexes(connection).items():
+    for table, indexes in _unique_indexes(connection, schema).items():
         for name, parts in indexes.items():
             whole = all(part.column_name is not None and part.prefix is None for part in parts)
             if whole and name != _PRIMARY:
@@ -96,15 +96,17 @@ def unique_columns(connection: Connection) -> dict[str, list[tuple[str, ...]]]:
     return {table: list(keys) for table, keys in found.items()}
 
 
-def _unique_indexes(connection: Connection) -> dict[str, dict[str, list[sa.Row[Any]]]]:
-    return _grouped(connection, _INDEXES)
+def _unique_indexes(connection: Connection, schema: str | None) -> dict[str, dict[str, list[sa.Row[Any]]]]:
+    return _grouped(connection, _INDEXES, schema)
 
 
-def foreign_keys(connection: Connection) -> dict[str, list[ReflectedForeignKeyConstraint]]:
+def foreign_keys(
+    connection: Connection, schema: str | None
+) -> dict[str, list[ReflectedForeignKeyConstraint]]:
     """Per table, its foreign keys; `referred_schema` is None for a table of the same database."""
     return {
         table: [_foreign_key(name, parts) for name, parts in found.items()]
-        for table, found in _grouped(connection, _FOREIGN_KEYS).items()
+        for table, found in _grouped(connection, _FOREIGN_KEYS, schema).items()
     }
 
 
@@ -120,9 +122,11 @@ def _foreign_key(name: str, parts: list[sa.Row[Any]]) -> ReflectedForeignKeyCons
     }
 
 
-def _grouped(connection: Connection, statement: sa.TextClause) -> dict[str, dict[str, list[sa.Row[Any]]]]:
+def _grouped(
+    connection: Connection, statement: sa.TextClause, schema: str | None
+) -> dict[str, dict[str, list[sa.Row[Any]]]]:
     """Per table and name of an index or a constraint, its columns in order."""
     found: dict[str, dict[str, list[sa.Row[Any]]]] = {}
-    for row in connection.execute(statement):
+    for row in connection.execute(statement, {"schema": schema}):
         found.setdefault(row.table_name, {}).setdefault(row.name, []).append(row)
     return found

@@ -34,15 +34,23 @@ class SqlSource:
     """Reads by SQL; each call is one read-only snapshot. Safe to call from `pool_size` threads at once.
 
     `url`: as `source_url` gives it; the first call connects. `lock_wait_s`: SQLite waits that for a writer.
+    `schemas`: those to read beside the default one.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
 
     def __init__(
-        self, url: URL, names: NameRule = "exact", pool_size: int = 4, lock_wait_s: float = LOCK_WAIT_S
+        self,
+        url: URL,
+        names: NameRule = "exact",
+        pool_size: int = 4,
+        *,
+        lock_wait_s: float = LOCK_WAIT_S,
+        schemas: Sequence[str] = (),
     ) -> None:
         self._engine = read_engine(url, pool_size, lock_wait_s)
         self._place = place_of(url)
         self._names = names
+        self._schemas = tuple(schemas)
         self._statements = Statements(names, self.facts)
         driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
         # UnicodeError and OverflowError: sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
@@ -50,7 +58,7 @@ class SqlSource:
 
     def facts(self) -> SchemaFacts:
         with self._reading("reading the schema") as connection:
-            return self._statements.learn(reflect(connection, self._names))
+            return self._statements.learn(reflect(connection, self._names, self._schemas))
 
     def count(self, plan: EntityPlan) -> int:
         """Rows that take part, by plain SQL; rows without a key among them."""

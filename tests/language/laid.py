@@ -27,7 +27,7 @@ table:
 
 def open_source(url: str, text: str) -> SqlSource:
     mapping = parse_mapping(text, "m.yaml").mapping
-    return SqlSource(source_url(url), names=mapping.names, pool_size=2)
+    return SqlSource(source_url(url), names=mapping.names, pool_size=2, schemas=mapping.schemas_read)
 
 
 def checked(url: str, text: str, transforms: Mapping[str, Transform] | None = None) -> Checked:
