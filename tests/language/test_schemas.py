@@ -1,0 +1,96 @@
+"""Tables of other schemas, and tenants in a schema each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import MappingError
+from tests.language.conftest import database_on
+from tests.language.laid import HEAD, checked, items, plain
+
+TABLES = """
+CREATE TABLE {0}.customer (id INTEGER PRIMARY KEY, name VARCHAR(80));
+CREATE TABLE {0}.invoice (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL, FOREIGN KEY (customer_id) REFERENCES {0}.customer (id));
+INSERT INTO {0}.customer VALUES (1, 'Ann of {0}'), (2, 'Bob of {0}');
+INSERT INTO {0}.invoice VALUES (7, 2);
+"""
+TENANTS = """
+source: {schemas: [%s, %s]}
+entities:
+  customer:
+    items:
+      Customer: {key: ["TENANT#{@schema}#CUSTOMER#{id}", META], keep: [name], attributes: {tenant: "@schema|upper"}}
+  invoice:
+    join: {customer: customer_id}
+    items:
+      Invoice:
+        key: ["TENANT#{@schema}#CUSTOMER#{customer_id}", "INVOICE#{id:06}"]
+        attributes: {customer: customer.name, label: "{@schema}/{id}"}
+"""
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def schemas(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str, str]:
+    """A URL and two schemas of it; MariaDB calls a database a schema, so there they are databases of their own."""
+    if request.param == "postgresql":
+        names = ("acme", "bolt")
+        script = "".join(f"CREATE SCHEMA {name};{TABLES.format(name)}" for name in names)
+        return database_on("postgresql", request, tmp_path)(script), *names
+    make = request.getfixturevalue("new_mysql_database")
+    names = tuple(make().rpartition("/")[2] for _ in range(2))
+    return database_on("mariadb", request, tmp_path)("".join(map(TABLES.format, names))), *names
+
+
+def test_every_tenant_has_items_of_its_own(schemas: tuple[str, str, str]) -> None:
+    url, one, other = schemas
+    found = items(url, HEAD + TENANTS % (one, other))
+    assert plain(found, "_src", "PK", "SK") == [
+        (f"customer@{one}:[1]", f"TENANT#{one}#CUSTOMER#1", "META"),
+        (f"customer@{one}:[2]", f"TENANT#{one}#CUSTOMER#2", "META"),
+        (f"invoice@{one}:[7]", f"TENANT#{one}#CUSTOMER#2", "INVOICE#000007"),
+        (f"customer@{other}:[1]", f"TENANT#{other}#CUSTOMER#1", "META"),
+        (f"customer@{other}:[2]", f"TENANT#{other}#CUSTOMER#2", "META"),
+        (f"invoice@{other}:[7]", f"TENANT#{other}#CUSTOMER#2", "INVOICE#000007"),
+    ]
+    assert found[2]["customer"] == f"Bob of {one}"
+    assert found[2]["label"] == f"{one}/7"
+    assert found[0]["tenant"] == one.upper()
+
+
+def test_keys_of_two_tenants_are_proved_apart(schemas: tuple[str, str, str]) -> None:
+    url, one, other = schemas
+    good = checked(url, HEAD + TENANTS % (one, other))
+    assert set(good.unproved.values()) == {frozenset()}
+    bad = checked(url, HEAD + (TENANTS % (one, other)).replace("TENANT#{@schema}#", ""))
+    assert bad.unproved[f"customer@{one}"] == {"Customer"}
+    assert any("its key can be equal to that of customer.Customer" in str(fault) for fault in bad.warnings)
+
+
+def test_a_table_of_another_schema(schemas: tuple[str, str, str]) -> None:
+    url, one, other = schemas
+    text = f"""
+entities:
+  invoice:
+    table: {one}.invoice
+    join: {{customer: customer_id}}
+    collect: {{all: {{count: all, of: {other}.invoice, by: customer_id}}}}
+    items:
+      Invoice: {{key: ["INVOICE#{{id}}", META], attributes: {{customer: customer.name, all: all}}}}
+"""
+    assert plain(items(url, HEAD + text), "PK", "customer", "all") == [("INVOICE#7", f"Bob of {one}", 0)]
+
+
+def test_a_schema_that_is_not_there(schemas: tuple[str, str, str]) -> None:
+    url, one, _ = schemas
+    with pytest.raises(MappingError, match=f"the source has no schema '{one}x'; did you mean '{one}'"):
+        checked(url, HEAD + TENANTS % (one, f"{one}x"))
+
+
+def test_sqlite_has_no_schemas(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url = database_on("sqlite", request, tmp_path)(
+        "CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT);"
+    )
+    with pytest.raises(MappingError, match=r"source\.schemas\.0: the source has no schema 'acme'"):
+        checked(url, HEAD + TENANTS % ("acme", "bolt"))
