@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from migrator.mapping.patterns import Request
+from migrator.mapping.requests import Request
 from migrator.model import Part, Pattern
 from migrator.ports import Run, Tally
 
@@ -47,22 +47,35 @@ class VerifyResult:
 
 @dataclass(frozen=True)
 class PartAnswer:
-    """One part of an answer from both sides, as plain values in the order of `part.attributes`."""
+    """One part of an answer from both sides, as plain values in the order of `part.attributes`.
+
+    `several`: more than one came where the part says `one: true`; that is a difference too.
+    """
 
     part: Part
     items: Rows
     rows: Rows
     same: bool
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class Took:
+    """What one side took: requests or statements, and milliseconds."""
+
+    round_trips: int
+    ms: float
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A pattern's answer from both sides, with what it cost DynamoDB."""
+    """A pattern's answer from both sides, with what it took; `read_units` as DynamoDB counted them."""
 
     pattern: Pattern
     request: Request
     parts: tuple[PartAnswer, ...]
-    round_trips: int
+    table: Took
+    sql: Took
     read_units: float
 
     @property

@@ -17,6 +17,7 @@ from migrator.retry import Backoff
 from migrator.settings import Job, load_job
 from migrator.source.reader import SqlSource
 from migrator.source.url import source_url
+from migrator.stages.fetch import AT_ONCE
 from migrator.target import embedded
 from migrator.target.client import dynamodb_client, service_client
 from migrator.target.objects import S3Objects
@@ -95,7 +96,10 @@ def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Targ
     if endpoint == EMBEDDED:
         endpoint = embedded.ensure_running(embedded_home())
     client = dynamodb_client(
-        region=settings.region, profile=settings.profile, endpoint=endpoint, connections=tuning.workers + 2
+        region=settings.region,
+        profile=settings.profile,
+        endpoint=endpoint,
+        connections=max(tuning.workers, AT_ONCE) + 2,
     )
     named = design_for(job, design)
     backoff = Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)

@@ -12,7 +12,7 @@ from migrator.cli.options import job_argument, json_option, read_job, stdout
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.mapping.document import did_you_mean
 from migrator.mapping.patterns import read_params
-from migrator.report.shapes import answer_data, print_answer
+from migrator.report.answers import answer_data, print_answer, print_explanation
 from migrator.stages.query import ask
 
 
@@ -22,9 +22,13 @@ from migrator.stages.query import ask
 @click.option(
     "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter of the pattern."
 )
+@click.option("--explain", is_flag=True, help="Show each request too, and what both sides took.")
 @json_option
-def query(job: Path, pattern: str, params: tuple[str, ...], as_json: bool) -> int:
-    """Run access pattern PATTERN on the table and print its answer beside SQL's. Exit code 1 when they differ."""
+def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_json: bool) -> int:
+    """Run access pattern PATTERN on the table and print its answer beside SQL's. Exit code 1 when they differ.
+
+    A list is given with commas or as a JSON array: -p product_ids=1,2,3
+    """
     read = read_job(job)
     given = dict(_pair(param) for param in params)
     with wiring.lay(read) as laid:
@@ -41,6 +45,8 @@ def query(job: Path, pattern: str, params: tuple[str, ...], as_json: bool) -> in
         click.echo(json.dumps(answer_data(answer), ensure_ascii=False))
     else:
         print_answer(stdout(), answer)
+        if explain:
+            print_explanation(stdout(), answer)
     return 0 if answer.same else DIFFERENT
 
 

@@ -2,116 +2,162 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from migrator.errors import Fault
+from migrator.mapping.check_pattern_values import value_faults
 from migrator.mapping.document import Document, Path
-from migrator.model import ItemDesign, Mapping, Pattern, Template
+from migrator.mapping.stored_keys import Form, StoredKey, same_forms, shown, stored_keys
+from migrator.model import Index, Mapping, Pattern, Ref, SortCondition
 
 
 def pattern_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
     """Faults and warnings of all access patterns."""
     for pattern in mapping.patterns.values():
-        yield from _faults(mapping, pattern, document)
+        asked = mapping.table.asked(pattern.index)
+        if asked is not None:  # else the parser has said so
+            check = _PatternCheck(mapping, pattern, asked, document)
+            yield from check.faults()
+            yield from value_faults(pattern, asked, document)
 
 
-def _faults(mapping: Mapping, pattern: Pattern, document: Document) -> Iterator[Fault]:
-    at: Path = ("access_patterns", pattern.name)
-    key_at = (*at, pattern.operation, "key")
-    keys = [(item, key) for item in _items(mapping) if (key := _key_in(mapping, item, pattern))]
-    matching = [(item, key) for item, key in keys if _same_form(pattern.key[0], key[0])]
-    if not matching:
-        known = ", ".join(sorted({key[0].source for _, key in keys})) or "none"
-        where = pattern.index or mapping.table.name
-        yield document.fault(
-            (*key_at, 0), f"no item has a partition key of this form in {where}; there are: {known}"
-        )
-        return
-    yield from _sort_faults(pattern, [key[1] for _, key in matching if len(key) > 1], document, key_at)
-    yield from _type_faults(mapping, pattern, document, at)
-    yield from _prefix_warnings(mapping, pattern, document, key_at)
-    yield from _order_warnings(mapping, pattern, [key[-1] for _, key in matching], document, at)
+class _PatternCheck:
+    """Checks one access pattern against the keys of the items."""
 
+    def __init__(self, mapping: Mapping, pattern: Pattern, asked: Index, document: Document) -> None:
+        self.mapping = mapping
+        self.pattern = pattern
+        self.asked = asked
+        self.document = document
+        self.at: Path = ("access_patterns", pattern.name)
+        self.request_at: Path = (*self.at, pattern.operation)
+        self.key_at: Path = (*self.request_at, "key")
 
-def _items(mapping: Mapping) -> Iterator[ItemDesign]:
-    for entity in mapping.entities.values():
-        yield from entity.items
+    def faults(self) -> Iterator[Fault]:
+        keys = list(stored_keys(self.mapping, self.asked))
+        matching = [key for key in keys if same_forms(self.pattern.key, key.partition)]
+        if not matching:
+            known = shown([key.partition for key in keys])
+            where = self.asked.name or self.mapping.table.name
+            what = f"no item has a partition key of this form in {where}; there are: {known}"
+            yield self._fault((*self.key_at, 0), what)
+            return
+        yield from self._sort_faults(matching)
+        yield from self._type_faults()
+        yield from self._prefix_warnings()
+        yield from self._order_warnings(matching)
+        yield from self._request_faults()
 
+    def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
+        return self.document.fault(at, what, warning=warning)
 
-def _key_in(mapping: Mapping, item: ItemDesign, pattern: Pattern) -> tuple[Template, ...]:
-    """The item's key in the index that the pattern asks (or in the table); () where it is not in it."""
-    if pattern.index is None:
-        return item.key
-    return next((entry.values for entry in item.entries if entry.index == pattern.index), ())
+    def _sort_faults(self, matching: Sequence[StoredKey]) -> Iterator[Fault]:
+        for number, condition in enumerate(self.pattern.sort):
+            stored = [key.sort[number] for key in matching if len(key.sort) > number]
+            several = len(self.pattern.sort) > 1
+            at = (*self.key_at, 1, number) if several else (*self.key_at, 1)
+            what = _sort_fault(condition, stored)
+            if what:
+                yield self._fault(at, f"{what}; there are: {shown([(one,) for one in stored])}")
 
+    def _type_faults(self) -> Iterator[Fault]:
+        types = {item.type for entity in self.mapping.entities.values() for item in entity.items}
+        for part in self.pattern.parts:
+            if part.type and part.type not in types:
+                what = f"there is no item type '{part.type}'; there are: {', '.join(sorted(types))}"
+                yield self._fault((*self.at, "returns", part.name, "type"), what)
 
-def _same_form(asked: Template, stored: Template) -> bool:
-    """Whether both templates agree in literals, formats and filters; names may differ."""
-    return _form(asked) == _form(stored)
+    def _prefix_warnings(self) -> Iterator[Fault]:
+        for condition in self.pattern.sort:
+            separator = self.mapping.table.separator
+            last = condition.values[0].parts[-1:]
+            open_end = not last or not isinstance(last[0], str) or not last[0].endswith(separator)
+            if condition.operator == "begins_with" and open_end:
+                what = f"a prefix that does not end in '{separator}' also matches longer names (eng, engineering)"
+                yield self._fault((*self.key_at, 1), what, warning=True)
 
-
-def _form(template: Template) -> list[object]:
-    return [
-        part if isinstance(part, str) else (part.format, [f for f in part.filters if f.name != "or"])
-        for part in template.parts
-    ]
-
-
-def _sort_faults(pattern: Pattern, stored: list[Template], document: Document, at: Path) -> Iterator[Fault]:
-    if pattern.sort is None:
-        return
-    if pattern.sort.operator == "equal":
-        if not any(_same_form(pattern.sort.values[0], one) for one in stored):
-            known = ", ".join(sorted({one.source for one in stored})) or "none"
-            yield document.fault(
-                (*at, 1), f"no item of this partition has such a sort key; there are: {known}"
-            )
-        return
-    for value in pattern.sort.values:
-        begin = value.parts[0] if value.parts and isinstance(value.parts[0], str) else ""
-        if not any(_compatible(begin, one) for one in stored):
-            known = ", ".join(sorted({one.source for one in stored})) or "none"
-            yield document.fault(
-                (*at, 1), f"no sort key of this partition begins with '{begin}'; there are: {known}"
-            )
-
-
-def _compatible(begin: str, stored: Template) -> bool:
-    first = stored.parts[0] if stored.parts and isinstance(stored.parts[0], str) else ""
-    shorter = min(len(first), len(begin))
-    return first[:shorter].rstrip("#") == begin[:shorter].rstrip("#") or not first
-
-
-def _type_faults(mapping: Mapping, pattern: Pattern, document: Document, at: Path) -> Iterator[Fault]:
-    types = {item.type for item in _items(mapping)}
-    for part in pattern.parts:
-        if part.type and part.type not in types:
-            what = f"there is no item type '{part.type}'; there are: {', '.join(sorted(types))}"
-            yield document.fault((*at, "returns", part.name, "type"), what)
-
-
-def _prefix_warnings(mapping: Mapping, pattern: Pattern, document: Document, at: Path) -> Iterator[Fault]:
-    if pattern.sort is None or pattern.sort.operator != "begins_with":
-        return
-    last = pattern.sort.values[0].parts[-1:]
-    if not last or not isinstance(last[0], str) or not last[0].endswith(mapping.table.separator):
-        what = f"a prefix that does not end in '{mapping.table.separator}' also matches longer names (eng, engineering)"
-        yield document.fault((*at, 1), what, warning=True)
-
-
-def _order_warnings(
-    mapping: Mapping, pattern: Pattern, stored: list[Template], document: Document, at: Path
-) -> Iterator[Fault]:
-    separator = mapping.table.separator
-    if pattern.order != "exact" or pattern.operation == "get" or separator == "\u0001":
-        return
-    for template in stored:
-        for ref, following in zip(template.parts, template.parts[1:], strict=False):
-            plain = not isinstance(ref, str) and ref.format is None and not ref.filters
-            if plain and isinstance(following, str) and following.startswith(separator):
+    def _order_warnings(self, matching: Sequence[StoredKey]) -> Iterator[Fault]:
+        separator = self.mapping.table.separator
+        pattern = self.pattern
+        if pattern.order != "exact" or pattern.operation != "query" or pattern.near or separator == "\u0001":
+            return
+        for template in (form for key in matching for form in key.sort[-1:] or key.partition):
+            if template is not None and _plain_before(template.parts, separator):
                 what = (
                     f"order: exact, but in the sort key {template.source} a text before '{separator}' sorts otherwise "
                     'than in SQL (space and ! come before #); write order: any, or separator: "\\u0001"'
                 )
-                yield document.fault((*at, "order"), what, warning=True)
+                yield self._fault((*self.at, "order"), what, warning=True)
                 return
+
+    def _request_faults(self) -> Iterator[Fault]:
+        pattern = self.pattern
+        if pattern.consistent and not self.asked.local:
+            what = f"{self.asked.name} is a global index, which is never read consistently; ask the table or a local index"
+            yield self._fault((*self.request_at, "consistent"), what)
+        keys = {attribute.name for attribute in self.asked.attributes}
+        for name in sorted(keys & {one.attribute for one in pattern.filters}):
+            what = f"'{name}' is a key attribute, which DynamoDB does not filter by; write the condition into key"
+            yield self._fault((*self.request_at, "filter", name), what)
+        if pattern.filters:
+            what = (
+                "a filter is paid for before it filters: every item that the key asks for is read and charged"
+            )
+            yield self._fault((*self.request_at, "filter"), what, warning=True)
+        if pattern.near and pattern.descending:
+            yield self._fault(
+                (*self.request_at, "descending"), "near gives the nearest first; leave descending out"
+            )
+        yield from self._projection_faults()
+
+    def _projection_faults(self) -> Iterator[Fault]:
+        """Attributes that are asked of an index which does not hold them."""
+        if self.asked.projection == "all":
+            return
+        table = self.mapping.table
+        held = {attribute.name for attribute in (*table.key, *self.asked.attributes)}
+        held |= set(self.asked.projection) if isinstance(self.asked.projection, tuple) else set()
+        filtered = {
+            (*self.request_at, "filter", one.attribute): one.attribute for one in self.pattern.filters
+        }
+        near = {
+            (*self.at, "near", "at"): name for name in (self.pattern.near.at if self.pattern.near else ())
+        }
+        for at, name in {**filtered, **near}.items():
+            if name not in held:
+                yield self._fault(
+                    at, f"the index {self.asked.name} does not hold '{name}'; add it to its project"
+                )
+
+
+def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:
+    if None in stored:
+        return ""
+    if condition.operator == "equal":
+        fits = any(same_forms(condition.values, (one,)) for one in stored)
+        return "" if fits else "no item of this partition has such a sort key"
+    for value in condition.values:
+        begin = value.parts[0] if value.parts and isinstance(value.parts[0], str) else ""
+        if not any(_compatible(begin, one) for one in stored):
+            return f"no sort key of this partition begins with '{begin}'"
+    return ""
+
+
+def _compatible(begin: str, stored: Form) -> bool:
+    parts = stored.parts if stored else ()
+    first = parts[0] if parts and isinstance(parts[0], str) else ""
+    shorter = min(len(first), len(begin))
+    return first[:shorter].rstrip("#") == begin[:shorter].rstrip("#") or not first
+
+
+def _plain_before(parts: Sequence[object], separator: str) -> bool:
+    """Whether a value without format and filter stands right before the separator."""
+    return any(
+        isinstance(one, Ref)
+        and one.format is None
+        and not one.filters
+        and isinstance(following, str)
+        and following.startswith(separator)
+        for one, following in pairwise(parts)
+    )

@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo
 from migrator.errors import RowError
 from migrator.facts import Kind, KindName
 from migrator.mapping import values
+from migrator.mapping.buckets import UNITS, bucket
+from migrator.mapping.geo import PRECISIONS, cell
 from migrator.mapping.json_text import json_text
 
 _TIMES: frozenset[KindName] = frozenset({"timestamp", "date"})
@@ -129,8 +131,21 @@ def _escape(args: tuple[str, ...], around: Surroundings) -> Callable[[Any], str]
 
 def _shard(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
     count = int(args[0])
-    width = len(str(count - 1))
-    return lambda value: f"{int.from_bytes(_digest(value)[:8], 'big') % count:0{width}}"
+    return lambda value: shard_text(int.from_bytes(_digest(value)[:8], "big") % count, count)
+
+
+def shard_text(number: int, count: int) -> str:
+    """A shard's number, as wide as the highest one of `count` shards."""
+    return f"{number:0{len(str(count - 1))}}"
+
+
+def _bucket(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
+    return lambda value: bucket(args[0], value)
+
+
+def _geohash(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
+    precision = int(args[0])
+    return lambda place: cell(place[0], place[1], precision)
 
 
 def _digest(value: Any) -> bytes:
@@ -176,6 +191,10 @@ def _depth(args: tuple[str, ...], _: Surroundings) -> Callable[[list[Any]], int]
     return len
 
 
+def _one_of(*known: str) -> Callable[[Sequence[str]], str]:
+    return lambda args: "" if not args or args[0] in known else f"knows {', '.join(known)}, not '{args[0]}'"
+
+
 def _plain(apply: Callable[[str], str]) -> Callable[[tuple[str, ...], Surroundings], Callable[[Any], str]]:
     return lambda args, around: lambda value: apply(values.text(value))
 
@@ -186,6 +205,11 @@ def _count(args: Sequence[str]) -> str:
         if args[0].isdecimal() and 2 <= int(args[0]) <= 10_000
         else "takes a number of shards from 2 to 10000"
     )
+
+
+def _precision(args: Sequence[str]) -> str:
+    known = args[0].isdecimal() and int(args[0]) in PRECISIONS
+    return "" if known else "takes a number of characters from 1 to 12"
 
 
 FILTERS: dict[str, FilterSpec] = {
@@ -207,4 +231,6 @@ FILTERS: dict[str, FilterSpec] = {
     "path": FilterSpec(_path, closed=False, injective=True, of_list=True),
     "first": FilterSpec(_first, closed="same", of_list=True),
     "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True),
+    "bucket": FilterSpec(_bucket, _TIMES, args=(1, 1), check=_one_of(*UNITS)),
+    "geohash": FilterSpec(_geohash, _NUMBERS, args=(1, 1), values=2, check=_precision),
 }

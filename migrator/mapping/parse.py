@@ -191,10 +191,10 @@ class ExpressionReader:
     def fault(self, path: Path, what: str) -> None:
         self.faults.append(self.document.fault(path, what))
 
-    def template(self, text: str, path: Path) -> Template:
-        """A text of a key: what has no braces is a literal."""
+    def template(self, text: str, path: Path, *, every: bool = False) -> Template:
+        """A text of a key: what has no braces is a literal. `every`: a reference may have a `*`."""
         try:
-            template = parse_template(text)
+            template = parse_template(text, every=every)
         except ValueError as error:
             self.fault(path, str(error))
             return Template((text,), text)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from migrator.mapping.document import did_you_mean
+from migrator.mapping.fan_out import WAYS
 from migrator.mapping.filters import FILTERS
 from migrator.model import Filter, Ref, Template
 
@@ -14,8 +15,8 @@ _QUOTED_NAME = re.compile(r'"((?:[^"]|"")+)"')
 _QUOTED = re.compile(r"'((?:[^']|'')*)'")
 
 
-def parse_template(text: str) -> Template:
-    """The parts of a text with braces; `{{` and `}}` are literal braces.
+def parse_template(text: str, *, every: bool = False) -> Template:
+    """The parts of a text with braces; `{{` and `}}` are literal braces. `every`: a reference may have a `*`.
 
     Raises: ValueError saying what is wrong with it.
     """
@@ -24,7 +25,7 @@ def parse_template(text: str) -> Template:
         if literal:
             parts.append(literal)
         if inner is not None:
-            parts.append(parse_ref(inner, formats=True))
+            parts.append(_every(inner) if every and inner.startswith("*") else parse_ref(inner, formats=True))
     return Template(tuple(parts), text)
 
 
@@ -35,6 +36,8 @@ def parse_ref(text: str, *, formats: bool = False) -> Ref:
 
     Raises: ValueError saying what is wrong with it.
     """
+    if text.startswith("*"):
+        raise ValueError(f"'{text}': a * stands in the partition key of an access pattern's query only")
     head, *filter_texts = _split(text, "|")
     names, *formats_given = _split(head, ":")
     colon, format_spec = bool(formats_given), ":".join(formats_given)
@@ -48,6 +51,21 @@ def parse_ref(text: str, *, formats: bool = False) -> Ref:
     filters = tuple(_filter(part) for part in filter_texts)
     _check_arity(text, paths, filters)
     return Ref(paths, format_spec if colon else None, filters)
+
+
+def _every(text: str) -> Ref:
+    """A reference with a `*`: `*|shard:10`, `*since,until|bucket:day`, `*lat,lng|geohash:6`."""
+    head, *filter_texts = _split(text[1:], "|")
+    paths = tuple(path.strip() for path in head.split(",")) if head.strip() else ()
+    filters = tuple(_filter(part) for part in filter_texts)
+    if len(filters) != 1 or filters[0].name not in WAYS:
+        raise ValueError(
+            f"'{text}' says not what its * stands for; write one of the filters {', '.join(WAYS)}"
+        )
+    wanted = WAYS[filters[0].name].values
+    if len(paths) != wanted or not all(paths):
+        raise ValueError(f"'{text}' names {len(paths)} parameter(s) where {wanted} is/are taken")
+    return Ref(paths, None, filters, every=True)
 
 
 def format_width(format_spec: str) -> tuple[int, int]:

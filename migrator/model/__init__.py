@@ -9,11 +9,6 @@ from migrator.model.entities import (
     ItemDesign,
     Join,
     Mapping,
-    Param,
-    ParamType,
-    Part,
-    Pattern,
-    SortCondition,
 )
 from migrator.model.expressions import (
     SCHEMA_PATH,
@@ -26,6 +21,16 @@ from migrator.model.expressions import (
     Ref,
     Stored,
     Template,
+)
+from migrator.model.patterns import (
+    FilterCondition,
+    Near,
+    Operator,
+    Param,
+    ParamType,
+    Part,
+    Pattern,
+    SortCondition,
 )
 from migrator.model.table import (
     Index,
@@ -49,6 +54,7 @@ __all__ = [
     "Expiry",
     "Expression",
     "Filter",
+    "FilterCondition",
     "Index",
     "IndexEntry",
     "Item",
@@ -58,6 +64,8 @@ __all__ = [
     "KeyAttribute",
     "MapOf",
     "Mapping",
+    "Near",
+    "Operator",
     "Param",
     "ParamType",
     "Part",

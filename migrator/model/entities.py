@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from migrator.model.expressions import Condition, Expression, Template
+from migrator.model.patterns import Pattern
 from migrator.model.table import TableDesign
 
 # ── entities ────────────────────────────────────────────────────────────────────────────────────
@@ -111,52 +112,6 @@ class Entity:
     @property
     def lists(self) -> frozenset[str]:
         return frozenset(one.alias for one in self.collections if one.is_list)
-
-
-ParamType = Literal["integer", "number", "text", "boolean", "date", "timestamp", "uuid"]
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    name: str
-    type: ParamType
-    optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SortCondition:
-    operator: Literal["equal", "begins_with", "between", "ge", "gt", "le", "lt"]
-    values: tuple[Template, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Items of one type within an answer; `name` and `type` are '' where an answer is one plain list."""
-
-    name: str
-    type: str
-    attributes: tuple[str, ...]
-    one: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """One access pattern: the request that answers it and, for each part, the SQL that answered it until now.
-
-    `key` holds the partition key's template; `limit` is a number or a parameter's name.
-    """
-
-    name: str
-    params: tuple[Param, ...]
-    operation: Literal["query", "get"]
-    key: tuple[Template, ...]
-    sort: SortCondition | None = None
-    index: str | None = None
-    descending: bool = False
-    limit: str | None = None
-    parts: tuple[Part, ...] = ()
-    order: Literal["exact", "any"] = "exact"
-    sql: Dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,15 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A column (or, for filters of several values, columns) by path, with its format and filters."""
+    """A column (or, for filters of several values, columns) by path, with its format and filters.
+
+    `every`: written with a `*`, it stands for many texts, each of them asked (access patterns only).
+    """
 
     paths: tuple[str, ...]
     format: str | None = None
     filters: tuple[Filter, ...] = ()
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True)

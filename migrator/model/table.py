@@ -68,6 +68,12 @@ class TableDesign:
     def type_of(self, item: Item) -> str:
         return str(item.get(self.type_attribute, "item"))
 
+    def asked(self, index: str | None) -> Index | None:
+        """The index of this name, or the table itself seen as one (None); None where there is no such index."""
+        if index is None:
+            return Index("", self.key[:1], self.key[1:], local=True)
+        return next((one for one in self.indexes if one.name == index), None)
+
     @property
     def own_attributes(self) -> tuple[str, str, str]:
         return (self.source_attribute, self.ticket_attribute, self.revision_attribute)

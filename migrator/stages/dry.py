@@ -29,4 +29,10 @@ class DryStore:
         yield ScanPage([], None)
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
-        return QueryPage([], None)
+        return QueryPage([])
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        return QueryPage([])
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        return QueryPage([])

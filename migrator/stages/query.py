@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from migrator.facts import EntityPlan
 from migrator.mapping.answers import readers_for
 from migrator.mapping.compare import equal
-from migrator.mapping.patterns import Request, answer_of, plain_rows, request_for, sql_params
-from migrator.model import Item, Pattern
+from migrator.mapping.patterns import answer_of, plain_rows, sql_params
+from migrator.mapping.requests import request_for
 from migrator.model import Mapping as MappingModel
+from migrator.model import Part, Pattern
 from migrator.ports import ItemStore, Source
-from migrator.results import Answer, PartAnswer, Rows
+from migrator.results import Answer, PartAnswer, Rows, Took
+from migrator.stages.fetch import fetch
 
 
 def ask(
@@ -25,35 +28,38 @@ def ask(
     store: ItemStore,
     *,
     plans: Sequence[EntityPlan] = (),
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Answer:
-    """The pattern's answer from the table and from SQL, compared part by part.
+    """The pattern's answer from the table and from SQL, compared part by part. `clock` gives seconds.
 
     `plans`: of all entities, so that SQL's values are compared by the declared types of their columns.
+
+    Raises: SettingsError where the parameters make no request.
     """
     request = request_for(mapping, pattern, params)
-    items, round_trips, read_units = _fetch(store, request)
-    found = answer_of(mapping, pattern, items)
-    parts = []
-    for part in pattern.parts:
-        answered = source.query(pattern.sql[part.name], sql_params(params))
-        rows = plain_rows(part, answered, readers_for(mapping, plans, part))
-        parts.append(PartAnswer(part, found[part.name], rows, _same(pattern, found[part.name], rows)))
-    return Answer(pattern, request, tuple(parts), round_trips, read_units)
+    began = clock()
+    fetched = fetch(store, request)
+    fetched_at = clock()
+    answered = {part.name: source.query(pattern.sql[part.name], sql_params(params)) for part in pattern.parts}
+    ended = clock()
+    found = answer_of(mapping, pattern, fetched.items)
+    rows = {
+        part.name: plain_rows(part, answered[part.name], readers_for(mapping, plans, part))
+        for part in pattern.parts
+    }
+    return Answer(
+        pattern=pattern,
+        request=request,
+        parts=tuple(_compared(pattern, part, found[part.name], rows[part.name]) for part in pattern.parts),
+        table=Took(fetched.round_trips, _ms(fetched_at - began)),
+        sql=Took(len(pattern.parts), _ms(ended - fetched_at)),
+        read_units=fetched.read_units,
+    )
 
 
-def _fetch(store: ItemStore, request: Request) -> tuple[list[Item], int, float]:
-    """All pages (also empty ones that are followed by more), up to the request's limit."""
-    items: list[Item] = []
-    start, trips, units = None, 0, 0.0
-    while True:
-        query = (
-            request.query if request.limit is None else {**request.query, "Limit": request.limit - len(items)}
-        )
-        page = store.query(query, start)
-        items += page.items
-        start, trips, units = page.next_start, trips + 1, units + page.read_units
-        if start is None or (request.limit is not None and len(items) >= request.limit):
-            return items[: request.limit], trips, units
+def _compared(pattern: Pattern, part: Part, items: Rows, rows: Rows) -> PartAnswer:
+    several = part.one and max(len(items), len(rows)) > 1
+    return PartAnswer(part, items, rows, _same(pattern, items, rows) and not several, several)
 
 
 def _same(pattern: Pattern, items: Rows, rows: Rows) -> bool:
@@ -72,3 +78,7 @@ def _text(row: tuple[Any, ...]) -> str:
 def _comparable(value: Any) -> Any:
     number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     return ("N", Decimal(value).normalize()) if number else value
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 1)

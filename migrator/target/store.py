@@ -48,7 +48,8 @@ class DynamoStore:
         found: dict[ItemKey, Item] = {}
         wanted = list(dict.fromkeys(keys))
         for start in range(0, len(wanted), BATCH_GET_KEYS):
-            for item in self._read([self._key(key) for key in wanted[start : start + BATCH_GET_KEYS]]):
+            asked = [self._key(key) for key in wanted[start : start + BATCH_GET_KEYS]]
+            for item in self._read(asked, consistent=True).items:
                 found[self.design.key_of(item)] = item
         return found
 
@@ -80,8 +81,18 @@ class DynamoStore:
             asked["ExclusiveStartKey"] = start
         page = self._call("query", asked)
         items = [decode_item(item) for item in page.get("Items", [])]
-        capacity = page.get("ConsumedCapacity") or {}
-        return QueryPage(items, page.get("LastEvaluatedKey"), float(capacity.get("CapacityUnits", 0.0)))
+        return QueryPage(items, page.get("LastEvaluatedKey"), _units([page.get("ConsumedCapacity")]))
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        key = encode_item(request["Key"])
+        asked = {**request, "TableName": self.design.name, "Key": key, "ReturnConsumedCapacity": "TOTAL"}
+        answer = self._call("get_item", asked)
+        items = [decode_item(answer["Item"])] if answer.get("Item") else []
+        return QueryPage(items, read_units=_units([answer.get("ConsumedCapacity")]))
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        keys = [encode_item(key) for key in request["Keys"]]
+        return self._read(keys, consistent=request.get("ConsistentRead", False))
 
     # ── batches ──
 
@@ -102,7 +113,7 @@ class DynamoStore:
             answer = self.client.batch_write_item(
                 RequestItems={self.design.name: left}, ReturnConsumedCapacity="TOTAL"
             )
-            units += sum(float(one.get("CapacityUnits", 0)) for one in answer.get("ConsumedCapacity") or [])
+            units += _units(answer.get("ConsumedCapacity") or [])
             before, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             if left and len(left) == before:
                 raise Unprocessed(f"{before} item(s) not taken")
@@ -114,15 +125,20 @@ class DynamoStore:
                 self.retry.pause()
         return Receipt(write_units=units, requests=count)
 
-    def _read(self, keys: list[dict[str, Any]]) -> list[Item]:
+    def _read(self, keys: list[dict[str, Any]], *, consistent: bool) -> QueryPage:
+        """The stored items of up to 100 keys; tries are counted from the last one that read something."""
         items: list[Item] = []
+        units, count = 0.0, 0
         left = keys
 
         def once() -> None:
-            nonlocal left
+            nonlocal left, units, count
+            count += 1
             answer = self.client.batch_get_item(
-                RequestItems={self.design.name: {"Keys": left, "ConsistentRead": True}}
+                RequestItems={self.design.name: {"Keys": left, "ConsistentRead": consistent}},
+                ReturnConsumedCapacity="TOTAL",
             )
+            units += _units(answer.get("ConsumedCapacity") or [])
             items.extend(decode_item(one) for one in answer.get("Responses", {}).get(self.design.name, []))
             unread = (answer.get("UnprocessedKeys") or {}).get(self.design.name, {})
             before, left = len(left), unread.get("Keys", [])
@@ -134,7 +150,7 @@ class DynamoStore:
             self._retry("batch_get_item", once)
             if left and len(left) < remaining:
                 self.retry.pause()
-        return items
+        return QueryPage(items, read_units=units, requests=count)
 
     # ── requests ──
 
@@ -149,3 +165,8 @@ class DynamoStore:
 
     def _key(self, key: ItemKey) -> dict[str, Any]:
         return {attribute.name: encode(value) for attribute, value in zip(self.design.key, key, strict=True)}
+
+
+def _units(consumed: Sequence[Mapping[str, Any] | None]) -> float:
+    """Capacity units of the tables that an answer names; an endpoint may leave them out."""
+    return sum(float(one.get("CapacityUnits", 0.0)) for one in consumed if one)

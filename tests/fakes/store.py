@@ -7,20 +7,24 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from migrator.errors import TargetError
+from migrator.limits import BATCH_GET_KEYS, READ_UNIT_BYTES
 from migrator.mapping.keys import encode_key
 from migrator.mapping.sizes import item_bytes, write_units
-from migrator.model import Item, ItemKey, TableDesign
+from migrator.model import Index, Item, ItemKey, TableDesign
 from migrator.ports import QueryPage, Receipt, ScanPage
+from tests.fakes.conditions import holds
 
 _PAGE = 7
 
 
 class FakeStore:
-    """ports.ItemStore without a server; `items` may be looked at and changed by a test."""
+    """ports.ItemStore without a server; a test may look at `items` and change them, and see the `queries` asked."""
 
     def __init__(self, design: TableDesign) -> None:
         self.design = design
         self.items: dict[ItemKey, Item] = {}
+        self.queries: list[dict[str, Any]] = []
 
     def put(self, items: Sequence[Item]) -> Receipt:
         sizes = [item_bytes(item) for item in items]
@@ -48,7 +52,41 @@ class FakeStore:
                 return
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
-        """All items of one partition of the table itself, in order; conditions on the sort key are the real one's."""
-        partition = request["ExpressionAttributeValues"][":p"]
-        found = sorted((key for key in self.items if key[0] == partition), key=encode_key)
-        return QueryPage([copy.deepcopy(self.items[key]) for key in found], None)
+        """A page of few items, so that whoever asks has to go on; filtered after it is cut, as DynamoDB does."""
+        index = self.design.asked(request.get("IndexName"))
+        if index is None or (request.get("ConsistentRead") and not index.local):
+            raise TargetError("DynamoDB refused query")
+        self.queries.append(dict(request))
+        found = [
+            (self._place(item, index), item)
+            for item in self.items.values()
+            if all(one.name in item for one in index.attributes)
+            and holds(item, request["KeyConditionExpression"], request)
+        ]
+        found.sort(key=lambda one: one[0], reverse=not request.get("ScanIndexForward", True))
+        skipped = 0 if start is None else [place for place, _ in found].index(start["place"]) + 1
+        size = min(_PAGE, request.get("Limit", _PAGE))
+        page = found[skipped : skipped + size]
+        wanted = request.get("FilterExpression", "")
+        items = [copy.deepcopy(item) for _, item in page if not wanted or holds(item, wanted, request)]
+        more = len(found) > skipped + size
+        return QueryPage(items, {"place": page[-1][0]} if more else None, _units([i for _, i in page]))
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        items = list(self.get([self.design.key_of(request["Key"])]).values())
+        return QueryPage(items, read_units=_units(items))
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        """In the order in which they were stored, as DynamoDB promises none."""
+        keys = [self.design.key_of(key) for key in request["Keys"]]
+        if len(keys) > BATCH_GET_KEYS or len(keys) != len(set(keys)):
+            raise TargetError("DynamoDB refused batch_get_item")
+        items = [copy.deepcopy(item) for key, item in self.items.items() if key in keys]
+        return QueryPage(items, read_units=_units(items))
+
+    def _place(self, item: Item, index: Index) -> tuple[Any, ...]:
+        return (tuple(item[one.name] for one in index.sort), self.design.key_of(item))
+
+
+def _units(items: Sequence[Item]) -> float:
+    return 0.5 * -(-sum(map(item_bytes, items)) // READ_UNIT_BYTES)

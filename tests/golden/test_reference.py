@@ -64,16 +64,25 @@ def test_the_row_becomes_the_items(entity: str, row: str, items: str) -> None:
 
 
 def test_there_are_as_many_examples_as_we_think() -> None:
-    assert len(examples()) == 4
+    assert len(examples()) == 6
 
 
 def test_the_access_patterns_fit_the_items() -> None:
-    entities = [text for kind, text in BLOCKS if kind == "entity"][:2]
-    text = mapping_text("".join(entities)) + "access_patterns:\n"
-    text += "".join(f"  {line}\n" for line in the("patterns").splitlines())
+    blocks = [text for kind, text in BLOCKS if kind == "entity"]
+    entities = {text.partition(":")[0]: text for text in reversed(blocks)}  # the first one of each name
+    text = mapping_text("".join(entities.values())) + "access_patterns:\n"
+    patterns = "".join(text for kind, text in BLOCKS if kind == "patterns")
+    text += "".join(f"  {line}\n" for line in patterns.splitlines())
     assert sorted(heart.check(text, schema(), the("head")).mapping.patterns) == [
+        "events_of_day",
+        "events_of_kind",
+        "events_of_tenant",
+        "large_orders",
+        "order_by_key",
         "orders_and_profile",
         "recent_orders",
+        "shops_near",
+        "some_users",
     ]
 
 

@@ -6,16 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, Tag
 
-from migrator.mapping.schema.values import (
-    COLUMN_TYPE,
-    ConditionForm,
-    Form,
-    Name,
-    Scalar,
-    TableForm,
-    ValueForm,
-    choice,
-)
+from migrator.mapping.schema.base import Form, Name, Scalar, choice
+from migrator.mapping.schema.patterns import PatternForm
+from migrator.mapping.schema.values import COLUMN_TYPE, ConditionForm, TableForm, ValueForm
 
 # ── entities ────────────────────────────────────────────────────────────────────────────────────
 
@@ -123,65 +116,6 @@ class EntityForm(Form):
     transform: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
     attributes: dict[Name, ValueForm] = {}
     items: dict[Name, ItemForm] = Field(min_length=1)
-
-
-# ── access patterns ─────────────────────────────────────────────────────────────────────────────
-
-
-class SortForm(Form):
-    begins_with: str | None = None
-    between: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
-    ge: str | None = None
-    gt: str | None = None
-    le: str | None = None
-    lt: str | None = None
-
-
-PatternKeyForm = Annotated[
-    Annotated[str, Tag("=text")] | Annotated[SortForm, Tag("=sort")], choice(text="=text", other="=sort")
-]
-
-
-class QueryForm(Form):
-    key: list[PatternKeyForm] = Field(min_length=1, max_length=2)
-    index: Name | None = None
-    descending: bool = False
-    limit: int | Name | None = None
-
-
-class GetForm(Form):
-    key: list[str] = Field(min_length=1, max_length=2)
-
-
-class PartForm(Form):
-    type: Name
-    one: bool = False
-    attributes: list[Name] = Field(min_length=1)
-
-
-ReturnsForm = Annotated[
-    Annotated[list[Name], Tag("=list")] | Annotated[dict[Name, PartForm], Tag("=parts")],
-    choice(list="=list", other="=parts"),
-]
-SqlForm = Annotated[
-    Annotated[str, Tag("=text")] | Annotated[dict[Name, str], Tag("=parts")],
-    choice(text="=text", other="=parts"),
-]
-
-
-class BudgetForm(Form):
-    p99_ms: Annotated[float, Field(gt=0)]
-
-
-class PatternForm(Form):
-    params: dict[Name, str] = {}
-    query: QueryForm | None = None
-    get: GetForm | None = None
-    returns: ReturnsForm
-    order: Literal["exact", "any"] = "exact"
-    frequency: str | None = None
-    budget: BudgetForm | None = None
-    sql: SqlForm
 
 
 class SourceForm(Form):

@@ -4,40 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import Field, Tag
 
-Scalar = str | int | float | bool | None
-Name = Annotated[str, Field(min_length=1, max_length=255)]
+from migrator.mapping.schema.base import Form, Name, Scalar, choice
+
 COLUMN_TYPE = r"^(integer|number(\((0|[1-9]\d?)\))?|float|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json)$"
 """Types of computed columns: number(2) is an exact number with two decimals."""
-
-
-class Form(BaseModel):
-    """A map whose words are all known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, strict=True)
-
-
-def choice(**members: str) -> Discriminator:
-    """Chooses a member of a union by the YAML shape: text, list, or a map by one of its words ('map' is any map)."""
-
-    def shape(value: Any) -> str | None:
-        if isinstance(value, str):
-            return members.get("text")
-        if isinstance(value, list):
-            return members.get("list")
-        if isinstance(value, dict):
-            return next((members[word] for word in value if word in members), members.get("other"))
-        return members.get("scalar")
-
-    return Discriminator(
-        shape, custom_error_type="shape", custom_error_message=f"write {_listed(sorted(members))} here"
-    )
-
-
-def _listed(members: list[str]) -> str:
-    shown = {"text": "a text", "list": "a list", "other": "a map", "scalar": "a plain value"}
-    return " or ".join(shown.get(member, f"{{{member}: …}}") for member in members)
 
 
 # ── table ───────────────────────────────────────────────────────────────────────────────────────

@@ -199,7 +199,11 @@ WRONG: list[tuple[str, str, str]] = [
         "there is no parameter 'idd'; did you mean 'id'?",
     ),
     ("a range over a partition key", PATTERN % 'query: {key: [{ge: "USER#"}]}', "never by a range"),
-    ("a pattern that scans", PATTERN % "", "needs either query: or get:; a Scan is no access pattern"),
+    (
+        "a pattern that scans",
+        PATTERN % "",
+        "needs one of query:, get: and batch_get:; a Scan is no access pattern",
+    ),
     ("two sort conditions", PATTERN % 'query: {key: ["USER#{id}", {ge: A, le: B}]}', "exactly one condition"),
     (
         "a sort key that is not there",

@@ -1,0 +1,253 @@
+"""Access patterns compiled to requests: parameters in, what DynamoDB is asked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from migrator.errors import SettingsError
+from migrator.limits import BATCH_GET_KEYS
+from migrator.mapping.geo import precision_for, reach_m
+from migrator.mapping.render import Renderer, unset
+from migrator.model import Index, ItemKey, Mapping, Operator, Pattern, Template
+
+CONDITIONS: dict[Operator, str] = {
+    "equal": "{0} = {1}",
+    "begins_with": "begins_with({0}, {1})",
+    "between": "{0} BETWEEN {1} AND {2}",
+    "ge": "{0} >= {1}",
+    "gt": "{0} > {1}",
+    "le": "{0} <= {1}",
+    "lt": "{0} < {1}",
+}
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """A circle around a place in degrees, and the attributes that say where an item is; latitude first."""
+
+    origin: tuple[float, float]
+    at: tuple[str, str]
+    within_m: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """What DynamoDB is asked, as plain data; `sent` may be empty where nothing can answer.
+
+    `sent`: parameters of as many Query, GetItem or BatchGetItem calls, with plain Python values; the table's name is the
+    store's to add. Items of several queries are merged by `sort` (names of attributes), each `key` (the table's) once.
+    `limit` is how many items the answer has at most (None: all); it is counted by us, over pages and after filters.
+    """
+
+    operation: Literal["query", "get", "batch_get"]
+    sent: tuple[dict[str, Any], ...]
+    key: tuple[str, ...]
+    sort: tuple[str, ...] = ()
+    descending: bool = False
+    limit: int | None = None
+    near: Nearby | None = None
+
+
+def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
+    """What answers the pattern for these parameters (see patterns.read_params).
+
+    Raises: SettingsError where a parameter of the key is not set or does not fit it.
+    """
+    key = tuple(attribute.name for attribute in mapping.table.key)
+    if pattern.operation == "query":
+        return _query(mapping, pattern, params, key)
+    if pattern.operation == "get":
+        found = _whole_key(mapping, pattern, params)
+        return Request("get", ({"Key": found, "ConsistentRead": pattern.consistent},), key)
+    keys = _listed_keys(mapping, pattern, params)
+    sent = tuple(
+        {"Keys": keys[start : start + BATCH_GET_KEYS], "ConsistentRead": pattern.consistent}
+        for start in range(0, len(keys), BATCH_GET_KEYS)
+    )
+    return Request("batch_get", sent, key)
+
+
+# ── get, batch_get ──────────────────────────────────────────────────────────────────────────────
+
+
+def _whole_key(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> dict[str, Any]:
+    render = Renderer(mapping, pattern, params)
+    templates = [*pattern.key, *(one.values[0] for one in pattern.sort)]
+    return {
+        attribute.name: render.set_key(template, attribute)
+        for attribute, template in zip(mapping.table.key, templates, strict=True)
+    }
+
+
+def _listed_keys(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> list[dict[str, Any]]:
+    """One key for each value of the list, in its order; a key that comes twice is asked once."""
+    used = {path for template in _key_templates(pattern) for ref in template.refs for path in ref.paths}
+    name = next(param.name for param in pattern.params if param.many and param.name in used)
+    if params[name] is None:
+        raise unset(pattern)
+    keys: dict[ItemKey, dict[str, Any]] = {}
+    for value in params[name]:
+        key = _whole_key(mapping, pattern, {**params, name: value})
+        keys.setdefault(tuple(key.values()), key)
+    return list(keys.values())
+
+
+def _key_templates(pattern: Pattern) -> list[Template]:
+    return [*pattern.key, *(value for one in pattern.sort for value in one.values)]
+
+
+# ── query ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _query(mapping: Mapping, pattern: Pattern, params: Dict[str, Any], key: tuple[str, ...]) -> Request:
+    asked = mapping.table.asked(pattern.index)
+    assert asked is not None
+    render = Renderer(mapping, pattern, params)
+    sort = _sort(pattern, asked, render)
+    partitions = [] if sort is None else _partitions(pattern, asked, render)
+    return Request(
+        operation="query",
+        sent=tuple(_parameters(pattern, partition, sort or [], render) for partition in partitions),
+        key=key,
+        sort=tuple(attribute.name for attribute in asked.sort),
+        descending=pattern.descending,
+        limit=_limit(pattern, params),
+        near=_near(pattern, params),
+    )
+
+
+@dataclass(frozen=True)
+class _Test:
+    """One condition with its values."""
+
+    attribute: str
+    operator: Operator
+    values: Sequence[Any]
+
+
+def _partitions(pattern: Pattern, asked: Index, render: Renderer) -> list[list[_Test]]:
+    """The partitions to ask: one, or as many as a `*` stands for."""
+    return [
+        [
+            _Test(attribute.name, "equal", [render.set_key(template, attribute)])
+            for attribute, template in zip(asked.partition, templates, strict=True)
+        ]
+        for templates in _starred(pattern, render)
+    ]
+
+
+def _starred(pattern: Pattern, render: Renderer) -> Iterator[tuple[Template, ...]]:
+    """The partition key's templates, with each text that their `*` stands for in its place."""
+    star = pattern.star
+    if star is None:
+        yield pattern.key
+        return
+    for text in render.texts(star):
+        yield tuple(
+            replace(template, parts=tuple(text if part is star else part for part in template.parts))
+            for template in pattern.key
+        )
+
+
+def _sort(pattern: Pattern, asked: Index, render: Renderer) -> list[_Test] | None:
+    """Conditions on the sort key, without those of unset parameters; None where no item can hold them."""
+    tests: list[_Test] = []
+    for number, (attribute, condition) in enumerate(zip(asked.sort, pattern.sort, strict=False)):
+        values = [render.key(template, attribute) for template in condition.values]
+        if None in values:
+            continue
+        if len(tests) < number:
+            # DynamoDB takes conditions on a sort key from its left; leaving one out would drop those behind it.
+            missing = asked.sort[number - 1].name
+            raise SettingsError(f"{pattern.name}: {attribute.name} can be asked only together with {missing}")
+        if condition.operator == "between" and values[0] > values[1]:
+            return None
+        tests.append(_Test(attribute.name, condition.operator, values))
+    return tests
+
+
+def _parameters(
+    pattern: Pattern, partition: list[_Test], sort: list[_Test], render: Renderer
+) -> dict[str, Any]:
+    names: dict[str, str] = {}
+    bound: dict[str, Any] = {}
+    conditions = [*_clauses("p", partition, names, bound), *_clauses("s", sort, names, bound)]
+    filters = list(_clauses("f", _filters(pattern, render), names, bound))
+    query: dict[str, Any] = {
+        "KeyConditionExpression": " AND ".join(conditions),
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": bound,
+        "ScanIndexForward": not pattern.descending,
+    }
+    if filters:
+        query["FilterExpression"] = " AND ".join(filters)
+    if pattern.index:
+        query["IndexName"] = pattern.index
+    if pattern.consistent:
+        query["ConsistentRead"] = True
+    return query
+
+
+def _filters(pattern: Pattern, render: Renderer) -> list[_Test]:
+    """Conditions on other attributes, without those of unset parameters."""
+    tests = [
+        _Test(one.attribute, one.operator, [render.value(value) for value in one.values])
+        for one in pattern.filters
+    ]
+    return [test for test in tests if None not in test.values]
+
+
+def _clauses(
+    letter: str, tests: Sequence[_Test], names: dict[str, str], bound: dict[str, Any]
+) -> Iterator[str]:
+    """The conditions as DynamoDB writes them, such as `#s0 BETWEEN :s0 AND :s1`; names and values are added."""
+    count = 0
+    for number, test in enumerate(tests):
+        names[f"#{letter}{number}"] = test.attribute
+        places = []
+        for value in test.values:
+            places.append(f":{letter}{count}")
+            bound[places[-1]] = value
+            count += 1
+        yield CONDITIONS[test.operator].format(f"#{letter}{number}", *places)
+
+
+def _limit(pattern: Pattern, params: Dict[str, Any]) -> int | None:
+    if pattern.limit is None:
+        return None
+    limit = int(pattern.limit) if pattern.limit.isdecimal() else params.get(pattern.limit)
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise SettingsError(f"{pattern.name}: the limit must be a whole number above 0")
+    return limit
+
+
+def _near(pattern: Pattern, params: Dict[str, Any]) -> Nearby | None:
+    """The circle that the answer is cut to.
+
+    Raises: SettingsError where the cells asked might not hold all of it.
+    """
+    near, star = pattern.near, pattern.star
+    if near is None or star is None:
+        return None
+    latitude, longitude = (params[name] for name in near.origin)
+    within = params[near.within_m] if isinstance(near.within_m, str) else near.within_m
+    if latitude is None or longitude is None or within is None:
+        raise SettingsError(f"{pattern.name}: a parameter of near is not set")
+    if not 0 < within < float("inf"):
+        raise SettingsError(f"{pattern.name}: the distance must be a number of metres above 0")
+    precision = int(star.filters[0].args[0])
+    if within > reach_m(latitude, precision):
+        raise SettingsError(_too_far(pattern, precision, latitude, float(within)))
+    return Nearby((float(latitude), float(longitude)), near.at, float(within))
+
+
+def _too_far(pattern: Pattern, precision: int, latitude: Any, within: float) -> str:
+    wider = precision_for(latitude, within)
+    mend = f"geohash:{wider} would do" if wider else "no geohash would do"
+    return (
+        f"{pattern.name}: nine cells of geohash:{precision} reach {reach_m(latitude, precision):.0f} m at this latitude, "
+        f"not {within:.0f} m; {mend}"
+    )

@@ -1,0 +1,91 @@
+"""The keys that items have, in the table or in an index, as far as the mapping alone says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from migrator.model import Const, Entity, Expression, Filter, Index, ItemDesign, Mapping, Ref, Template
+
+Form = Template | None
+"""How a key attribute is made; None where it is a plain attribute, which any template may ask for."""
+
+_SAME_TEXTS = {
+    Filter("bucket", ("day",)): Filter("date"),
+    Filter("bucket", ("month",)): Filter("month"),
+    Filter("bucket", ("year",)): Filter("year"),
+}
+
+
+@dataclass(frozen=True)
+class StoredKey:
+    """A form for each attribute of the key; `sort` is shorter where the item lacks an attribute of it."""
+
+    partition: tuple[Form, ...]
+    sort: tuple[Form, ...]
+
+
+def stored_keys(mapping: Mapping, asked: Index) -> Iterator[StoredKey]:
+    """The key of every item design that is in the index (or in the table, an index without a name)."""
+    for entity in mapping.entities.values():
+        for item in entity.items:
+            forms = _forms(mapping, entity, item, asked)
+            count = len(asked.partition)
+            if len(forms) >= count:
+                yield StoredKey(tuple(forms[:count]), tuple(forms[count:]))
+
+
+def same_forms(asked: Sequence[Template], stored: Sequence[Form]) -> bool:
+    """Whether the templates agree in literals, formats and filters; names may differ."""
+    return all(
+        form is None or _form(template) == _form(form) for template, form in zip(asked, stored, strict=False)
+    )
+
+
+def shown(forms: Sequence[Sequence[Form]]) -> str:
+    """The forms as a person wrote them, each once."""
+    texts = {" + ".join("(an attribute)" if one is None else one.source for one in form) for form in forms}
+    return ", ".join(sorted(texts)) or "none"
+
+
+def _forms(mapping: Mapping, entity: Entity, item: ItemDesign, asked: Index) -> list[Form]:
+    """Forms of the key's attributes, up to the first one that the item does not have."""
+    entry = next((entry.values for entry in item.entries if entry.index == asked.name), ())
+    attributes = {**entity.attributes, **item.attributes}
+    keys = {attribute.name: form for attribute, form in zip(mapping.table.key, item.key, strict=False)}
+    own = asked.own_attributes(mapping.table)
+    keys |= {attribute.name: form for attribute, form in zip(own, entry, strict=False)}
+    forms: list[Form] = []
+    for name in (attribute.name for attribute in asked.attributes):
+        if name in keys:
+            forms.append(keys[name])
+        elif name in attributes:
+            forms.append(_attribute_form(attributes[name]))
+        elif _keeps(item, name):
+            forms.append(None)
+        else:
+            break
+    return forms
+
+
+def _attribute_form(expression: Expression) -> Form:
+    if isinstance(expression, Const):
+        return Template((str(expression.value),), str(expression.value))
+    return expression if isinstance(expression, Template) else None
+
+
+def _keeps(item: ItemDesign, name: str) -> bool:
+    return (
+        name in item.keep
+        if isinstance(item.keep, tuple)
+        else item.keep == "all" and name not in item.keep_except
+    )
+
+
+def _form(template: Template) -> list[object]:
+    """What two templates must have in common; a `*` stands for one text of its filter."""
+    return [part if isinstance(part, str) else _ref_form(part) for part in template.parts]
+
+
+def _ref_form(ref: Ref) -> tuple[object, ...]:
+    return ref.format, [_SAME_TEXTS.get(one, one) for one in ref.filters if one.name != "or"]

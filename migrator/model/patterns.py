@@ -1,0 +1,92 @@
+"""What an access pattern is, as plain frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal
+
+from migrator.model.expressions import Expression, Ref, Template
+
+ParamType = Literal["integer", "number", "text", "boolean", "date", "timestamp", "uuid", "binary"]
+Operator = Literal["equal", "begins_with", "between", "ge", "gt", "le", "lt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """`many`: a list of values of the type."""
+
+    name: str
+    type: ParamType
+    optional: bool = False
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SortCondition:
+    operator: Operator
+    values: tuple[Template, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterCondition:
+    """A condition on an attribute that is no key; one of an unset parameter is left out."""
+
+    attribute: str
+    operator: Operator
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Parameters of a place, attributes of an item's place (latitude first), and the distance in metres.
+
+    `within_m` is a parameter's name or a number.
+    """
+
+    origin: tuple[str, str]
+    at: tuple[str, str]
+    within_m: str | Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Items of one type within an answer; `name` and `type` are '' where an answer is one plain list."""
+
+    name: str
+    type: str
+    attributes: tuple[str, ...]
+    one: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One access pattern: the request that answers it and, for each part, the SQL that answered it until now.
+
+    `key` holds a template for each partition attribute, `sort` a condition for each sort attribute that is asked, in
+    order; of `get` and `batch_get` both are the table's whole key, all equal. `limit` is a number or a parameter's
+    name. `atomic`: its items are to be written together. `schema`: the parameter that names the schema SQL reads.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    operation: Literal["query", "get", "batch_get"]
+    key: tuple[Template, ...]
+    sort: tuple[SortCondition, ...] = ()
+    index: str | None = None
+    descending: bool = False
+    limit: str | None = None
+    consistent: bool = False
+    filters: tuple[FilterCondition, ...] = ()
+    near: Near | None = None
+    atomic: bool = False
+    schema: str | None = None
+    parts: tuple[Part, ...] = ()
+    order: Literal["exact", "any"] = "exact"
+    sql: Dict[str, str] = field(default_factory=dict)
+
+    @property
+    def star(self) -> Ref | None:
+        """What is written with a `*` in the partition key, and so asked many times."""
+        return next((ref for template in self.key for ref in template.refs if ref.every), None)

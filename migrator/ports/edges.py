@@ -1,0 +1,129 @@
+"""The data's edges as the stages see them: a source of row trees, a store of items, a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from migrator.facts import Column, EntityPlan, SchemaFacts
+from migrator.model import Item, ItemKey, RowTree, SourceKey, TableDesign, Value
+
+# ── source ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Source(Protocol):
+    """Reads row trees out of the relational database. Every call is one read-only transaction of its own."""
+
+    def facts(self) -> SchemaFacts: ...
+
+    def count(self, plan: EntityPlan) -> int:
+        """Rows that take part, by plain SQL."""
+
+    def rows_without_key(self, plan: EntityPlan) -> int:
+        """Rows with a NULL in their primary key (SQLite allows it): no page can hold them."""
+
+    def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
+        """The last key of every full page, in the source's order; rows after the last bound are one more page."""
+
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        """Row trees with after < key <= upto, both bounds compared by the source; None is open."""
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        """Row trees of the given keys, as many as there are, in any order."""
+
+    def query(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Rows of a statement of the user's, with :name parameters."""
+
+    def count_where(
+        self, plan: EntityPlan, conditions: Sequence[tuple[Column, tuple[Value, ...] | None]]
+    ) -> int:
+        """Rows that take part and hold the conditions (None: the column is not NULL), by plain SQL."""
+
+    def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
+        """SUM of each column over the rows that take part, by plain SQL, as the driver gives it."""
+
+    def close(self) -> None: ...
+
+
+# ── target ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a write took: requests sent (retries included), bytes of items stored, write units consumed."""
+
+    items: int = 0
+    bytes: int = 0
+    write_units: float = 0.0
+    requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPage:
+    """Items of one request of a scan, and where the next one starts (None: the segment is done)."""
+
+    items: list[Item]
+    next_start: ItemKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPage:
+    """What a read gave: `next_start` is where a Query goes on (None: it is done), `requests` counts retries too."""
+
+    items: list[Item]
+    next_start: Mapping[str, Any] | None = None
+    read_units: float = 0.0
+    requests: int = 1
+
+
+class ItemStore(Protocol):
+    """The items of one table. Every call retries what can pass and raises StoppedError when it does not."""
+
+    def put(self, items: Sequence[Item]) -> Receipt:
+        """Store every item, batch by batch, UnprocessedItems again; returns only when all are stored."""
+
+    def delete(self, keys: Sequence[ItemKey]) -> None: ...
+
+    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+        """The stored items among `keys`, read consistently."""
+
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]: ...
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        """One page of a Query. `request`: plain values, see mapping/requests.py; its table name is filled in."""
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        """The item of `Key`, or none. `request` as above."""
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        """The stored items among up to 100 `Keys`, in any order; UnprocessedKeys are asked again."""
+
+
+class ObjectStore(Protocol):
+    """Objects that items point to. Every call retries what can pass and raises StoppedError when it does not."""
+
+    def put(self, objects: Mapping[str, bytes]) -> None:
+        """Store each object under its name; one that is there already stays as it is."""
+
+    def sizes(self, names: Sequence[str]) -> dict[str, int]:
+        """The bytes of each object among `names` that is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table that exists. `differences` are sentences: what is other than the mapping's design."""
+
+    table_id: str
+    status: str
+    differences: tuple[str, ...] = ()
+
+
+class TableAdmin(Protocol):
+    def state(self, design: TableDesign) -> TableState | None:
+        """None where there is no such table."""
+
+    def create(self, design: TableDesign) -> TableState:
+        """Create the table and wait until it is ACTIVE with TTL on; refuses an existing table."""
