@@ -82,7 +82,10 @@ class Statements:
         with self._lock:
             facts = self._facts or self._reflect()
             if sql not in self._known:
-                self._known[sql] = translated(sql, facts)
+                try:
+                    self._known[sql] = translated(sql, facts)
+                except SettingsError as error:
+                    raise SettingsError(f"a query of the mapping: {error}") from None
             return self._known[sql]
 
 

@@ -45,8 +45,8 @@ STATEMENTS: list[tuple[str, dict[str, Any], list[tuple[Any, ...]]]] = [
     ("SELECT id FROM purchase WHERE total = :total", {"total": Decimal("10.10")}, [(10,)]),
     ("SELECT id FROM purchase WHERE deleted_at > :at", {"at": datetime(2000, 1, 1)}, [(40,)]),
     (
-        "SELECT p.id, (SELECT count(*) FROM purchase_line WHERE purchase_id = id) AS lines FROM purchase p "
-        "WHERE EXISTS (SELECT 1 FROM purchase_line l WHERE l.purchase_id = p.id AND l.line_no > 1) ORDER BY lines, p.id",
+        "SELECT p.id, (SELECT count(*) FROM purchase_line WHERE purchase_id = id) AS n FROM purchase p "
+        "WHERE EXISTS (SELECT 1 FROM purchase_line l WHERE l.purchase_id = p.id AND l.line_no > 1) ORDER BY n, p.id",
         {},
         [(50, 2), (10, 3)],
     ),
