@@ -91,7 +91,7 @@ def _mysql_engine(url: URL, pool_size: int, lock_wait_s: float) -> Engine:
     engine = sa.create_engine(
         url,
         connect_args={name: value for name, value in wanted.items() if name not in url.query}
-        | mysql.ARGUMENTS,
+        | mysql.arguments(url.password),
         pool_pre_ping=True,
         **_pool(pool_size),
     )

@@ -17,8 +17,26 @@ for the server's own, where NO_ZERO_DATE would refuse to compare with a zero dat
 PAD_CHAR_TO_FULL_LENGTH would change texts."""
 
 _LONGEST_TEXT_BYTES = 2**30
-
 _TOLERANT_UTF8 = "migrator_tolerant_utf8"
+
+
+def arguments(password: str | None) -> dict[str, Any]:
+    """What every connection is made with, whatever the URL says."""
+    found = {
+        "charset": "utf8mb4",
+        "use_unicode": True,
+        "sql_mode": _MODES,
+        "client_flag": 0,  # not MULTI_STATEMENTS
+        "conv": {
+            **converters.conversions,
+            FIELD_TYPE.TIMESTAMP: _zoned,
+            FIELD_TYPE.TIME: converters.convert_time,  # a time of day, not a span; text where it is none
+            FIELD_TYPE.BIT: _bits,
+            datetime: _literal,
+        },
+    }
+    # PyMySQL would encode text as Latin-1; servers keep what their own client sends, which is UTF-8.
+    return found | ({"password": password.encode()} if password else {})
 
 
 def prepare(connection: Connection[Any], _: object, *, lock_wait_s: float) -> None:
@@ -59,22 +77,6 @@ def _bits(data: bytes) -> int:
 def _literal(moment: datetime, mapping: Any = None) -> str:
     """PyMySQL's own would drop the zone, whatever it is; ours are in UTC."""
     return str(converters.escape_datetime(moment.astimezone(UTC) if moment.tzinfo else moment, mapping))
-
-
-ARGUMENTS: dict[str, Any] = {
-    "charset": "utf8mb4",
-    "use_unicode": True,
-    "sql_mode": _MODES,
-    "client_flag": 0,  # not MULTI_STATEMENTS, whatever the URL says
-    "conv": {
-        **converters.conversions,
-        FIELD_TYPE.TIMESTAMP: _zoned,
-        FIELD_TYPE.TIME: converters.convert_time,  # a time of day, not a span; text where it is none
-        FIELD_TYPE.BIT: _bits,
-        datetime: _literal,
-    },
-}
-"""What every connection is made with; none of it is the user's to choose."""
 
 
 def _tolerant_utf8(name: str) -> codecs.CodecInfo | None:

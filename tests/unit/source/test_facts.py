@@ -187,14 +187,14 @@ def test_postgresql_tables_are_the_default_schemas_without_partitions_and_ours(
 
 
 def test_chinook_in_sqlite_is_understood(chinook_sqlite: Path) -> None:
-    _check_chinook(facts_of(str(chinook_sqlite), "snake_case"))
+    check_chinook(facts_of(str(chinook_sqlite), "snake_case"))
 
 
 def test_chinook_in_postgresql_is_understood(chinook_postgres: str) -> None:
-    _check_chinook(facts_of(chinook_postgres, "snake_case"))
+    check_chinook(facts_of(chinook_postgres, "snake_case"))
 
 
-def _check_chinook(facts: SchemaFacts) -> None:
+def check_chinook(facts: SchemaFacts) -> None:
     assert len(facts.tables) == 11
     track, line = facts.tables["track"], facts.tables["invoice_line"]
     kinds = {column.name: column.kind for column in track.columns}
