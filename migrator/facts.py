@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from migrator.model import Collection, Entity, Value
@@ -82,7 +82,7 @@ class SchemaFacts:
 
     dialect: str
     tables: Dict[str, TableFacts]
-    schemas: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = field(default=(), compare=False)
 
 
 # ── an entity joined with its schema: what to read, and where it stands in a row tree ──────────────
