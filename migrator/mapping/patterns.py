@@ -56,6 +56,20 @@ def sql_params(params: Dict[str, Any]) -> dict[str, Any]:
     return dict(params)
 
 
+def schema_of(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> str | None:
+    """The schema whose tables the pattern's SQL reads; None for the default one.
+
+    Raises: SettingsError for one that the mapping does not list.
+    """
+    if pattern.schema is None:
+        return None
+    found = str(params[pattern.schema])
+    if found not in mapping.schemas:
+        what = f"source.schemas has no '{found}'{did_you_mean(found, mapping.schemas)}"
+        raise SettingsError(f"parameter '{pattern.schema}': {what}")
+    return found
+
+
 def _type(param: Param) -> str:
     return f"list of {param.type}" if param.many else param.type
 

@@ -34,8 +34,8 @@ class Source(Protocol):
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the given keys, as many as there are, in any order."""
 
-    def query(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Rows of a statement of the user's, with :name parameters."""
+    def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
+        """Rows of a statement of the user's, with :name parameters. `schema`: of tables that name none."""
 
     def count_where(
         self, plan: EntityPlan, conditions: Sequence[tuple[Column, tuple[Value, ...] | None]]

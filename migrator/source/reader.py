@@ -120,13 +120,15 @@ class SqlSource:
                 found += _with_collections(connection, plan, chosen, roots)
         return found
 
-    def query(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
         """Rows of one SELECT in written names, values as the driver gives them. A list after IN is its values.
+
+        `schema`: of tables that name none.
 
         Raises: SettingsError when the statement cannot be put into the source's names.
         """
         statement, bound = bound_statement(
-            self._statements.translated(sql), params, self._engine.dialect.name
+            self._statements.translated(sql, schema), params, self._engine.dialect.name
         )
         with self._reading("a query of the mapping") as connection:
             return _rows(connection, statement, bound)

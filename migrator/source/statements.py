@@ -6,6 +6,7 @@ import itertools
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
@@ -65,7 +66,7 @@ class Statements:
         self._reflect = reflect
         self._lock = threading.RLock()
         self._facts: SchemaFacts | None = None
-        self._known: dict[str, str] = {}
+        self._known: dict[tuple[str, str | None], str] = {}
 
     def learn(self, facts: SchemaFacts) -> SchemaFacts:
         """Takes the facts for all statements from now on; gives them back."""
@@ -75,18 +76,30 @@ class Statements:
                 self._known.clear()
         return facts
 
-    def translated(self, sql: str) -> str:
+    def translated(self, sql: str, schema: str | None = None) -> str:
         """As the function `translated`; a statement is read once. Raises: SettingsError."""
-        if self._names == "exact":
+        if self._names == "exact" and schema is None:
             return sql
         with self._lock:
             facts = self._facts or self._reflect()
-            if sql not in self._known:
+            if (sql, schema) not in self._known:
                 try:
-                    self._known[sql] = translated(sql, facts)
+                    self._known[sql, schema] = translated(sql, _within(facts, schema), schema)
                 except SettingsError as error:
                     raise SettingsError(f"a query of the mapping: {error}") from None
-            return self._known[sql]
+            return self._known[sql, schema]
+
+
+def _within(facts: SchemaFacts, schema: str | None) -> SchemaFacts:
+    """The facts as they are seen from inside of a schema: its tables without its name."""
+    if schema is None:
+        return facts
+    own = {
+        name.removeprefix(f"{schema}."): one
+        for name, one in facts.tables.items()
+        if name.startswith(f"{schema}.")
+    }
+    return replace(facts, tables={**facts.tables, **own})
 
 
 def translated_expression(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from migrator.facts import EntityPlan
 from migrator.mapping.answers import readers_for
 from migrator.mapping.compare import equal
-from migrator.mapping.patterns import answer_of, plain_rows, sql_params
+from migrator.mapping.patterns import answer_of, plain_rows, schema_of, sql_params
 from migrator.mapping.requests import request_for
 from migrator.model import Mapping as MappingModel
 from migrator.model import Part, Pattern
@@ -40,7 +40,10 @@ def ask(
     began = clock()
     fetched = fetch(store, request)
     fetched_at = clock()
-    answered = {part.name: source.query(pattern.sql[part.name], sql_params(params)) for part in pattern.parts}
+    schema = schema_of(mapping, pattern, params)
+    answered = {
+        part.name: source.query(pattern.sql[part.name], sql_params(params), schema) for part in pattern.parts
+    }
     ended = clock()
     found = answer_of(mapping, pattern, fetched.items)
     rows = {

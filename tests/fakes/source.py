@@ -66,7 +66,7 @@ class MemorySource:
             self._tree(plan, row) for row in self._in_order(plan) if _place(plan, _key(plan, row)) in wanted
         ]
 
-    def query(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
         return self.answers[sql](params)
 
     def close(self) -> None:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import MappingError
+from migrator.errors import MappingError, SettingsError
+from migrator.mapping.parse import parse_mapping
+from migrator.stages.query import ask
+from tests.fakes.store import FakeStore
 from tests.language.conftest import database_on
-from tests.language.laid import HEAD, checked, items, plain
+from tests.language.laid import HEAD, checked, items, open_source, plain
 
 TABLES = """
 CREATE TABLE {0}.customer (id INTEGER PRIMARY KEY, name VARCHAR(80));
@@ -94,3 +97,31 @@ def test_sqlite_has_no_schemas(request: pytest.FixtureRequest, tmp_path: Path) -
     )
     with pytest.raises(MappingError, match=r"source\.schemas\.0: the source has no schema 'acme'"):
         checked(url, HEAD + TENANTS % ("acme", "bolt"))
+
+
+def test_the_sql_of_a_pattern_reads_the_tenants_schema(schemas: tuple[str, str, str]) -> None:
+    url, one, other = schemas
+    text = (
+        HEAD
+        + TENANTS % (one, other)
+        + """
+access_patterns:
+  customer:
+    params: {tenant: text, id: integer}
+    schema: tenant
+    get: {key: ["TENANT#{tenant}#CUSTOMER#{id}", META]}
+    returns: [name]
+    sql: SELECT c.name FROM customer c WHERE c.id = :id AND EXISTS (SELECT 1 FROM invoice WHERE invoice.customer_id = c.id)
+"""
+    )
+    parsed = parse_mapping(text, "m.yaml")
+    source, store = open_source(url, text), FakeStore(parsed.mapping.table)
+    store.put(items(url, text))
+    mapping, pattern = parsed.mapping, parsed.mapping.patterns["customer"]
+    for tenant in (one, other):
+        answer = ask(mapping, pattern, {"tenant": tenant, "id": 2}, source, store)
+        assert answer.same
+        assert answer.parts[0].rows == [(f"Bob of {tenant}",)]
+    with pytest.raises(SettingsError, match=r"parameter 'tenant': source\.schemas has no 'public'"):
+        ask(mapping, pattern, {"tenant": "public", "id": 2}, source, store)
+    source.close()
