@@ -20,7 +20,9 @@ from migrator.report.faults import FAULT_FORMS
 from migrator.report.shapes import item_text, json_ready, row_tree_lines
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-_SOURCE = "URL of the source, such as postgresql://user@host/shop or sqlite:///shop.db."
+_SOURCE = (
+    "URL of the source, such as postgresql://user@host/shop, mysql://user@host/shop or sqlite:///shop.db."
+)
 
 
 @click.group()
