@@ -10,6 +10,7 @@ from migrator.errors import Fault, MappingError
 from migrator.facts import EntityPlan, SchemaFacts
 from migrator.mapping.check_keys import key_faults
 from migrator.mapping.check_patterns import pattern_faults
+from migrator.mapping.check_returns import return_faults
 from migrator.mapping.check_table import table_faults
 from migrator.mapping.check_values import value_faults
 from migrator.mapping.document import Document, Path, did_you_mean
@@ -43,7 +44,7 @@ def check_mapping(
     Raises: MappingError with every fault of form and fit (warnings are in the result, or beside the faults).
     """
     plans, faults = _plans(parsed, facts)
-    found = [*check_form(parsed), *faults]
+    found = [*check_form(parsed), *faults, *return_faults(parsed.mapping, parsed.document, plans)]
     for plan in plans:
         found += _EntityCheck(parsed.mapping, plan, parsed.document).faults()
     unproved = unproved_items(plans, parsed.mapping.table)
@@ -61,7 +62,12 @@ def check_mapping(
 def check_form(parsed: ParsedMapping) -> tuple[Fault, ...]:
     """What can be said without a source: the faults of form, and of access patterns against the items."""
     mapping, document = parsed.mapping, parsed.document
-    found = [*parsed.faults, *table_faults(mapping, document), *pattern_faults(mapping, document)]
+    found = [
+        *parsed.faults,
+        *table_faults(mapping, document),
+        *pattern_faults(mapping, document),
+        *return_faults(mapping, document),
+    ]
     return tuple(sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where)))
 
 

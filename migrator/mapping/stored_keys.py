@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from migrator.model import Const, Entity, Expression, Filter, Index, ItemDesign, Mapping, Ref, Template
+from migrator.model import (
+    Const,
+    Entity,
+    Expression,
+    Filter,
+    Index,
+    ItemDesign,
+    Mapping,
+    Pattern,
+    Ref,
+    SortCondition,
+    Template,
+)
 
 Form = Template | None
 """How a key attribute is made; None where it is a plain attribute, which any template may ask for."""
@@ -19,10 +31,12 @@ _SAME_TEXTS = {
 
 @dataclass(frozen=True)
 class StoredKey:
-    """A form for each attribute of the key; `sort` is shorter where the item lacks an attribute of it."""
+    """A form for each attribute of an item's key; `sort` is shorter where the item lacks an attribute of it."""
 
     partition: tuple[Form, ...]
     sort: tuple[Form, ...]
+    entity: Entity
+    item: ItemDesign
 
 
 def stored_keys(mapping: Mapping, asked: Index) -> Iterator[StoredKey]:
@@ -32,7 +46,47 @@ def stored_keys(mapping: Mapping, asked: Index) -> Iterator[StoredKey]:
             forms = _forms(mapping, entity, item, asked)
             count = len(asked.partition)
             if len(forms) >= count:
-                yield StoredKey(tuple(forms[:count]), tuple(forms[count:]))
+                yield StoredKey(tuple(forms[:count]), tuple(forms[count:]), entity, item)
+
+
+def asked_keys(mapping: Mapping, pattern: Pattern, asked: Index) -> Iterator[StoredKey]:
+    """Those of the stored keys that the pattern's key condition can give, as far as constant text tells."""
+    for key in stored_keys(mapping, asked):
+        if same_forms(pattern.key, key.partition) and all(
+            may_give(condition, stored) for condition, stored in zip(pattern.sort, key.sort, strict=False)
+        ):
+            yield key
+
+
+def may_give(condition: SortCondition, stored: Form) -> bool:
+    """Whether a sort key of this form can hold the condition."""
+    if stored is None:
+        return True
+    if condition.operator == "equal":
+        return same_forms(condition.values, (stored,))
+    begin, open_end = _beginning(stored)
+    bounds = [_beginning(value)[0] for value in condition.values]
+    if condition.operator == "begins_with":
+        return begin.startswith(bounds[0]) or (open_end and bounds[0].startswith(begin))
+    if condition.operator == "between":
+        return _at_least(begin, open_end, bounds[0]) and _at_most(begin, bounds[1])
+    if condition.operator in ("ge", "gt"):
+        return _at_least(begin, open_end, bounds[0])
+    return _at_most(begin, bounds[0])
+
+
+def _beginning(template: Template) -> tuple[str, bool]:
+    """(the constant text that the template begins with, whether more follows)."""
+    first = template.parts[0] if template.parts and isinstance(template.parts[0], str) else ""
+    return first, len(template.parts) > (1 if first else 0)
+
+
+def _at_least(begin: str, open_end: bool, bound: str) -> bool:
+    return begin >= bound or (open_end and bound.startswith(begin))
+
+
+def _at_most(begin: str, bound: str) -> bool:
+    return begin <= bound or begin.startswith(bound)
 
 
 def same_forms(asked: Sequence[Template], stored: Sequence[Form]) -> bool:
@@ -56,12 +110,15 @@ def _forms(mapping: Mapping, entity: Entity, item: ItemDesign, asked: Index) -> 
     own = asked.own_attributes(mapping.table)
     keys |= {attribute.name: form for attribute, form in zip(own, entry, strict=False)}
     forms: list[Form] = []
+    by_entry = any(
+        one.index == asked.name for e in mapping.entities.values() for i in e.items for one in i.entries
+    )
     for name in (attribute.name for attribute in asked.attributes):
         if name in keys:
             forms.append(keys[name])
         elif name in attributes:
             forms.append(_attribute_form(attributes[name]))
-        elif _keeps(item, name):
+        elif _keeps(item, name, by_entry=by_entry):
             forms.append(None)
         else:
             break
@@ -74,12 +131,11 @@ def _attribute_form(expression: Expression) -> Form:
     return expression if isinstance(expression, Template) else None
 
 
-def _keeps(item: ItemDesign, name: str) -> bool:
-    return (
-        name in item.keep
-        if isinstance(item.keep, tuple)
-        else item.keep == "all" and name not in item.keep_except
-    )
+def _keeps(item: ItemDesign, name: str, *, by_entry: bool) -> bool:
+    """Whether a kept column may be the key attribute. `keep: all` says nothing where items write the key of the index."""
+    if isinstance(item.keep, tuple):
+        return name in item.keep
+    return item.keep == "all" and name not in item.keep_except and not by_entry
 
 
 def _form(template: Template) -> list[object]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import psycopg
@@ -26,7 +23,8 @@ _TIMES = ("date", "time", "timetz", "timestamp", "timestamptz")
 
 def prepare(connection: psycopg.Connection[Any], _: object) -> None:
     """Settles everything that a new connection needs before its first transaction."""
-    set_json_loads(partial(json.loads, parse_float=Decimal), connection)
+    # JSON stays text: what psycopg made of a JSON string could not be told from the text of a document.
+    set_json_loads(_text, connection)
     for name in _TIMES:
         connection.adapters.register_loader(name, _tolerant_loader(connection, name))
     for name, value in _SETTINGS.items():
@@ -34,6 +32,10 @@ def prepare(connection: psycopg.Connection[Any], _: object) -> None:
     connection.commit()
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True
+
+
+def _text(document: str | bytes) -> str:
+    return document if isinstance(document, str) else document.decode()
 
 
 def _tolerant_loader(connection: psycopg.Connection[Any], type_name: str) -> type[Loader]:

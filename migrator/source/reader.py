@@ -96,6 +96,9 @@ class SqlSource:
             if not rows:
                 return
             bound = self._key_text(plan, rows[0])
+            if after == decode_key(bound):
+                what = "its keys have no order that goes on; name other columns in key:"
+                raise SourceError(f"{self._place}: {_entity(plan)}: {what}")
             after = decode_key(bound)
             yield bound
 

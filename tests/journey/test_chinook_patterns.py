@@ -17,7 +17,7 @@ from migrator.mapping.parse import parse_mapping
 from tests.journey.command import ROOT, Project, project
 from tests.support_chinook import Golden, golden_runs
 
-ENGINES = ["sqlite", "postgresql"]
+ENGINES = ("sqlite", "postgresql", "mysql")
 
 
 @pytest.fixture(scope="module")

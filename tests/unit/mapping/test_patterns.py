@@ -17,7 +17,7 @@ entities:
       Order:
         key: ["USER#{user_id}", "ORDER#{created_at|iso:s}#{id:06}"]
         GSI1: ["STATUS#{status}", "{created_at|iso:s}"]
-        keep: [id]
+        keep: [id, status]
 access_patterns:
   recent:
     params: {user_id: integer, since: optional timestamp, n: optional integer}
@@ -27,7 +27,7 @@ access_patterns:
   by_status:
     params: {status: text, since: optional timestamp}
     query: {index: GSI1, key: ["STATUS#{status}", {ge: "{since|iso:s}"}]}
-    returns: {orders: {type: Order, attributes: [id]}, others: {type: Order, attributes: [x]}}
+    returns: {orders: {type: Order, attributes: [id]}, others: {type: Order, attributes: [status]}}
     sql: {orders: SELECT 1, others: SELECT 2}
 """
 
