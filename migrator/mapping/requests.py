@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, replace
@@ -247,7 +248,6 @@ def _near(pattern: Pattern, params: Dict[str, Any]) -> Nearby | None:
 def _too_far(pattern: Pattern, precision: int, latitude: Any, within: float) -> str:
     wider = precision_for(latitude, within)
     mend = f"geohash:{wider} would do" if wider else "no geohash would do"
-    return (
-        f"{pattern.name}: nine cells of geohash:{precision} reach {reach_m(latitude, precision):.0f} m at this latitude, "
-        f"not {within:.0f} m; {mend}"
-    )
+    reach = math.floor(reach_m(latitude, precision))
+    asked = f"{within:.1f}".removesuffix(".0")
+    return f"{pattern.name}: nine cells of geohash:{precision} reach {reach} m at this latitude, not {asked} m; {mend}"

@@ -70,7 +70,9 @@ def explanation(answer: Answer) -> Iterator[str]:
         yield from _EXPLAINED[answer.request.operation](sent)
     yield from _afterwards(answer.request)
     table, sql = answer.table, answer.sql
-    yield f"DynamoDB: {table.round_trips} round trip(s), {answer.read_units:g} read unit(s), {table.ms:,.1f} ms"
+    # Every read costs half a unit at least: nothing means that the endpoint did not say.
+    units = f"{answer.read_units:g}" if answer.read_units or not table.round_trips else "unknown"
+    yield f"DynamoDB: {table.round_trips} round trip(s), {units} read unit(s), {table.ms:,.1f} ms"
     yield f"SQL: {sql.round_trips} round trip(s), {sql.ms:,.1f} ms"
 
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 
 import pytest
 
 from migrator.errors import SettingsError
-from migrator.mapping.patterns import answer_of, read_params
-from migrator.mapping.requests import request_for
-from migrator.model import Mapping, Pattern
+from migrator.mapping.patterns import answer_of, nearest, read_params, sql_params
+from migrator.mapping.requests import Nearby, request_for
+from migrator.model import Item, Mapping, Pattern
 from tests.golden.heart import check, facts, table
 
 TEXT = """
@@ -93,3 +94,89 @@ def test_a_limit_must_be_above_0(mapping: Mapping) -> None:
 def test_an_answer_has_its_parts_by_type(mapping: Mapping) -> None:
     items = [{"type": "Order", "id": 1}, {"type": "User", "id": 2}]
     assert answer_of(mapping, pattern(mapping, "by_status"), items) == {"orders": [(1,)], "others": [(None,)]}
+
+
+LISTS = """
+entities:
+  orders: {items: {Order: {key: ["USER#{user_id}", "ORDER#{id:06}"], keep: [id]}}}
+access_patterns:
+  some:
+    params: {user_id: integer, ids: list of integer, names: optional list of text, sums: optional list of number,
+      marks: optional list of boolean, digests: optional list of binary}
+    batch_get: {key: ["USER#{user_id}", "ORDER#{ids:06}"]}
+    returns: [id]
+    sql: SELECT 1
+"""
+
+
+@pytest.fixture
+def lists() -> Pattern:
+    return check(LISTS, facts(table("orders", {"id": "integer!", "user_id": "integer!"}))).mapping.patterns[
+        "some"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("ids", "3, 1,2", [3, 1, 2]),
+        ("ids", "[3, 1]", [3, 1]),
+        ("ids", "7", [7]),
+        ("ids", "", []),
+        ("ids", "[]", []),
+        ("names", "a, b", ["a", "b"]),
+        ("names", '["a,b", " c", ""]', ["a,b", " c", ""]),
+        ("sums", "[1.10, 2]", [Decimal("1.10"), Decimal(2)]),
+        ("marks", "[true, false]", [True, False]),
+        ("digests", "AAE=,/w==", [b"\x00\x01", b"\xff"]),
+    ],
+)
+def test_a_list_is_written_with_commas_or_as_json(
+    lists: Pattern, name: str, text: str, expected: list[object]
+) -> None:
+    assert read_params(lists, {"user_id": "1", "ids": "1", name: text})[name] == expected
+
+
+@pytest.mark.parametrize("text", ["1,x", "1,,2", "[1, 2", "[[1]]", "[null]", "[1.5]", "[NaN]"])
+def test_a_list_of_something_else_is_named(lists: Pattern, text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_params(lists, {"user_id": "1", "ids": text})
+    assert str(caught.value) == "parameter 'ids' is not of type list of integer"
+
+
+def test_a_missing_list_is_named(lists: Pattern) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_params(lists, {"user_id": "1"})
+    assert str(caught.value) == "parameter 'ids' (list of integer) is missing; give it with -p ids=…"
+
+
+def test_sql_gets_a_list_as_a_list() -> None:
+    given = {
+        "ids": [1, 2],
+        "sums": [Decimal("1.5"), Decimal(2)],
+        "days": [datetime(2026, 1, 2, 3)],
+        "none": None,
+    }
+    assert sql_params(given) == {
+        "ids": [1, 2],
+        "sums": [1.5, 2],
+        "days": ["2026-01-02 03:00:00"],
+        "none": None,
+    }
+
+
+def test_the_nearest_item_comes_first_and_one_without_a_place_not_at_all() -> None:
+    near = Nearby((0.0, 0.0), ("lat", "lng"), 1000.0)
+    places = {
+        "far": (0, Decimal("0.008")),
+        "b": (0, Decimal("0.001")),
+        "a": (Decimal("0.001"), 0),
+        "out": (0, 1),
+    }
+    items: list[Item] = [{"PK": name, "lat": lat, "lng": lng} for name, (lat, lng) in places.items()]
+    items += [
+        {"PK": "half", "lat": 0},
+        {"PK": "text", "lat": "0", "lng": "0"},
+        {"PK": "truth", "lat": False, "lng": 0},
+    ]
+    assert [item["PK"] for item in nearest(items, near, ("PK",))] == ["a", "b", "far"]
