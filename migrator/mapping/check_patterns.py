@@ -118,17 +118,21 @@ class _PatternCheck:
         table = self.mapping.table
         held = {attribute.name for attribute in (*table.key, *self.asked.attributes)}
         held |= set(self.asked.projection) if isinstance(self.asked.projection, tuple) else set()
-        filtered = {
-            (*self.request_at, "filter", one.attribute): one.attribute for one in self.pattern.filters
-        }
-        near = {
-            (*self.at, "near", "at"): name for name in (self.pattern.near.at if self.pattern.near else ())
-        }
-        for at, name in {**filtered, **near}.items():
+        for at, name in self._needed():
             if name not in held:
-                yield self._fault(
-                    at, f"the index {self.asked.name} does not hold '{name}'; add it to its project"
-                )
+                what = f"the index {self.asked.name} does not hold '{name}'; add it to its project"
+                yield self._fault(at, what)
+
+    def _needed(self) -> Iterator[tuple[Path, str]]:
+        """Attributes that the answer is made of, each with the place that names it."""
+        pattern = self.pattern
+        yield from (((*self.request_at, "filter", one.attribute), one.attribute) for one in pattern.filters)
+        yield from (((*self.at, "near", "at"), name) for name in (pattern.near.at if pattern.near else ()))
+        for part in pattern.parts:
+            at = (*self.at, "returns", part.name) if part.name else (*self.at, "returns")
+            yield from ((at, name) for name in part.attributes)
+            if part.type:
+                yield at, self.mapping.table.type_attribute
 
 
 def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:

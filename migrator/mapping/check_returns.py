@@ -8,7 +8,7 @@ from migrator.errors import Fault
 from migrator.facts import EntityPlan
 from migrator.mapping.document import Document, Path, did_you_mean
 from migrator.mapping.stored_keys import StoredKey, asked_keys
-from migrator.model import Index, Mapping, Part, Pattern
+from migrator.model import Mapping, Part, Pattern
 
 
 def return_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
@@ -18,7 +18,7 @@ def return_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPl
         asked = mapping.table.asked(pattern.index)
         keys = list(asked_keys(mapping, pattern, asked)) if asked is not None else []
         if asked is not None and keys:
-            yield from _Returns(mapping, pattern, asked, keys, columns).faults(document)
+            yield from _Returns(mapping, pattern, keys, columns).faults(document)
     yield from _unread(mapping, document)
 
 
@@ -29,13 +29,11 @@ class _Returns:
         self,
         mapping: Mapping,
         pattern: Pattern,
-        asked: Index,
         keys: Sequence[StoredKey],
         columns: dict[str, set[str]],
     ) -> None:
         self.mapping = mapping
         self.pattern = pattern
-        self.asked = asked
         self.keys = keys
         self.columns = columns
         self.at: Path = ("access_patterns", pattern.name, "returns")
@@ -67,19 +65,12 @@ class _Returns:
         return {item.type for entity in self.mapping.entities.values() for item in entity.items}
 
     def _attribute_fault(self, part: Part, name: str) -> str:
-        if not self._is_held(name):
-            return f"the index {self.asked.name} does not hold '{name}'; add it to its project"
         keys = [key for key in self.keys if not part.type or key.item.type == part.type]
         known = [self._attributes(key) for key in keys]
         sure = [names for names in known if names is not None]
         if not keys or len(sure) < len(known) or any(name in names for names in sure):
             return ""
         return f"no item that the key gives has '{name}'{did_you_mean(name, set().union(*sure))}"
-
-    def _is_held(self, name: str) -> bool:
-        table, projection = self.mapping.table, self.asked.projection
-        keys = {attribute.name for attribute in (*table.key, *self.asked.attributes)}
-        return projection == "all" or name in keys or (projection != "keys" and name in projection)
 
     def _attributes(self, key: StoredKey) -> set[str] | None:
         """The attributes that the item may have; None where only the source could say."""

@@ -51,11 +51,6 @@ def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def sql_params(params: Dict[str, Any]) -> dict[str, Any]:
-    """Parameters as a statement takes them; the source gives each the form that its driver binds."""
-    return dict(params)
-
-
 def schema_of(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> str | None:
     """The schema whose tables the pattern's SQL reads; None for the default one.
 

@@ -11,7 +11,7 @@ from typing import Any
 from migrator.facts import EntityPlan
 from migrator.mapping.answers import readers_for
 from migrator.mapping.compare import equal
-from migrator.mapping.patterns import answer_of, plain_rows, schema_of, sql_params
+from migrator.mapping.patterns import answer_of, plain_rows, schema_of
 from migrator.mapping.requests import request_for
 from migrator.model import Mapping as MappingModel
 from migrator.model import Part, Pattern
@@ -41,9 +41,7 @@ def ask(
     fetched = fetch(store, request)
     fetched_at = clock()
     schema = schema_of(mapping, pattern, params)
-    answered = {
-        part.name: source.query(pattern.sql[part.name], sql_params(params), schema) for part in pattern.parts
-    }
+    answered = {part.name: source.query(pattern.sql[part.name], params, schema) for part in pattern.parts}
     ended = clock()
     found = answer_of(mapping, pattern, fetched.items)
     rows = {

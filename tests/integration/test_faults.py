@@ -91,6 +91,17 @@ def test_keys_that_are_never_read_stop_the_run(dynamodb_url: str, design: TableD
         store.get([("P#1", "S#00001")])
 
 
+def test_keys_that_are_left_over_are_read_again(dynamodb_url: str, design: TableDesign) -> None:
+    wanted = items(100)
+    with through(dynamodb_url, design, Faults()) as store:
+        store.put(wanted)
+    keys = [{"PK": item["PK"], "SK": item["SK"]} for item in wanted]
+    with through(dynamodb_url, design, Faults(unprocessed=0.4, throttle=0.2, seed=5)) as store:
+        found = store.batch_get({"Keys": keys, "ConsistentRead": False})
+    assert sorted(found.items, key=lambda item: str(item["SK"])) == wanted
+    assert found.requests > 1
+
+
 def test_a_refusal_is_sent_once(dynamodb_url: str) -> None:
     faults = Faults()
     nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from migrator.errors import SettingsError
-from migrator.mapping.patterns import answer_of, nearest, read_params, sql_params
+from migrator.mapping.patterns import answer_of, nearest, read_params
 from migrator.mapping.requests import Nearby, request_for
 from migrator.model import Item, Mapping, Pattern
 from tests.golden.heart import check, facts, table
@@ -148,21 +148,6 @@ def test_a_missing_list_is_named(lists: Pattern) -> None:
     with pytest.raises(SettingsError) as caught:
         read_params(lists, {"user_id": "1"})
     assert str(caught.value) == "parameter 'ids' (list of integer) is missing; give it with -p ids=…"
-
-
-def test_sql_gets_a_list_as_a_list() -> None:
-    given = {
-        "ids": [1, 2],
-        "sums": [Decimal("1.5"), Decimal(2)],
-        "days": [datetime(2026, 1, 2, 3)],
-        "none": None,
-    }
-    assert sql_params(given) == {
-        "ids": [1, 2],
-        "sums": [1.5, 2],
-        "days": ["2026-01-02 03:00:00"],
-        "none": None,
-    }
 
 
 def test_the_nearest_item_comes_first_and_one_without_a_place_not_at_all() -> None:

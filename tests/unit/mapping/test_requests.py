@@ -117,7 +117,7 @@ def test_conditions_on_a_sort_key_end_where_a_parameter_is_not_set() -> None:
 
 
 def test_a_binary_key_is_bound_as_bytes() -> None:
-    pattern = 'params: {d: binary}\nquery: {index: ByDigest, key: ["{d}"]}'
+    pattern = 'params: {d: binary}\nquery: {index: ByDigest, key: ["{d}"]}\nreturns: [PK]'
     (sent,) = request(pattern, d="AAE=").sent
     assert sent["ExpressionAttributeValues"] == {":p0": b"\x00\x01"}
 

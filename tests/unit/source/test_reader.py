@@ -81,10 +81,10 @@ def test_a_key_has_one_text_whatever_the_time_zone_of_the_database(postgres_data
     assert bounds == ['["2024-05-01 12:00:00+00:00"]', '["2024-05-02 12:00:00+00:00"]']
 
 
-def test_numbers_in_json_stay_exact(postgres_database: str) -> None:
+def test_json_is_the_text_of_the_document(postgres_database: str) -> None:
     with closing(SqlSource(source_url(postgres_database))) as source:
         rows = source.query("""SELECT '{"a": 1.10}'::jsonb, '[0.1]'::json""", {})
-    assert rows == [({"a": Decimal("1.10")}, [Decimal("0.1")])]
+    assert rows == [('{"a": 1.10}', "[0.1]")]
 
 
 def test_a_connection_names_itself(postgres_database: str) -> None:
