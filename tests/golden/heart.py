@@ -10,6 +10,7 @@ from migrator.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.parse import examine_mapping
+from migrator.mapping.rows import Transform
 from migrator.model import Item
 
 _KIND = re.compile(r"(?P<name>\w+)(?:\((?P<scale>\d+)\))?(?P<zone> with zone)?(?P<required>!)?")
@@ -52,8 +53,10 @@ def facts(*tables: TableFacts) -> SchemaFacts:
     return SchemaFacts("sqlite", {one.name: one for one in tables})
 
 
-def check(text: str, schema: SchemaFacts, head: str = HEAD) -> Checked:
-    return check_mapping(examine_mapping(head + text, "m.yaml"), schema)
+def check(
+    text: str, schema: SchemaFacts, head: str = HEAD, transforms: dict[str, Transform] | None = None
+) -> Checked:
+    return check_mapping(examine_mapping(head + text, "m.yaml"), schema, transforms)
 
 
 def faults(text: str, schema: SchemaFacts, head: str = HEAD) -> list[str]:
@@ -64,9 +67,11 @@ def faults(text: str, schema: SchemaFacts, head: str = HEAD) -> list[str]:
         return [str(fault) for fault in error.faults]
 
 
-def entity(text: str, schema: SchemaFacts, head: str = HEAD) -> CompiledEntity:
+def entity(
+    text: str, schema: SchemaFacts, head: str = HEAD, transforms: dict[str, Transform] | None = None
+) -> CompiledEntity:
     """The first entity of the mapping, compiled."""
-    return check(text, schema, head).entities[0]
+    return check(text, schema, head, transforms).entities[0]
 
 
 def items(compiled: CompiledEntity, values: dict[str, Any]) -> list[Item]:
@@ -75,7 +80,7 @@ def items(compiled: CompiledEntity, values: dict[str, Any]) -> list[Item]:
     row = [values.get(slot.path) for slot in compiled.plan.slots]
     for alias, one in lists.items():
         value = values.get(alias)
-        if one.collection.kind == "list":
+        if one.collection.is_list:
             value = tuple(tuple(child.get(slot.path) for slot in one.slots) for child in value or ())
         row.append(value)
     made = items_for(compiled, tuple(row))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from migrator.facts import SchemaFacts
 from tests.golden import heart
 
 README = Path(__file__).parents[2] / "mappings" / "README.md"
-BLOCK = re.compile(r"^```(?:yaml|json) (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(?:yaml|json|python) (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS = BLOCK.findall(README.read_text(encoding="utf-8"))
 
 
@@ -50,13 +51,19 @@ def examples() -> list[tuple[str, str, str]]:
     return found
 
 
+def transforms() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(the("transform"), names)
+    return {"shop_rules:derived": names["derived"]}
+
+
 def mapping_text(entity: str) -> str:
     return "entities:\n" + "".join(f"  {line}\n" for line in entity.splitlines())
 
 
 @pytest.mark.parametrize(("entity", "row", "items"), examples())
 def test_the_row_becomes_the_items(entity: str, row: str, items: str) -> None:
-    compiled = heart.entity(mapping_text(entity), schema(), the("head"))
+    compiled = heart.entity(mapping_text(entity), schema(), the("head"), transforms())
     made = heart.items(compiled, plain(row))
     for item in made:
         assert item.pop("_src").startswith(f"{compiled.name}:[")
@@ -64,7 +71,23 @@ def test_the_row_becomes_the_items(entity: str, row: str, items: str) -> None:
 
 
 def test_there_are_as_many_examples_as_we_think() -> None:
-    assert len(examples()) == 6
+    assert len(examples()) == 11
+
+
+def test_the_tenants_have_entities_of_their_own() -> None:
+    tables = schema().tables
+    named = {
+        f"{tenant}.{name}": replace(one, schema=tenant)
+        for tenant in ("acme", "bolt")
+        for name, one in tables.items()
+    }
+    facts = SchemaFacts("postgresql", named, ("acme", "bolt"))
+    head = re.sub(r"^source: .*\n", "", the("head"), flags=re.MULTILINE)
+    found = heart.check(the("tenants"), facts, head)
+    assert [one.name for one in found.entities] == ["user@acme", "user@bolt"]
+    (item,) = heart.items(found.entities[1], {"id": 7})
+    assert (item["PK"], item["tenant"], item["_src"]) == ("TENANT#bolt#USER#7", "bolt", "user@bolt:[7]")
+    assert found.unproved == {"user@acme": frozenset(), "user@bolt": frozenset()}
 
 
 def test_the_access_patterns_fit_the_items() -> None:
