@@ -129,9 +129,10 @@ def _literal(value: Any) -> str:
 
 def _answer_table(answer: Answer, one: PartAnswer) -> Table:
     title = f"{answer.pattern.name} {one.part.name}".strip()
-    table = Table(title=title, title_justify="left", pad_edge=False)
-    table.add_column("DynamoDB", overflow="fold")
-    table.add_column("SQL", overflow="fold")
+    table = Table(title=title, title_justify="left")
+    names = " | ".join(one.part.attributes)
+    table.add_column(f"DynamoDB: {names}", overflow="fold")
+    table.add_column(f"SQL: {names}", overflow="fold")
     for number in range(min(_ROWS_SHOWN, max(len(one.items), len(one.rows)))):
         table.add_row(_cell(one.items, number), _cell(one.rows, number))
     return table
