@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, delete, func, select
 
 from migrator.journal.dialect import insert_or_ignore
 from migrator.journal.schema import finding
@@ -30,6 +30,13 @@ def read(connection: Connection, run_id: int, limit: int | None) -> list[Finding
     ]
     query = select(*columns).where(finding.c.run_id == run_id).order_by(finding.c.id).limit(limit)
     return [Finding(*row) for row in connection.execute(query)]
+
+
+def drop(connection: Connection, run_id: int, kind: str, item_keys: Sequence[str]) -> None:
+    for start in range(0, len(item_keys), _CHUNK):
+        chunk = item_keys[start : start + _CHUNK]
+        here = (finding.c.run_id == run_id, finding.c.kind == kind, finding.c.item_key.in_(chunk))
+        connection.execute(delete(finding).where(*here))
 
 
 def counts(connection: Connection, run_id: int) -> dict[str, int]:

@@ -16,7 +16,7 @@ from migrator.errors import StoppedError
 from migrator.journal import claims, findings, schema
 from migrator.journal.engine import Database
 from migrator.journal.wire import read_key, write_key
-from migrator.ports import Finding, Page, Run, RunIdentity, RunState, SegmentState, Tally
+from migrator.ports import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
 
 _CHUNK = 1000
 _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "different")
@@ -157,6 +157,10 @@ class SqlJournal:
     def findings(self, run: Run, limit: int | None = None) -> list[Finding]:
         with self.database.begin() as connection:
             return findings.read(connection, run.id, limit)
+
+    def drop_findings(self, run: Run, kind: FindingKind, item_keys: Sequence[str]) -> None:
+        with self.database.begin() as connection:
+            findings.drop(connection, run.id, kind, item_keys)
 
     def finding_counts(self, run: Run) -> dict[str, int]:
         with self.database.begin() as connection:

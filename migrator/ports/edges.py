@@ -53,12 +53,16 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a write took: requests sent (retries included), bytes of items stored, write units consumed."""
+    """What a write took: requests sent (retries included), bytes of items stored, write units consumed.
+
+    `unwritten`: keys that the table left unprocessed to the last try while it took others.
+    """
 
     items: int = 0
     bytes: int = 0
     write_units: float = 0.0
     requests: int = 0
+    unwritten: tuple[ItemKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class ItemStore(Protocol):
     """The items of one table. Every call retries what can pass and raises StoppedError when it does not."""
 
     def put(self, items: Sequence[Item]) -> Receipt:
-        """Store every item, batch by batch, UnprocessedItems again; returns only when all are stored."""
+        """Store every item, batch by batch, UnprocessedItems again; returns when all are stored, or are `unwritten`."""
 
     def delete(self, keys: Sequence[ItemKey]) -> None: ...
 

@@ -71,7 +71,9 @@ class Page:
     upto: SourceKey | None
 
 
-FindingKind = Literal["refused", "collision", "missing", "unexpected", "different", "count", "sum", "foreign"]
+FindingKind = Literal[
+    "refused", "collision", "unwritten", "missing", "unexpected", "different", "count", "sum", "foreign"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,9 @@ class Journal(Protocol):
     def add_findings(self, run: Run, findings: Sequence[Finding]) -> None: ...
 
     def findings(self, run: Run, limit: int | None = None) -> list[Finding]: ...
+
+    def drop_findings(self, run: Run, kind: FindingKind, item_keys: Sequence[str]) -> None:
+        """Forget findings of these items that hold no more."""
 
     def finding_counts(self, run: Run) -> dict[str, int]:
         """Findings per kind."""

@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
+from migrator.errors import StoppedError
 from migrator.mapping.items import CompiledEntity
+from migrator.mapping.keys import encode_key
+from migrator.model import Item
 from migrator.ports import (
     Finding,
     ItemStore,
@@ -24,7 +27,7 @@ from migrator.results import BackfillResult
 from migrator.stages.claims import Claims
 from migrator.stages.pages import plan_one_page, plan_pages
 from migrator.stages.pool import in_parallel
-from migrator.stages.projection import project, stamp
+from migrator.stages.projection import key_text, project, stamp
 
 NO_TICKET = 0
 """The ticket of items read without capture: nobody else writes, so any ticket drawn later is higher."""
@@ -53,6 +56,7 @@ class Backfill:
     clock: Callable[[], float] = time.time
     check: Callable[[], None] = lambda: None
     objects: ObjectStore | None = None
+    unwritten: set[str] = field(default_factory=set)
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> BackfillResult:
         """Copies what is not copied yet.
@@ -62,6 +66,9 @@ class Backfill:
         started = self.clock()
         for entity in entities:
             self._copy(run, entity)
+        if self.unwritten:
+            what = f"DynamoDB did not take {len(self.unwritten)} item(s) to the last try (see `migrator findings`)"
+            raise StoppedError(f"{what}; all else is written, and the same command tries them again")
         return self.result(run, entities, self.clock() - started)
 
     def result(self, run: Run, entities: Sequence[CompiledEntity], took_s: float) -> BackfillResult:
@@ -83,10 +90,18 @@ class Backfill:
             plan_pages(self.source, self.journal, run, entity.plan, self.options.page_rows)
         self.progress.entity_started(entity.name, self.journal.tally(run, entity.name).rows, rows_total)
         pages = self.journal.open_pages(run, entity.name)
-        work = _PageWork(self, run, entity)
+        work = _PageWork(self, run, entity, self._unwritten_before(run, entity))
         for page, tally, took_ms in in_parallel(work, pages, self.options.workers, self.stop):
             self.progress.page_done(entity.name, page.number, tally, took_ms)
         self.progress.entity_done(entity.name)
+
+    def _unwritten_before(self, run: Run, entity: CompiledEntity) -> frozenset[str]:
+        if not run.resumed:
+            return frozenset()
+        found = self.journal.findings(run)
+        return frozenset(
+            one.item_key for one in found if one.kind == "unwritten" and one.entity == entity.name
+        )
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,7 @@ class _PageWork:
     stage: Backfill
     run: Run
     entity: CompiledEntity
+    unwritten_before: frozenset[str] = frozenset()
 
     def __call__(self, page: Page) -> tuple[Page, Tally, int]:
         started = time.monotonic()
@@ -109,6 +125,8 @@ class _PageWork:
             # Before the items: an item must never point to what is not there.
             stage.objects.put(projected.objects)
         receipt = stage.store.put(items) if items else Receipt()
+        if receipt.unwritten:
+            return self._left_open(page, receipt, started)
         findings: list[Finding] = [*projected.refused, *collisions]
         tally = Tally(
             rows=projected.rows,
@@ -120,4 +138,26 @@ class _PageWork:
         )
         # The checkpoint comes after the write: a crash between them repeats a page, the other order loses one.
         stage.journal.finish_page(self.run, page, tally, findings)
-        return page, tally, round((time.monotonic() - started) * 1000)
+        self._settle(items)
+        return page, tally, _took_ms(started)
+
+    def _left_open(self, page: Page, receipt: Receipt, started: float) -> tuple[Page, Tally, int]:
+        """A page with items that the table does not take: findings, and no checkpoint, so that it comes again."""
+        reason = "DynamoDB left the item unprocessed however often it was sent"
+        findings = [
+            Finding("unwritten", self.entity.name, reason, item_key=encode_key(key))
+            for key in receipt.unwritten
+        ]
+        self.stage.journal.add_findings(self.run, findings)
+        self.stage.unwritten.update(finding.item_key for finding in findings)
+        return page, Tally(), _took_ms(started)
+
+    def _settle(self, items: Sequence[Item]) -> None:
+        """Takes back what an earlier try of these items found."""
+        if self.unwritten_before:
+            keys = {key_text(self.entity.table, item) for item in items}
+            self.stage.journal.drop_findings(self.run, "unwritten", sorted(keys & self.unwritten_before))
+
+
+def _took_ms(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)

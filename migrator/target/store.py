@@ -7,6 +7,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from migrator.errors import StoppedError
 from migrator.limits import BATCH_GET_KEYS
 from migrator.mapping.sizes import item_bytes, write_units
 from migrator.model import Item, ItemKey, TableDesign
@@ -30,19 +31,25 @@ class DynamoStore:
         self.client = client
         self.design = design
         self.retry = Retry(backoff or Backoff(), stop)
+        # How many were ever taken: only compared with itself, so a lost count between threads does no harm.
+        self._taken = 0
 
     def put(self, items: Sequence[Item]) -> Receipt:
         sized = [(self.design.key_of(item), encode_item(item), item_bytes(item)) for item in items]
         units, requests = 0.0, 0
+        unwritten: list[ItemKey] = []
         for batch in batches(sized):
             taken = self._write(batch)
             units, requests = units + taken.write_units, requests + taken.requests
-        return Receipt(len(items), sum(size for _, _, size in sized), units, requests)
+            unwritten += taken.unwritten
+        size = sum(size for key, _, size in sized if key not in unwritten)
+        return Receipt(len(items) - len(unwritten), size, units, requests, tuple(unwritten))
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
         wired = [(key, self._key(key), 1) for key in dict.fromkeys(keys)]
         for batch in batches(wired):
-            self._send([{"DeleteRequest": {"Key": key}} for _, key, _ in batch])
+            if self._send([{"DeleteRequest": {"Key": key}} for _, key, _ in batch]).unwritten:
+                raise StoppedError(f"DynamoDB leaves deletes on table {self.design.name} unprocessed")
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         found: dict[ItemKey, Item] = {}
@@ -100,30 +107,46 @@ class DynamoStore:
         sent = self._send([{"PutRequest": {"Item": wired}} for _, wired, _ in batch])
         if sent.write_units:
             return sent
-        return Receipt(write_units=sum(write_units(size) for _, _, size in batch), requests=sent.requests)
+        units = sum(write_units(size) for key, _, size in batch if key not in sent.unwritten)
+        return Receipt(write_units=units, requests=sent.requests, unwritten=sent.unwritten)
 
     def _send(self, requests: list[dict[str, Any]]) -> Receipt:
-        """Sends until all is taken; tries are counted from the last one that took something."""
+        """Sends until all is taken; tries are counted from the last one that took something.
+
+        What is left over to the last try is `unwritten` where the table took others meanwhile, here or for another
+        thread: something is wrong with these, not with the table. Raises: StoppedError where it took nothing.
+        """
         units, count = 0.0, 0
         left = requests
+        before, answered = self._taken, False
 
         def once() -> None:
-            nonlocal left, units, count
-            count += 1
+            nonlocal left, units, count, answered
+            count, answered = count + 1, False
             answer = self.client.batch_write_item(
                 RequestItems={self.design.name: left}, ReturnConsumedCapacity="TOTAL"
             )
             units += _units(answer.get("ConsumedCapacity") or [])
-            before, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
-            if left and len(left) == before:
-                raise Unprocessed(f"{before} item(s) not taken")
+            sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
+            self._taken, answered = self._taken + sent - len(left), True
+            if left and len(left) == sent:
+                raise Unprocessed(f"{sent} item(s) not taken")
 
         while left:
             remaining = len(left)
-            self._retry("batch_write_item", once)
+            try:
+                self._retry("batch_write_item", once)
+            except StoppedError:
+                if not answered or self._taken == before:
+                    raise
+                return Receipt(write_units=units, requests=count, unwritten=self._keys_of(left))
             if left and len(left) < remaining:
                 self.retry.pause()
         return Receipt(write_units=units, requests=count)
+
+    def _keys_of(self, requests: list[dict[str, Any]]) -> tuple[ItemKey, ...]:
+        wired = (one.get("PutRequest", {}).get("Item") or one["DeleteRequest"]["Key"] for one in requests)
+        return tuple(self.design.key_of(decode_item(one)) for one in wired)
 
     def _read(self, keys: list[dict[str, Any]], *, consistent: bool) -> QueryPage:
         """The stored items of up to 100 keys; tries are counted from the last one that read something."""

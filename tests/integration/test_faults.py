@@ -66,21 +66,29 @@ def test_nothing_is_lost_and_nothing_comes_twice(dynamodb_url: str, design: Tabl
         assert faults.counts[kind] > 0, kind
 
 
-def test_what_is_never_taken_stops_the_run_and_the_rest_is_stored(
+def is_number_3(wire: Wire) -> bool:
+    return bool(wire["SK"]["S"] == "S#00003")
+
+
+def test_one_that_is_never_taken_is_unwritten_and_the_rest_is_stored(
     dynamodb_url: str, design: TableDesign
 ) -> None:
-    def never(wire: Wire) -> bool:
-        return bool(wire["SK"]["S"] == "S#00003")
+    with through(dynamodb_url, design, Faults(never=is_number_3), QUICK) as store:
+        receipt = store.put(items(60))
+    assert receipt.unwritten == (("P#3", "S#00003"),)
+    assert receipt.items == 59
+    assert [item["n"] for item in stored(dynamodb_url, design)] == [n for n in range(60) if n != 3]
 
+
+def test_a_table_that_takes_nothing_stops_the_run(dynamodb_url: str, design: TableDesign) -> None:
     with (
-        through(dynamodb_url, design, Faults(never=never), QUICK) as store,
+        through(dynamodb_url, design, Faults(never=lambda wire: True), QUICK) as store,
         pytest.raises(
             StoppedError,
             match=r"batch_write_item on table T\w+ gave up after 6 tries .*the same command goes on",
         ),
     ):
         store.put(items(10))
-    assert [item["n"] for item in stored(dynamodb_url, design)] == [0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
 def test_keys_that_are_never_read_stop_the_run(dynamodb_url: str, design: TableDesign) -> None:

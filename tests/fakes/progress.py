@@ -1,0 +1,24 @@
+"""A progress that nobody watches."""
+
+from __future__ import annotations
+
+from migrator.ports import Tally
+
+
+class Silent:
+    """ports.Progress without a display."""
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None:
+        return None
+
+    def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None:
+        return None
+
+    def entity_done(self, entity: str) -> None:
+        return None

@@ -1,0 +1,93 @@
+"""An item that the table never takes: a finding, its page left open, all else written; later it is written after all."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import StoppedError
+from migrator.journal.store import SqlJournal
+from migrator.mapping.check import check_mapping
+from migrator.mapping.parse import parse_mapping
+from migrator.model import TableDesign
+from migrator.ports import Run, RunIdentity
+from migrator.retry import Backoff
+from migrator.source import SqlSource, source_url
+from migrator.stages.backfill import Backfill, BackfillOptions
+from migrator.stages.claims import Claims
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from tests.fakes.progress import Silent
+from tests.faults.proxy import FaultProxy, Faults, Wire
+
+TEXT = """
+mapping: 1
+table: {name: %s, key: [PK, SK], type: type}
+entities:
+  thing:
+    items:
+      Thing: {key: ["THING#{id}", META], keep: all}
+"""
+QUICK = Backoff(attempts=4, base_s=0.001, cap_s=0.005, limit_s=20)
+
+
+@pytest.fixture
+def design(dynamodb_url: str) -> Iterator[TableDesign]:
+    made = parse_mapping(TEXT % f"T{secrets.token_hex(6)}", "m.yaml").mapping.table
+    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+    DynamoTableAdmin(client).create(made)
+    yield made
+    client.delete_table(TableName=made.name)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    connection = sqlite3.connect(tmp_path / "things.db")
+    connection.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)")
+    connection.executemany("INSERT INTO thing VALUES (?, ?)", [(n, f"n{n}") for n in range(1, 301)])
+    connection.commit()
+    connection.close()
+    return f"sqlite:///{tmp_path}/things.db"
+
+
+def backfill(url: str, store: DynamoStore, journal: SqlJournal, run: Run) -> None:
+    source = SqlSource(source_url(url))
+    checked = check_mapping(parse_mapping(TEXT % store.design.name, "m.yaml"), source.facts())
+    entities = {entity.name: entity for entity in checked.entities}
+    claims = Claims(journal, source, entities, checked.unproved, "table")
+    options = BackfillOptions(workers=2, page_rows=50)
+    try:
+        Backfill(source, store, journal, claims, Silent(), options).run(run, checked.entities)
+    finally:
+        source.close()
+
+
+def test_it_is_a_finding_until_it_is_written(dynamodb_url: str, design: TableDesign, url: str) -> None:
+    def never(wire: Wire) -> bool:
+        return bool(wire["PK"]["S"] == "THING#77")
+
+    journal = SqlJournal.in_memory()
+    identity = RunIdentity("backfill", "job", "table", "revision", "")
+    run = journal.start_run(identity)
+    direct = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=dynamodb_url), design)
+    with FaultProxy(dynamodb_url, Faults(never=never)) as proxy:
+        client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
+        with pytest.raises(
+            StoppedError, match=r"did not take 1 item\(s\) .* the same command tries them again"
+        ):
+            backfill(url, DynamoStore(client, design, QUICK), journal, run)
+    assert sum(len(page.items) for page in direct.scan(0, 1)) == 299
+    (found,) = journal.findings(run)
+    assert (found.kind, found.item_key) == ("unwritten", '["THING#77","META"]')
+    assert [page.number for page in journal.open_pages(run, "thing")] == [2]
+
+    backfill(url, direct, journal, journal.resume_run(run))
+    assert sum(len(page.items) for page in direct.scan(0, 1)) == 300
+    assert journal.findings(run) == []
+    assert list(journal.open_pages(run, "thing")) == []
+    journal.close()
