@@ -48,6 +48,10 @@ _ADVICE = {
 }
 
 
+_EXPIRED = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"})
+"""Somebody must get new credentials; what is checkpointed stays."""
+
+
 class Unprocessed(Exception):
     """A part of a batch that the service asks to be sent again."""
 
@@ -73,7 +77,7 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
     if isinstance(error, ClientError):
         code = error_code(error)
         advice = _ADVICE.get(code, "see the DynamoDB API reference for this error")
-        made = StoppedError if can_pass(error) else TargetError
+        made = StoppedError if can_pass(error) or code in _EXPIRED else TargetError
         return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
     if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)):
         return no_credentials()

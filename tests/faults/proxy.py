@@ -1,10 +1,14 @@
-"""A proxy between boto3 and a DynamoDB endpoint that lets requests fail, on a seeded schedule."""
+"""A proxy between boto3 and a DynamoDB endpoint that lets requests fail, on a seeded schedule.
+
+Each kind of fault stands in docs/faults.md with the tests that put it in.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,14 +24,25 @@ Wire = dict[str, Any]
 class Faults:
     """Shares of requests (or, for `unprocessed`, of the entries of a batch) that go wrong, each from 0 to 1.
 
+    `throttle`: over the table's capacity; `slow_down`: over the account's rate. `errors`: 500; `unavailable`: 503.
+    `cut_before`, `cut_after`: the connection is cut before, or after, the request took effect. `late`: the answer
+    comes after `late_s` seconds. `in_use`: the table is changing. `expires_after`: so many requests are answered,
+    then the credentials have expired until `renew()`. `blind_reads`: so many queries of an index see nothing yet.
     `never` names wire items or keys that are never taken.
     """
 
     unprocessed: float = 0.0
     throttle: float = 0.0
+    slow_down: float = 0.0
     errors: float = 0.0
+    unavailable: float = 0.0
+    in_use: float = 0.0
     cut_before: float = 0.0
     cut_after: float = 0.0
+    late: float = 0.0
+    late_s: float = 0.0
+    expires_after: int | None = None
+    blind_reads: int = 0
     seed: int = 1
     never: Callable[[Wire], bool] = lambda wire: False
     counts: Counter[str] = field(default_factory=Counter)
@@ -35,6 +50,7 @@ class Faults:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._lock = Lock()
+        self._answered = 0
 
     def happens(self, kind: str, share: float) -> bool:
         """Whether this fault happens now; counted when it does."""
@@ -46,6 +62,43 @@ class Faults:
     def count(self, kind: str) -> None:
         with self._lock:
             self.counts[kind] += 1
+
+    def refusal(self) -> tuple[int, str] | None:
+        """The status and error code that this request gets in place of an answer."""
+        if self._has_expired():
+            return 400, "ExpiredTokenException"
+        for kind, (status, code) in _REFUSALS.items():
+            if self.happens(kind, getattr(self, kind)):
+                return status, code
+        return None
+
+    def renew(self) -> None:
+        """New credentials."""
+        self.expires_after = None
+
+    def sees_nothing(self) -> bool:
+        """Whether this query of an index comes before the index has caught up; counted when it does."""
+        with self._lock:
+            found = self.blind_reads > 0
+            self.blind_reads -= found
+            self.counts["blind_reads"] += found
+            return found
+
+    def _has_expired(self) -> bool:
+        with self._lock:
+            self._answered += 1
+            found = self.expires_after is not None and self._answered > self.expires_after
+            self.counts["expired"] += found
+            return found
+
+
+_REFUSALS = {
+    "throttle": (400, "ProvisionedThroughputExceededException"),
+    "slow_down": (400, "ThrottlingException"),
+    "in_use": (400, "ResourceInUseException"),
+    "errors": (500, "InternalServerError"),
+    "unavailable": (503, "ServiceUnavailable"),
+}
 
 
 class FaultProxy:
@@ -79,19 +132,27 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
         self.faults.count(f"requests {operation}")
-        batch = operation in ("BatchWriteItem", "BatchGetItem")
         if self.faults.happens("cut_before", self.faults.cut_before):
             self.close_connection = True
-        elif self.faults.happens("throttle", self.faults.throttle):
-            self._refuse(400, "ProvisionedThroughputExceededException")
-        elif self.faults.happens("errors", self.faults.errors):
-            self._refuse(500, "InternalServerError")
+            return
+        refusal = self.faults.refusal()
+        if refusal is not None:
+            self._refuse(*refusal)
+            return
+        status, answer = self._answer_to(operation, body)
+        if self.faults.happens("late", self.faults.late):
+            time.sleep(self.faults.late_s)
+        if self.faults.happens("cut_after", self.faults.cut_after):
+            self.close_connection = True
         else:
-            status, answer = self._batch(operation, body) if batch else self._forward(body)
-            if self.faults.happens("cut_after", self.faults.cut_after):
-                self.close_connection = True
-            else:
-                self._answer(status, answer)
+            self._answer(status, answer)
+
+    def _answer_to(self, operation: str, body: bytes) -> tuple[int, bytes]:
+        if operation in ("BatchWriteItem", "BatchGetItem"):
+            return self._batch(operation, body)
+        if operation == "Query" and "IndexName" in json.loads(body) and self.faults.sees_nothing():
+            return 200, b'{"Items": [], "Count": 0, "ScannedCount": 0}'
+        return self._forward(body)
 
     def _batch(self, operation: str, body: bytes) -> tuple[int, bytes]:
         """The batch without what is withheld, which comes back as not processed."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from migrator.errors import Interrupted, StoppedError, TargetError
-from migrator.model import Item, KeyAttribute, TableDesign
+from migrator.model import Index, Item, KeyAttribute, TableDesign
 from migrator.retry import Backoff
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
@@ -139,3 +139,60 @@ def test_an_endpoint_that_does_not_answer_is_one_line() -> None:
     design = TableDesign("Shop", (KeyAttribute("PK"),), "type")
     with pytest.raises(StoppedError, match=r"^DynamoDB at http://127\.0\.0\.1:1 .*gave up after \d+ tries"):
         DynamoTableAdmin(client).state(design)
+
+
+@pytest.mark.parametrize(
+    "kind", ["throttle", "slow_down", "errors", "unavailable", "in_use", "cut_before", "cut_after"]
+)
+def test_each_fault_by_itself_loses_nothing(dynamodb_url: str, design: TableDesign, kind: str) -> None:
+    faults = Faults(**{kind: 0.4}, seed=3)  # type: ignore[arg-type]
+    with through(dynamodb_url, design, faults) as store:
+        store.put(items(400))
+    assert stored(dynamodb_url, design) == items(400)
+    assert faults.counts[kind] > 0
+
+
+def test_an_answer_that_comes_too_late_is_asked_for_again(dynamodb_url: str, design: TableDesign) -> None:
+    faults = Faults(late=0.3, late_s=1.0, seed=2)
+    with FaultProxy(dynamodb_url, faults) as proxy:
+        client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
+        client._endpoint.http_session._timeout = 0.4
+        client._endpoint.http_session._manager.connection_pool_kw["timeout"] = 0.4
+        DynamoStore(client, design, PATIENT).put(items(200))
+    assert stored(dynamodb_url, design) == items(200)
+    assert faults.counts["late"] > 0
+    assert faults.counts["requests BatchWriteItem"] == 8 + faults.counts["late"]
+
+
+def test_credentials_that_expire_stop_the_run_and_new_ones_go_on(
+    dynamodb_url: str, design: TableDesign
+) -> None:
+    faults = Faults(expires_after=3)
+    with through(dynamodb_url, design, faults) as store:
+        with pytest.raises(
+            StoppedError, match="the credentials have expired; get new ones and give the same command again"
+        ):
+            store.put(items(200))
+        assert len(stored(dynamodb_url, design)) == 75
+        faults.renew()
+        store.put(items(200))
+    assert stored(dynamodb_url, design) == items(200)
+
+
+def test_an_index_that_lags_answers_when_it_has_caught_up(dynamodb_url: str) -> None:
+    index = Index("GSI1", (KeyAttribute("G"),))
+    made = TableDesign(
+        f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type", indexes=(index,)
+    )
+    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+    DynamoTableAdmin(client).create(made)
+    request = {
+        "IndexName": "GSI1",
+        "KeyConditionExpression": "#g = :g",
+        "ExpressionAttributeNames": {"#g": "G"},
+        "ExpressionAttributeValues": {":g": "x"},
+    }
+    with through(dynamodb_url, made, Faults(blind_reads=2)) as store:
+        store.put([{"PK": "P", "SK": "S", "type": "T", "G": "x"}])
+        assert [len(store.query(request).items) for _ in range(3)] == [0, 0, 1]
+    client.delete_table(TableName=made.name)
