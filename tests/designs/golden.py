@@ -1,0 +1,93 @@
+"""Golden files of the designs: what the articles say must be stored and answered, written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from migrator.model import Item
+from migrator.target.wire import encode_item
+
+ROOT = Path(__file__).parents[2]
+DESIGNS = ROOT / "mappings" / "designs"
+GOLDEN = ROOT / "tests" / "golden" / "designs"
+
+NAMES = sorted(path.stem for path in DESIGNS.glob("*.yaml"))
+"""The designs: each is a .yaml, .sql and .md of one name, and a golden file."""
+
+Rows = list[list[Any]]
+
+
+@dataclass(frozen=True)
+class GoldenQuery:
+    """`params` as texts, as a person types them; `answer` by part, '' where the pattern has no parts."""
+
+    pattern: str
+    params: dict[str, str]
+    answer: dict[str, Rows]
+
+    @property
+    def name(self) -> str:
+        return " ".join([self.pattern, *(f"{name}={value}" for name, value in self.params.items())])
+
+
+@dataclass(frozen=True)
+class Golden:
+    """`in_index`: per index, the base keys of all items in it, in its order."""
+
+    items: list[Item]
+    absent: list[tuple[Any, ...]]
+    in_index: dict[str, Rows]
+    count: int
+    queries: list[GoldenQuery]
+
+
+def read_golden(name: str) -> Golden:
+    """The golden file of the design. Raises: KeyError where `items`, `count` or `queries` are not there."""
+    written = YAML(typ="safe").load((GOLDEN / f"{name}.yaml").read_text(encoding="utf-8"))
+    return Golden(
+        items=[_value(item) for item in written["items"]],
+        absent=[tuple(_value(key)) for key in written.get("absent", [])],
+        in_index=_value(written.get("in_index", {})),
+        count=written["count"],
+        queries=[_query(one) for one in written["queries"]],
+    )
+
+
+def _query(written: dict[str, Any]) -> GoldenQuery:
+    params = {name: _param(value) for name, value in written.get("params", {}).items()}
+    answer = _value(written["answer"])
+    return GoldenQuery(written["pattern"], params, answer if isinstance(answer, dict) else {"": answer})
+
+
+def _param(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _value(written: Any) -> Any:
+    """The value with {n: "149.99"} as the exact number that it is."""
+    if isinstance(written, list):
+        return [_value(one) for one in written]
+    if isinstance(written, dict):
+        number = written.get("n") if len(written) == 1 else None
+        return Decimal(number) if number is not None else {name: _value(one) for name, one in written.items()}
+    assert not isinstance(written, float), f"{written}: write a number with decimals as {{n: …}}"
+    return written
+
+
+def exactly(items: Sequence[Item]) -> list[dict[str, Any]]:
+    """Items in a form in which equal means the same type, too (in Python 1 == True)."""
+    return [encode_item(item) for item in items]
+
+
+def rows_exactly(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Rows in such a form."""
+    return [
+        list(encode_item({str(number): value for number, value in enumerate(row)}).items()) for row in rows
+    ]

@@ -1,0 +1,102 @@
+"""One design moved into a table by the product's own stages."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from migrator.journal.store import SqlJournal
+from migrator.logs import get_logger
+from migrator.mapping.check import Checked
+from migrator.mapping.patterns import read_params
+from migrator.model import Item, ItemKey
+from migrator.ports import RunIdentity, RunKind
+from migrator.report.progress import Lines
+from migrator.results import Answer, BackfillResult, VerifyResult
+from migrator.source import SqlSource
+from migrator.stages.backfill import Backfill
+from migrator.stages.claims import Claims
+from migrator.stages.query import ask
+from migrator.stages.verify import Verify
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from migrator.target.wire import decode_item
+from migrator.wiring import checked_on, open_source, read_mapping
+from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A design's rows in a database and, after `backfilled`, their items in a table."""
+
+    name: str
+    golden: Golden
+    checked: Checked
+    source: SqlSource
+    store: DynamoStore
+    journal: SqlJournal
+    backfilled: BackfillResult
+
+    def items(self) -> list[Item]:
+        """All stored items, without the attributes that are migrator's own."""
+        return [_without_own(item, self) for page in self.store.scan(0, 1) for item in page.items]
+
+    def entries(self, index: str) -> list[ItemKey]:
+        """The base keys of all items in the index, in its order."""
+        design = self.store.design
+        asked = design.asked(index)
+        assert asked is not None, f"{self.name} has no index {index}"
+        found = self.store.client.scan(TableName=design.name, IndexName=index)["Items"]
+        names = [attribute.name for attribute in (*asked.attributes, *design.key)]
+        ordered = sorted((decode_item(one) for one in found), key=lambda item: [item[name] for name in names])
+        return [design.key_of(item) for item in ordered]
+
+    def ask(self, query: GoldenQuery) -> Answer:
+        mapping = self.checked.mapping
+        pattern = mapping.patterns[query.pattern]
+        plans = [entity.plan for entity in self.checked.entities]
+        return ask(mapping, pattern, read_params(pattern, query.params), self.source, self.store, plans=plans)
+
+    def verify(self) -> VerifyResult:
+        run = self.journal.start_run(_identity("verify", self.store, self.checked))
+        stage = Verify(self.source, self.store, self.journal, Lines(get_logger("migrator")))
+        return stage.run(run, self.checked.entities)
+
+
+@contextmanager
+def moved(name: str, url: str, endpoint: str) -> Iterator[Moved]:
+    """The design on the database of this URL, moved into a table of its own that is gone afterwards."""
+    parsed = read_mapping(DESIGNS / f"{name}.yaml")
+    with open_source(url, parsed, workers=4) as source:
+        checked = checked_on(source, parsed)
+        design = replace(checked.mapping.table, name=f"{name}-{secrets.token_hex(4)}")
+        client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
+        table_id = DynamoTableAdmin(client).create(design).table_id
+        store, journal = DynamoStore(client, design), SqlJournal.in_memory()
+        try:
+            result = _backfill(checked, source, store, journal, table_id)
+            yield Moved(name, read_golden(name), checked, source, store, journal, result)
+        finally:
+            journal.close()
+            client.delete_table(TableName=design.name)
+
+
+def _backfill(
+    checked: Checked, source: SqlSource, store: DynamoStore, journal: SqlJournal, table_id: str
+) -> BackfillResult:
+    entities = {entity.name: entity for entity in checked.entities}
+    claims = Claims(journal, source, entities, checked.unproved, table_id)
+    stage = Backfill(source, store, journal, claims, Lines(get_logger("migrator")))
+    return stage.run(journal.start_run(_identity("backfill", store, checked)), checked.entities)
+
+
+def _identity(kind: RunKind, store: DynamoStore, checked: Checked) -> RunIdentity:
+    return RunIdentity(kind, "designs", store.design.name, checked.mapping.revision)
+
+
+def _without_own(item: Item, one: Moved) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in one.store.design.own_attributes}
