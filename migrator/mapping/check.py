@@ -96,7 +96,7 @@ def _unproved_warnings(
 ) -> Iterator[Fault]:
     """A warning for each item whose key is not proved to be its own: because of another item, or of another row."""
     named: set[tuple[str, str]] = set()
-    for (plan, item), (other_plan, other) in meeting_items(plans):
+    for (plan, item), (other_plan, other) in meeting_items(plans, parsed.mapping.table):
         whom = f"{other_plan.entity.written}.{other.type}"
         what = f"its key can be equal to that of {whom}; begin one of the two with a word of its own"
         yield parsed.document.fault(_key_at(plan.entity.written, item.type), what, warning=True)

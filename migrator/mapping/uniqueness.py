@@ -75,11 +75,6 @@ def kind_of(path: str, plan: EntityPlan) -> Kind | None:
     return Kind("plain") if path in plan.transformed else None
 
 
-def disjoint(one: ItemDesign, other: ItemDesign) -> bool:
-    """Whether two item designs can be told apart by the constant beginnings of their keys."""
-    return any(_apart(_beginning(a), _beginning(b)) for a, b in zip(one.key, other.key, strict=False))
-
-
 def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str, frozenset[str]]:
     """Item types per entity whose keys are not proved to be nobody else's; their keys are claimed at run time."""
     unproved: dict[str, set[str]] = {plan.entity.name: set() for plan in plans}
@@ -87,7 +82,7 @@ def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str,
         for item in plan.entity.items:
             if not key_facts(plan, item, table).unique:
                 unproved[plan.entity.name].add(item.type)
-    for one, other in meeting_items(plans):
+    for one, other in meeting_items(plans, table):
         for plan, item in (one, other):
             unproved[plan.entity.name].add(item.type)
     return {name: frozenset(types) for name, types in unproved.items()}
@@ -96,15 +91,15 @@ def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str,
 Design = tuple[EntityPlan, ItemDesign]
 
 
-def meeting_items(plans: Sequence[EntityPlan]) -> list[tuple[Design, Design]]:
-    """Every two item designs whose keys can be equal, as far as the constant beginnings of their keys tell."""
+def meeting_items(plans: Sequence[EntityPlan], table: TableDesign) -> list[tuple[Design, Design]]:
+    """Every two item designs whose keys can be equal, as far as their forms tell."""
     designs = [(plan, item) for plan in plans for item in plan.entity.items]
-    beginnings = [[_beginning(template) for template in item.key] for _, item in designs]
+    forms = [[_form(template, plan, table.separator) for template in item.key] for plan, item in designs]
     return [
         (one, designs[second])
         for first, one in enumerate(designs)
         for second in range(first + 1, len(designs))
-        if not any(_apart(a, b) for a, b in zip(beginnings[first], beginnings[second], strict=False))
+        if not any(_apart(a, b) for a, b in zip(forms[first], forms[second], strict=False))
     ]
 
 
@@ -142,21 +137,33 @@ def _width(ref: Ref, plan: EntityPlan) -> float:
     return 36.0 if kind is not None and kind.name == "uuid" and not ref.filters else math.inf
 
 
-Beginning = tuple[str, bool]
+@dataclass(frozen=True)
+class _Form:
+    """The constant text that a key begins with, whether more follows, and its separators (None: nobody knows)."""
+
+    beginning: str
+    open_end: bool
+    separators: int | None
 
 
-def _apart(first: Beginning, second: Beginning) -> bool:
-    shorter = min(len(first[0]), len(second[0]))
-    if first[0][:shorter] != second[0][:shorter]:
+def _form(template: Template, plan: EntityPlan, separator: str) -> _Form:
+    parts = template.parts
+    closed = all(is_closed(ref, plan, separator) for ref in template.refs)
+    # Of several characters, half of a separator may stand in a value: only single ones can be counted.
+    counted = sum(part.count(separator) for part in parts if isinstance(part, str))
+    separators = counted if closed and len(separator) == 1 else None
+    if parts and isinstance(parts[0], str):
+        return _Form(parts[0], len(parts) > 1, separators)
+    return _Form("", bool(parts), separators)
+
+
+def _apart(one: _Form, other: _Form) -> bool:
+    shorter = min(len(one.beginning), len(other.beginning))
+    if one.beginning[:shorter] != other.beginning[:shorter]:
         return True
-    constant = [begin for begin, open_end in (first, second) if not open_end]
+    if None not in (one.separators, other.separators) and one.separators != other.separators:
+        return True
+    constant = [form.beginning for form in (one, other) if not form.open_end]
     if len(constant) == 2:
-        return first[0] != second[0]
-    return bool(constant) and len(constant[0]) < max(len(first[0]), len(second[0]))
-
-
-def _beginning(template: Template) -> Beginning:
-    """(the constant text that the template begins with, whether more follows)."""
-    if template.parts and isinstance(template.parts[0], str):
-        return template.parts[0], len(template.parts) > 1
-    return "", bool(template.parts)
+        return one.beginning != other.beginning
+    return bool(constant) and len(constant[0]) < max(len(one.beginning), len(other.beginning))

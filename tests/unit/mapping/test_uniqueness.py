@@ -47,10 +47,16 @@ def test_a_key_is_proved_or_claimed(pk: str, sk: str, proved: bool) -> None:
         ('["A#{id}", M]', '["A#{id}", "M#{n}"]', True),
         ('["A#{id}", "M#{id}"]', '["A#{id}", "M#{n}"]', False),
         ('["A#{id}", M]', '["A#{id}", M]', False),
-        ('["{id}", M]', '["A#{id}", M]', False),
+        ('["{id}", M]', '["A#{id}", M]', True),  # no separator, and one
+        ('["A#{id}", "M#{id}"]', '["A#{id}#{n}", "M#{id}"]', True),
+        ('["{a}", M]', '["A#{id}", M]', False),  # a text may hold a separator
+        ('["A#{a}", "M#{id}"]', '["A#{id}#{n}", "M#{id}"]', False),
+        ('["A#{a|escape}", "M#{id}"]', '["A#{id}#{n}", "M#{id}"]', True),
     ],
 )
-def test_two_items_are_told_apart_by_their_constant_beginnings(first: str, second: str, apart: bool) -> None:
+def test_two_items_are_told_apart_by_their_constant_beginnings_and_their_separators(
+    first: str, second: str, apart: bool
+) -> None:
     text = f"entities: {{users: {{items: {{U: {{key: {first.replace('n', 'id')}}}}}}}, other: {{items: {{O: {{key: {second}}}}}}}}}"
     unproved = check(text, SCHEMA).unproved
     assert (not unproved["users"]) is apart
