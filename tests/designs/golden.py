@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -46,6 +47,13 @@ class Golden:
     in_index: dict[str, Rows]
     count: int
     queries: list[GoldenQuery]
+
+
+def script_of(name: str, engine: str) -> str:
+    """The design's source as SQL of the engine."""
+    script = (DESIGNS / f"{name}.sql").read_text(encoding="utf-8")
+    # What the others call a timestamp has no zone; MariaDB's has one, and its DATETIME has none.
+    return re.sub(r"\bTIMESTAMP\b", "DATETIME", script) if engine == "mariadb" else script
 
 
 def read_golden(name: str) -> Golden:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from migrator.wiring import read_mapping
-from tests.designs.golden import DESIGNS, GOLDEN, NAMES, exactly, read_golden, rows_exactly
+from tests.designs.golden import DESIGNS, GOLDEN, NAMES, exactly, read_golden, rows_exactly, script_of
 from tests.designs.moved import Moved, moved
 from tests.language.conftest import database_on
 from tests.language.engines import ENGINES
@@ -28,8 +28,7 @@ def design(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str
 ) -> Iterator[Moved]:
     name, engine = request.param
-    script = (DESIGNS / f"{name}.sql").read_text(encoding="utf-8")
-    url = database_on(engine, request, tmp_path_factory.mktemp(name))(script)
+    url = database_on(engine, request, tmp_path_factory.mktemp(name))(script_of(name, engine))
     with moved(name, url, dynamodb_url) as made:
         yield made
 
