@@ -135,6 +135,10 @@ class _PatternCheck:
                 yield at, self.mapping.table.type_attribute
 
 
+_UPPER = frozenset({"between", "le", "lt"})
+"""Conditions whose last value bounds from above."""
+
+
 def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:
     if None in stored:
         return ""
@@ -143,16 +147,27 @@ def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:
         return "" if fits else "no item of this partition has such a sort key"
     for value in condition.values:
         begin = value.parts[0] if value.parts and isinstance(value.parts[0], str) else ""
-        if not any(_compatible(begin, one) for one in stored):
+        upper = condition.operator in _UPPER and value is condition.values[-1]
+        if not any(_compatible(begin, one) or (upper and _closes(begin, one)) for one in stored):
             return f"no sort key of this partition begins with '{begin}'"
     return ""
 
 
 def _compatible(begin: str, stored: Form) -> bool:
-    parts = stored.parts if stored else ()
-    first = parts[0] if parts and isinstance(parts[0], str) else ""
+    first = _literal(stored)
     shorter = min(len(first), len(begin))
     return first[:shorter].rstrip("#") == begin[:shorter].rstrip("#") or not first
+
+
+def _closes(bound: str, stored: Form) -> bool:
+    """Whether the bound lies right behind all keys of the stored beginning, as 'ADDR$' lies behind 'ADDR#'."""
+    first, last = _literal(stored), len(bound) - 1
+    return 0 <= last < len(first) and bound[:last] == first[:last] and bound[last] > first[last]
+
+
+def _literal(stored: Form) -> str:
+    parts = stored.parts if stored else ()
+    return parts[0] if parts and isinstance(parts[0], str) else ""
 
 
 def _plain_before(parts: Sequence[object], separator: str) -> bool:

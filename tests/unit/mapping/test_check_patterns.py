@@ -31,6 +31,8 @@ WRONG = [
     ("another number of shards", QUERY % '{index: ByShard, key: ["S#{tenant}#{*|shard:8}"]}', "query.key.0: no item has a partition key of this form in ByShard; there are: S#{kind}#{id|shard:4}"),
     ("another bucket", QUERY % '{index: ByDay, key: ["D#{*when,when|bucket:hour}"]}', "query.key.0: no item has a partition key of this form in ByDay; there are: D#{seen|date}"),
     ("another precision", QUERY % '{index: ByCell, key: ["G#{*least,id|geohash:5}"]}', "no item has a partition key of this form in ByCell; there are: G#{lat,lng|geohash:6}"),
+    ("a range that begins behind all", QUERY % '{key: ["EVENT#{tenant}", {between: ["E$", "E~"]}]}', "query.key.1: no sort key of this partition begins with 'E$'; there are: E#{id:04}"),
+    ("a range that ends before all", QUERY % '{key: ["EVENT#{tenant}", {between: ["E#", "D~"]}]}', "query.key.1: no sort key of this partition begins with 'D~'"),
     ("a text in a number key", QUERY % '{index: ByNumber, key: ["EVENT#{tenant}", "N{id}"]}', "query.key.1: n is a number key: it takes one value in braces"),
     ("the beginning of a number", QUERY % '{index: ByNumber, key: ["EVENT#{tenant}", {begins_with: "{id}"}]}', "query.key.1: n is a number key: it has no beginning; write ge, gt, le, lt or between"),
     ("a consistent global index", QUERY % '{index: ByDay, key: ["D#{when|date}"], consistent: true}', "query.consistent: ByDay is a global index, which is never read consistently; ask the table or a local index"),
@@ -81,6 +83,8 @@ RIGHT = [
     ("days by their dates", QUERY % '{index: ByDay, key: ["D#{*when,when|date}"]}'),
     ("attributes that are kept", QUERY % '{index: ByTenant, key: [["{tenant}", "x-{tenant}"], "{tenant}"]}'),
     ("a local index, consistently", QUERY % '{index: ByNumber, key: ["EVENT#{tenant}", {ge: "{least}"}], consistent: true}'),
+    ("up to the character after the separator", QUERY % '{key: ["EVENT#{tenant}", {between: ["E#", "E$"]}]}'),
+    ("below the character after the separator", QUERY % '{key: ["EVENT#{tenant}", {lt: "E$"}]}'),
     ("one shard of several", QUERY % '{index: ByShard, key: ["S#{tenant}#{id|shard:4}"]}'),
     ("near by number", NEAR % ("", "lat, lng", "12.5")),
 ]  # fmt: skip
