@@ -9,7 +9,7 @@ from migrator.errors import Fault
 from migrator.mapping.check_pattern_values import value_faults
 from migrator.mapping.document import Document, Path
 from migrator.mapping.stored_keys import Form, StoredKey, same_forms, shown, stored_keys
-from migrator.model import Index, Mapping, Pattern, Ref, SortCondition
+from migrator.model import Index, Mapping, Pattern, Ref, SortCondition, Template
 
 
 def pattern_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
@@ -71,9 +71,7 @@ class _PatternCheck:
     def _prefix_warnings(self) -> Iterator[Fault]:
         for condition in self.pattern.sort:
             separator = self.mapping.table.separator
-            last = condition.values[0].parts[-1:]
-            open_end = not last or not isinstance(last[0], str) or not last[0].endswith(separator)
-            if condition.operator == "begins_with" and open_end:
+            if condition.operator == "begins_with" and not _closed(condition.values[0], separator):
                 what = f"a prefix that does not end in '{separator}' also matches longer names (eng, engineering)"
                 yield self._fault((*self.key_at, 1), what, warning=True)
 
@@ -133,6 +131,18 @@ class _PatternCheck:
             yield from ((at, name) for name in part.attributes)
             if part.type:
                 yield at, self.mapping.table.type_attribute
+
+
+_FIXED = frozenset({"date", "month", "year", "bucket", "geohash"})
+"""Filters whose texts are of one width: none of them is the beginning of another."""
+
+
+def _closed(prefix: Template, separator: str) -> bool:
+    """Whether a prefix ends where a value ends, so that it matches no longer name."""
+    last = prefix.parts[-1] if prefix.parts else ""
+    if isinstance(last, str):
+        return last.endswith(separator)
+    return last.filters[-1].name in _FIXED if last.filters else last.format is not None
 
 
 _UPPER = frozenset({"between", "le", "lt"})

@@ -85,6 +85,8 @@ RIGHT = [
     ("a local index, consistently", QUERY % '{index: ByNumber, key: ["EVENT#{tenant}", {ge: "{least}"}], consistent: true}'),
     ("up to the character after the separator", QUERY % '{key: ["EVENT#{tenant}", {between: ["E#", "E$"]}]}'),
     ("below the character after the separator", QUERY % '{key: ["EVENT#{tenant}", {lt: "E$"}]}'),
+    ("a prefix that ends in a day", QUERY % '{index: ByDay, key: ["D#{when|date}", {begins_with: "{when|date}"}]}'),
+    ("a prefix that ends in a padded number", QUERY % '{key: ["EVENT#{tenant}", {begins_with: "E#{id:04}"}]}'),
     ("one shard of several", QUERY % '{index: ByShard, key: ["S#{tenant}#{id|shard:4}"]}'),
     ("near by number", NEAR % ("", "lat, lng", "12.5")),
 ]  # fmt: skip
