@@ -8,7 +8,7 @@ from migrator.errors import Fault
 from migrator.facts import EntityPlan, Kind
 from migrator.limits import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from migrator.mapping.document import Document, Path
-from migrator.mapping.filters import FILTERS
+from migrator.mapping.filters import FILTERS, SAME_KIND
 from migrator.mapping.items import kept_columns
 from migrator.mapping.uniqueness import key_facts, kind_of
 from migrator.model import Const, Expression, ItemDesign, KeyAttribute, Mapping, Ref, Template
@@ -104,7 +104,7 @@ def result_kind(value: Expression, plan: EntityPlan) -> Kind | None:
         return None
     kind = kind_of(value.paths[0], plan)
     for used in value.filters:
-        kind = kind if used.name in ("or", "first") else FILTERS[used.name].gives
+        kind = kind if used.name in SAME_KIND else FILTERS[used.name].gives
     return Kind("text") if value.format is not None and not value.filters else kind
 
 
@@ -128,7 +128,7 @@ def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fa
     at, _, template, _ = place
     for ref in template.refs:
         kind = kind_of(ref.paths[0], plan)
-        bare = ref.format is None and all(used.name in ("or", "path", "first") for used in ref.filters)
+        bare = ref.format is None and all(used.name in (*SAME_KIND, "path") for used in ref.filters)
         if kind is not None and kind.name in _NUMBERS and bare:
             name = ref.paths[0]
             what = f"the number '{name}' is not padded, so 10 sorts before 9; write {{{name}:010}}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from migrator.errors import Fault
 from migrator.facts import EntityPlan, Kind
 from migrator.mapping.document import Document
-from migrator.mapping.filters import FILTERS
+from migrator.mapping.filters import FILTERS, SAME_KIND
 from migrator.mapping.references import Reference, references_of
 from migrator.mapping.uniqueness import kind_of
 from migrator.model import Filter, Mapping, Ref
@@ -52,7 +52,7 @@ def _list_fault(reference: Reference, ref: Ref) -> str:
         return f"{what} (climb or collect)" if what else ""
     whole = f"{reference.collection}.{reference.path}"
     if not of_list:
-        return f"'{whole}' is a list; write |path, |first or |depth behind it, or {{each: {reference.collection}, …}}"
+        return f"'{whole}' is a list; write |path, |first, |at:2 or |depth behind it, or {{each: {reference.collection}, …}}"
     return (
         "" if len(of_list) == 1 else f"'{whole}' is one value after {of_list[0]}; {of_list[1]} takes a list's"
     )
@@ -67,8 +67,8 @@ def _ref_fault(path: str, ref: Ref, kind: Kind) -> str:
         what = _filter_fault(used, given, fixed=fixed)
         if what:
             return what
-        given = given if used.name in ("or", "first") else FILTERS[used.name].gives
-        fixed = used.name in _FIXED_WIDTH or (fixed and used.name in ("or", "first", "desc"))
+        given = given if used.name in SAME_KIND else FILTERS[used.name].gives
+        fixed = used.name in _FIXED_WIDTH or (fixed and used.name in (*SAME_KIND, "desc"))
     return ""
 
 

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from migrator.errors import RowError
 from migrator.facts import Kind, KindName
+from migrator.limits import CLIMB_LEVELS
 from migrator.mapping import values
 from migrator.mapping.buckets import UNITS, bucket
 from migrator.mapping.geo import PRECISIONS, cell
@@ -187,6 +188,11 @@ def _first(args: tuple[str, ...], _: Surroundings) -> Callable[[list[Any]], Any]
     return lambda found: found[0] if found else None
 
 
+def _at(args: tuple[str, ...], _: Surroundings) -> Callable[[list[Any]], Any]:
+    place = int(args[0])
+    return lambda found: found[place - 1] if len(found) >= place else None
+
+
 def _depth(args: tuple[str, ...], _: Surroundings) -> Callable[[list[Any]], int]:
     return len
 
@@ -205,6 +211,11 @@ def _count(args: Sequence[str]) -> str:
         if args[0].isdecimal() and 2 <= int(args[0]) <= 10_000
         else "takes a number of shards from 2 to 10000"
     )
+
+
+def _place(args: Sequence[str]) -> str:
+    known = args[0].isdecimal() and 1 <= int(args[0]) <= CLIMB_LEVELS
+    return "" if known else f"takes a place from 1 to {CLIMB_LEVELS}"
 
 
 def _precision(args: Sequence[str]) -> str:
@@ -230,7 +241,11 @@ FILTERS: dict[str, FilterSpec] = {
     "json": FilterSpec(_json, closed=False),
     "path": FilterSpec(_path, closed=False, injective=True, of_list=True),
     "first": FilterSpec(_first, closed="same", of_list=True),
+    "at": FilterSpec(_at, args=(1, 1), closed="same", of_list=True, check=_place),
     "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True),
     "bucket": FilterSpec(_bucket, _TIMES, args=(1, 1), check=_one_of(*UNITS)),
     "geohash": FilterSpec(_geohash, _NUMBERS, args=(1, 1), values=2, check=_precision),
 }
+
+SAME_KIND = frozenset({"or", "first", "at"})
+"""Filters that give a value of the kind that they are given."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from migrator.mapping.filters import FILTERS, SAME_KIND
 from migrator.model import (
     Const,
     Entity,
@@ -138,10 +139,17 @@ def _keeps(item: ItemDesign, name: str, *, by_entry: bool) -> bool:
     return item.keep == "all" and name not in item.keep_except and not by_entry
 
 
+_JOINED = frozenset(name for name, spec in FILTERS.items() if spec.of_list) - SAME_KIND
+"""Filters that make one value of a list's (a path, a depth). A pattern's parameter is that value, as it is stored."""
+
+
 def _form(template: Template) -> list[object]:
     """What two templates must have in common; a `*` stands for one text of its filter."""
     return [part if isinstance(part, str) else _ref_form(part) for part in template.parts]
 
 
 def _ref_form(ref: Ref) -> tuple[object, ...]:
-    return ref.format, [_SAME_TEXTS.get(one, one) for one in ref.filters if one.name != "or"]
+    joined = [place for place, one in enumerate(ref.filters) if one.name in _JOINED]
+    filters = ref.filters[joined[0] + 1 :] if joined else ref.filters
+    kept = [_SAME_TEXTS.get(one, one) for one in filters if one.name not in SAME_KIND]
+    return None if joined else ref.format, kept

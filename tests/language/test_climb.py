@@ -53,6 +53,19 @@ def test_ancestors_by_columns_that_declare_nothing(database: Database) -> None:
     )
 
 
+def test_one_ancestor_by_its_place_from_the_top(database: Database) -> None:
+    below = NODES.replace("ORG#{line.slug|first}", "ORG#{line.slug|at:2|or:'top'}").replace(
+        "line.slug|path, crumbs", "line.id|at:3, crumbs"
+    )
+    assert plain(items(database(TREE), below), "PK", "path") == [
+        ("ORG#top", None),
+        ("ORG#eng", None),
+        ("ORG#eng", 3),
+        ("ORG#eng", 3),
+        ("ORG#engineering", None),
+    ]
+
+
 def test_a_cycle_refuses_the_row(database: Database) -> None:
     url = database(TREE + "UPDATE node SET parent_id = 4 WHERE id = 2;")
     with pytest.raises(RowError, match="column line: its ancestors come round in a cycle; mend the rows"):

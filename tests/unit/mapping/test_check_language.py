@@ -51,15 +51,29 @@ def node(more: str = "", sort: str = "META", rest: str = "keep: [id]") -> str:
     return NODE % (more, sort, rest)
 
 
+CLIMBED = """
+entities:
+  node:
+    climb: {line: up}
+    items:
+      Node: {key: ["R#{line.name|at:2|lower}", "P#{line.id:04|path}#"], GSI1: ["D#{line.id|depth}", "{name|or:'x'}"]}
+access_patterns:
+  child: {params: {root: text, path: text}, get: {key: ["%s", "P#{path}#"]}, returns: [PK], sql: SELECT 1}
+  level: {params: {depth: integer}, query: {index: GSI1, key: ["D#{depth}"]}, returns: [PK], sql: SELECT 1}
+"""
+
+
 WRONG: list[tuple[str, str, str]] = [
     ("a climb by no column", node("climb: {line: upp}"), "table node has no column 'upp'; did you mean 'up'?"),
     ("a climb by no key", node("climb: {line: {up: name}}"), "nothing says that node has one row at most for these columns"),
     ("a climb of two columns", node("climb: {line: [up, other]}"), "the key of node has 1 columns; write {column: column, …}"),
     ("a climb named as a column", node("climb: {name: up}"), "node has a column 'name'; choose another name"),
     ("a climb named as a join", node("join: {x: up}, climb: {x: up}".replace(", ", "\n    ")), "'x' is also a join"),
-    ("a list in a template", node("climb: {line: up}", '"{line.name}"'), "'line.name' is a list; write |path, |first or |depth"),
+    ("a list in a template", node("climb: {line: up}", '"{line.name}"'), "'line.name' is a list; write |path, |first, |at:2 or |depth"),
     ("a list's filter on one value", node("", '"{name|path}"'), "'name' is one value; path takes a list's (climb or collect)"),
     ("two filters of lists", node("climb: {line: up}", '"{line.name|path|first}"'), "'line.name' is one value after path"),
+    ("the ancestor at no place", node("climb: {line: up}", '"{line.name|at:0}"'), "takes a place from 1 to 100"),
+    ("a pattern by another form of an ancestor", CLIMBED % "R#{root}", "no item has a partition key of this form in Shop; there are: R#{line.name|at:2|lower}"),
     ("a list in a condition", node("climb: {line: up}", rest="when: line.name"), "a condition or a ttl takes one value"),
     ("a list's column", node("climb: {line: up}", '"{line.nam|path}"'), "table node has no column 'nam'; did you mean 'name'?"),
     ("desc of a plain number", node("", '"{id|desc}"'), "the filter 'desc' takes text of fixed width: pad the number"),
@@ -117,6 +131,10 @@ def serious(text: str, head: str) -> list[str]:
 def test_wrong_use_is_a_fault(text: str, message: str) -> None:
     found = serious(text, HEAD % "")
     assert any(message in fault for fault in found), found
+
+
+def test_a_pattern_asks_for_a_climbs_path_and_depth_as_they_are_stored() -> None:
+    assert list(check(CLIMBED % "R#{root|lower}", SCHEMA, HEAD % "").mapping.patterns) == ["child", "level"]
 
 
 @pytest.mark.parametrize(
