@@ -78,11 +78,16 @@ def _integer(_: Kind) -> Decoder:
     def decode(raw: Any) -> int:
         if isinstance(raw, int):
             return int(raw)
-        if isinstance(raw, (Decimal, float)) and math.isfinite(raw) and raw == int(raw):
+        if isinstance(raw, (Decimal, float)) and _is_finite(raw) and raw == int(raw):
             return int(raw)
         raise RowError("the value is no integer, though the column is declared as one")
 
     return decode
+
+
+def _is_finite(raw: Decimal | float) -> bool:
+    # math.isfinite raises for a signalling NaN.
+    return raw.is_finite() if isinstance(raw, Decimal) else math.isfinite(raw)
 
 
 def _number(kind: Kind) -> Decoder:
