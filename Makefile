@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test demo lock clean
+.PHONY: help setup lint format test soak demo lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,11 @@ format: setup ## put every file into form
 	$(BIN)/ruff format --quiet .
 
 test: setup ## all tests but the measurements
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak"
+
+soak: setup ## storms, kills and long properties: up to 20 minutes
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m soak tests/soak
+	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(JOBS) tests/unit/mapping/test_properties.py
 
 demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10 for ten times as much)
 	PATH="$(CURDIR)/$(BIN):$$PATH" SCALE=$(SCALE) bash jobs/demo.sh
