@@ -32,7 +32,7 @@ _SAME_TEXTS = {
 
 @dataclass(frozen=True)
 class StoredKey:
-    """A form for each attribute of an item's key; `sort` is shorter where the item lacks an attribute of it."""
+    """A form for each attribute of an item's key."""
 
     partition: tuple[Form, ...]
     sort: tuple[Form, ...]
@@ -46,7 +46,8 @@ def stored_keys(mapping: Mapping, asked: Index) -> Iterator[StoredKey]:
         for item in entity.items:
             forms = _forms(mapping, entity, item, asked)
             count = len(asked.partition)
-            if len(forms) >= count:
+            # An item that lacks one attribute of an index's key is not in the index.
+            if len(forms) == len(asked.attributes):
                 yield StoredKey(tuple(forms[:count]), tuple(forms[count:]), entity, item)
 
 

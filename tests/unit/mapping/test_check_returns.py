@@ -90,3 +90,11 @@ def test_an_index_and_an_attribute_that_nobody_reads_are_warnings() -> None:
         "no access pattern reads 'status' from GSI1; it costs storage and writes",
         "no access pattern asks this index; it costs a write for every item in it",
     ]
+
+
+def test_an_item_that_lacks_a_part_of_an_indexs_key_is_not_in_the_index() -> None:
+    local = text('{index: ByTotal, key: ["USER#{id}"]}', "[total]").replace(
+        "entities:", "    ByTotal: {key: [PK, {name: total, type: number}], local: true}\nentities:", 1
+    )
+    found = [fault.what for fault in check(local.replace("keep: all", "keep: [name]"), SCHEMA, "").warnings]
+    assert not [what for what in found if "several types" in what]
