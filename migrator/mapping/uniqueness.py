@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from migrator.facts import EntityPlan, Kind
 from migrator.mapping.filters import FILTERS
-from migrator.model import ItemDesign, Ref, TableDesign, Template
+from migrator.model import Filter, ItemDesign, Ref, TableDesign, Template
+
+_WHOLE_DAYS = frozenset({Filter("date"), Filter("bucket", ("day",))})
+"""Filters that give back all of a date (of a timestamp they drop the time)."""
 
 _OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain"})
 
@@ -36,7 +39,7 @@ def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFa
             ambiguous = attribute.name
         if len(open_refs) > 1 or not _separated(template, plan, table.separator):
             readable = False
-        kept |= {_given_back(ref, plan) for ref in template.refs if _injective(ref)}
+        kept |= {_given_back(ref, plan) for ref in template.refs if _injective(ref, plan)}
     return KeyFacts(ambiguous, readable and _holds_unique_key(plan, kept))
 
 
@@ -103,8 +106,13 @@ def meeting_items(plans: Sequence[EntityPlan], table: TableDesign) -> list[tuple
     ]
 
 
-def _injective(ref: Ref) -> bool:
-    return len(ref.paths) == 1 and all(FILTERS[used.name].injective for used in ref.filters)
+def _injective(ref: Ref, plan: EntityPlan) -> bool:
+    if len(ref.paths) != 1:
+        return False
+    kind = kind_of(ref.paths[0], plan)
+    if kind is not None and kind.name == "date" and len(ref.filters) == 1 and ref.filters[0] in _WHOLE_DAYS:
+        return True
+    return all(FILTERS[used.name].injective for used in ref.filters)
 
 
 def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:

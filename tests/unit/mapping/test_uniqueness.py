@@ -8,8 +8,17 @@ from tests.golden.heart import check, facts, table
 
 USERS = table(
     "users",
-    {"id": "integer!", "a": "text!", "b": "text!", "email": "text", "at": "timestamp!", "token": "uuid!"},
-    unique=[("a", "b"), ("email",)],
+    {
+        "id": "integer!",
+        "a": "text!",
+        "b": "text!",
+        "email": "text",
+        "at": "timestamp!",
+        "token": "uuid!",
+        "day": "date!",
+        "n": "integer!",
+    },
+    unique=[("a", "b"), ("email",), ("day", "n"), ("at", "n")],
 )
 SCHEMA = facts(USERS, table("other", {"id": "integer!", "n": "integer!"}))
 ONE = "entities: {{users: {{items: {{U: {{key: [{pk}, {sk}]}}}}}}}}"
@@ -29,6 +38,10 @@ CASES: list[tuple[str, str, bool]] = [
     ('"U#{id|hash}"', "META", False),
     ('"U#{a|lower}"', '"{b}"', False),
     ('"U#{at|iso:s}"', "META", False),
+    ('"U#{day|date}"', '"{n:06}"', True),  # all of a date
+    ('"U#{day|bucket:day}"', '"{n:06}"', True),
+    ('"U#{day|month}"', '"{n:06}"', False),
+    ('"U#{at|date}"', '"{n:06}"', False),
 ]
 
 
