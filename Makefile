@@ -7,10 +7,11 @@ JOBS   ?= 2
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MAPPINGS = mappings/*.yaml mappings/designs/*.yaml
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test soak demo lock clean
+.PHONY: help setup lint format test soak demo docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,12 +29,16 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
-lint: setup ## style, form, types, the arrows of the house
+lint: setup ## style, form, types, the arrows of the house, the shipped mappings
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo >$(VENV)/lint-imports.txt 2>&1 || { cat $(VENV)/lint-imports.txt; exit 1; }
 	$(BIN)/python -m pytest -q tests/test_house.py
+	@$(BIN)/migrator mapping schema >$(VENV)/mapping.schema.json
+	$(BIN)/check-jsonschema --quiet --schemafile $(VENV)/mapping.schema.json $(MAPPINGS)
+	@printf '%s\n' $(MAPPINGS) | xargs -P $(JOBS) -I{} sh -c \
+	  'said=$$($(BIN)/migrator mapping check {} 2>&1) || { echo "$$said" >&2; exit 1; }'
 
 format: setup ## put every file into form
 	$(BIN)/ruff check --quiet --fix .
@@ -48,6 +53,10 @@ soak: setup ## storms, kills and long properties: up to 20 minutes
 
 demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10 for ten times as much)
 	PATH="$(CURDIR)/$(BIN):$$PATH" SCALE=$(SCALE) bash jobs/demo.sh
+
+docs: setup ## write docs/patterns.md and mappings/mapping.schema.json anew
+	$(BIN)/migrator mapping schema >mappings/mapping.schema.json
+	$(BIN)/python -m docs.generate_patterns
 
 lock: setup ## write requirements.lock anew, with the newest versions that fit
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \

@@ -1,0 +1,290 @@
+"""Writes docs/patterns.md out of the designs in mappings/designs: run `make docs`.
+
+Items and requests are made by the product; the answers are those of the golden files, which tests hold both sides to.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from migrator.facts import ForeignKey, SchemaFacts, Slot, TableFacts
+from migrator.mapping.check import Checked
+from migrator.mapping.items import CompiledEntity, items_for
+from migrator.mapping.patterns import read_params
+from migrator.mapping.requests import Request, request_for
+from migrator.mapping.values import attribute, decoder
+from migrator.model import Item, Pattern, RowTree, TableDesign
+from migrator.report.shapes import json_ready
+from migrator.source import SqlSource
+from migrator.wiring import checked_on, open_source, read_mapping
+from tests.designs.golden import DESIGNS, NAMES, GoldenQuery, read_golden, script_of
+
+HERE = Path(__file__).parent
+PAGE = HERE / "patterns.md"
+
+_ROWS_SHOWN = 3
+_ANSWERS_SHOWN = 5
+_CALLS = {"query": "Query", "get": "GetItem", "batch_get": "BatchGetItem"}
+
+Table = tuple[list[str], list[list[str]]]
+"""Heads and rows of a markdown table, as markdown."""
+
+
+@dataclass(frozen=True)
+class EntityView:
+    """Sample rows of an entity and the items that they become; `more`: how many rows are not shown."""
+
+    name: str
+    table: str
+    rows: Table
+    items: Table
+
+
+@dataclass(frozen=True)
+class AnswerView:
+    """One part of an answer: its SQL and its first rows. `more`: how many are not shown."""
+
+    name: str
+    sql: str
+    rows: Table
+    more: int
+
+
+@dataclass(frozen=True)
+class PatternView:
+    """One access pattern asked with the parameters of its first golden query. `more`: requests not shown."""
+
+    name: str
+    params: str
+    call: str
+    request: str
+    more: int
+    afterwards: str
+    parts: list[AnswerView]
+
+
+@dataclass(frozen=True)
+class DesignView:
+    name: str
+    title: str
+    source: str
+    text: str
+    schema: Table
+    entities: list[EntityView]
+    patterns: list[PatternView]
+    mapping: str
+
+
+def page() -> str:
+    """The text of docs/patterns.md as the designs are now; the same designs give the same text."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # it writes markdown, out of files of this repository
+    )
+    environment.filters["table"] = _markdown
+    return environment.get_template("patterns.md.j2").render(designs=[_design(name) for name in NAMES])
+
+
+def _design(name: str) -> DesignView:
+    title, source, text = _description((DESIGNS / f"{name}.md").read_text(encoding="utf-8"))
+    path = DESIGNS / f"{name}.yaml"
+    parsed = read_mapping(path)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "source.db"
+        with sqlite3.connect(file) as connection:
+            connection.executescript(script_of(name, "sqlite"))
+        connection.close()
+        with open_source(f"sqlite:///{file}", parsed) as opened:
+            checked = checked_on(opened, parsed)
+            entities = [_entity(opened, one, number) for number, one in enumerate(checked.entities)]
+            schema = _schema(opened.facts())
+    return DesignView(
+        name=name,
+        title=title,
+        source=source,
+        text=text,
+        schema=schema,
+        entities=entities,
+        patterns=_patterns(name, checked),
+        mapping=path.read_text(encoding="utf-8").partition("\n")[2].rstrip(),
+    )
+
+
+def _description(text: str) -> tuple[str, str, str]:
+    """(the title, the article's title, the rest with its headings one level down)."""
+    title, _, rest = text.partition("\n")
+    source, _, body = rest.strip().partition("\n")
+    return title.removeprefix("# "), source.removeprefix("Source: "), body.strip().replace("## ", "### ")
+
+
+# ── the source ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _schema(facts: SchemaFacts) -> Table:
+    tables = sorted(facts.tables.values(), key=lambda table: table.name)
+    return ["table", "columns"], [
+        [f"`{table.name}`", ", ".join(_column(table, column.name) for column in table.columns)]
+        for table in tables
+    ]
+
+
+def _column(table: TableFacts, name: str) -> str:
+    column = table.column(name)
+    declared = column.declared.replace(", ", ",").lower() if column else ""
+    shown = f"**`{name}`**" if name in table.primary_key else f"`{name}`"
+    return f"{shown} {declared}" + "".join(_reference(key, name) for key in table.foreign_keys)
+
+
+def _reference(key: ForeignKey, name: str) -> str:
+    if name not in key.columns:
+        return ""
+    return f" → {key.table}.{dict(zip(key.columns, key.referred, strict=True))[name]}"
+
+
+def _entity(source: SqlSource, entity: CompiledEntity, number: int) -> EntityView:
+    """Of the first entity some rows, of the others one."""
+    rows = source.read_page(entity.plan, None, None, _ROWS_SHOWN if number == 0 else 1)
+    items = [item for row in rows for item in items_for(entity, row)]
+    heads = [slot.path for slot in entity.plan.slots] + [
+        one.collection.alias for one in entity.plan.collections
+    ]
+    return EntityView(
+        name=entity.name,
+        table=entity.plan.table.name,
+        rows=([f"`{head}`" for head in heads], [_row(entity, row) for row in rows]),
+        items=_items(entity.table, items),
+    )
+
+
+def _row(entity: CompiledEntity, row: RowTree) -> list[str]:
+    plan = entity.plan
+    plain = _plain(plan.slots, row)
+    for one, value in zip(plan.collections, row[len(plan.slots) :], strict=True):
+        children = value if one.collection.is_list else []
+        paths = [slot.path for slot in one.slots]
+        listed = [dict(zip(paths, _plain(one.slots, child), strict=True)) for child in children]
+        plain.append(listed if one.collection.is_list else value)
+    return [_cell(value) for value in plain]
+
+
+def _plain(slots: Sequence[Slot], row: Sequence[Any]) -> list[Any]:
+    return [attribute(decoder(slot.column.kind)(value)) for slot, value in zip(slots, row, strict=False)]
+
+
+# ── the items ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _items(table: TableDesign, items: Sequence[Item]) -> Table:
+    """A row for each item: its key, the keys of its indexes, its other attributes."""
+    keys = [*table.key, *(one for index in table.indexes for one in index.own_attributes(table))]
+    columns = [
+        name for name in dict.fromkeys(key.name for key in keys) if any(name in item for item in items)
+    ]
+    hidden = {*table.own_attributes, *columns}
+    heads = [f"`{name}`" for name in columns] + ["attributes"]
+    rows = [[*(_cell(item.get(name)) for name in columns), _attributes(item, hidden)] for item in items]
+    return heads, rows
+
+
+def _attributes(item: Item, hidden: set[str]) -> str:
+    return ", ".join(f"{name} {_cell(value)}" for name, value in item.items() if name not in hidden)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    plain = json_ready(value)
+    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    return f"`{text}`" if text else "(empty)"
+
+
+# ── the access patterns ─────────────────────────────────────────────────────────────────────────
+
+
+def _patterns(name: str, checked: Checked) -> list[PatternView]:
+    queries = read_golden(name).queries
+    return [
+        _pattern(checked, pattern, _telling(pattern, queries))
+        for pattern in checked.mapping.patterns.values()
+    ]
+
+
+def _telling(pattern: Pattern, queries: Sequence[GoldenQuery]) -> GoldenQuery:
+    """The pattern's first golden query that has an answer, or its first one."""
+    found = [query for query in queries if query.pattern == pattern.name]
+    return next((query for query in found if any(query.answer.values())), found[0])
+
+
+def _pattern(checked: Checked, pattern: Pattern, query: GoldenQuery) -> PatternView:
+    request = request_for(checked.mapping, pattern, read_params(pattern, query.params))
+    shown = {"TableName": checked.mapping.table.name, **request.sent[0]} if request.sent else {}
+    return PatternView(
+        name=pattern.name,
+        params=", ".join(f"`{name} = {value}`" for name, value in query.params.items()),
+        call=_CALLS[request.operation],
+        request=_json(shown),
+        more=max(len(request.sent) - 1, 0),
+        afterwards=", ".join(_steps(request)),
+        parts=[_answer(pattern, number, query) for number in range(len(pattern.parts))],
+    )
+
+
+def _json(request: Mapping[str, Any]) -> str:
+    """The request as JSON, one line a parameter."""
+    lines = [
+        f"  {json.dumps(name)}: {json.dumps(json_ready(value), ensure_ascii=False)}"
+        for name, value in request.items()
+    ]
+    return "\n".join(["{", ",\n".join(lines), "}"])
+
+
+def _steps(request: Request) -> Iterator[str]:
+    """What is done with the items that the requests bring."""
+    if request.near is not None:
+        yield f"cut to a circle of {request.near.within_m:g} m, the nearest first"
+    elif len(request.sent) > 1 and request.sort:
+        yield f"merged by {', '.join(request.sort)}"
+    if request.limit is not None:
+        yield f"{request.limit} item(s) at most"
+
+
+def _answer(pattern: Pattern, number: int, query: GoldenQuery) -> AnswerView:
+    part = pattern.parts[number]
+    rows = query.answer[part.name]
+    return AnswerView(
+        name=part.name,
+        sql=pattern.sql[part.name].strip(),
+        rows=(
+            list(part.attributes),
+            [[_cell(value) for value in row] for row in islice(rows, _ANSWERS_SHOWN)],
+        ),
+        more=max(len(rows) - _ANSWERS_SHOWN, 0),
+    )
+
+
+def _markdown(table: Table) -> str:
+    """The table as markdown; a bar in a cell is escaped, since it would begin another one."""
+    heads, rows = table
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

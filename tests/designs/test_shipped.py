@@ -1,0 +1,38 @@
+"""What is shipped beside the designs: the published schema, the page of patterns, and mappings that name their schema."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from docs.generate_patterns import PAGE, page
+from migrator.mapping.check import check_form
+from migrator.mapping.schema import mapping_schema
+from migrator.wiring import read_mapping
+from tests.designs.golden import DESIGNS, ROOT
+
+SHIPPED = sorted([*(ROOT / "mappings").glob("*.yaml"), *DESIGNS.glob("*.yaml")])
+SCHEMA = ROOT / "mappings" / "mapping.schema.json"
+
+
+def test_the_page_of_patterns_is_that_of_the_designs() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), f"{PAGE.name} is stale: run `make docs`"
+
+
+def test_the_published_schema_is_that_of_the_command() -> None:
+    assert json.loads(SCHEMA.read_text(encoding="utf-8")) == mapping_schema(), "run `make docs`"
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_mapping_names_its_schema_for_editors(path: Path) -> None:
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    mark, _, target = first.partition("$schema=")
+    assert mark == "# yaml-language-server: "
+    assert (path.parent / target).resolve() == SCHEMA
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_mapping_has_no_faults(path: Path) -> None:
+    assert [fault for fault in check_form(read_mapping(path)) if not fault.warning] == []
