@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -157,7 +157,7 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     try:
         form = _JobForm.model_validate(data)
     except ValidationError as error:
-        found = [_in_our_words(fault) for fault in schema_faults(error, document, _WORDS)]
+        found = schema_faults(error, document, _WORDS)
         faults += [fault for fault in found if not _told(fault, faults)]
         raise MappingError(faults) from None
     if form.name is None and not re.fullmatch(_JOB_NAME, _stem(path)):
@@ -253,13 +253,6 @@ def _filled(
         return found
 
     return _VARIABLE.sub(replacement, value)
-
-
-def _in_our_words(fault: Fault) -> Fault:
-    """The fault without the names of our classes."""
-    if "valid dictionary" in fault.what:
-        return replace(fault, what="write names with values here, one a line")
-    return fault
 
 
 def _told(fault: Fault, faults: list[Fault]) -> bool:

@@ -98,6 +98,8 @@ def _sentence(problem: Any, path: Path, known: list[str]) -> str:
         return f"'{path[-1]}' is not a word of this place{did_you_mean(str(path[-1]), known)}"
     if problem["type"] == "missing":
         return f"'{problem['loc'][-1]}' is missing; write it here"
+    if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        return "write names with values here, one a line"
     if problem["type"] == "value_error":
         return str(problem["ctx"]["error"])
     message = str(problem["msg"])
