@@ -1,9 +1,8 @@
-"""The designs of the seed articles, moved from every engine: their items, their indexes, and every one of their queries."""
+"""The designs of the articles, moved from every engine: their items, their indexes, and every one of their queries."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,22 +15,6 @@ from tests.language.engines import ENGINES
 
 FOLDERS = {".yaml": DESIGNS, ".sql": DESIGNS, ".md": DESIGNS, "golden": GOLDEN}
 
-# One worker takes all tests of one design on one engine, so that it is moved once.
-EVERYWHERE = [
-    pytest.param((name, engine), id=f"{name}-{engine}", marks=pytest.mark.xdist_group(f"{name}-{engine}"))
-    for name, engine in itertools.product(NAMES, ENGINES)
-]
-
-
-@pytest.fixture(scope="module", params=EVERYWHERE)
-def design(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str
-) -> Iterator[Moved]:
-    name, engine = request.param
-    url = database_on(engine, request, tmp_path_factory.mktemp(name))(script_of(name, engine))
-    with moved(name, url, dynamodb_url) as made:
-        yield made
-
 
 def test_a_design_has_all_of_its_files() -> None:
     stems = {
@@ -42,47 +25,54 @@ def test_a_design_has_all_of_its_files() -> None:
     assert all(found == set(NAMES) for found in stems.values()), stems
 
 
-def test_the_items_are_the_articles(design: Moved) -> None:
-    golden = design.golden
-    assert design.backfilled.findings == {}
-    stored = {design.store.design.key_of(item): item for item in design.items()}
-    for item in golden.items:
-        key = design.store.design.key_of(item)
-        assert key in stored, f"{key} is not stored; there are {sorted(stored)}"
-        assert exactly([stored[key]]) == exactly([item])
-    assert not set(golden.absent) & set(stored)
-    assert len(stored) == golden.count
-
-
-def test_a_golden_item_stands_for_every_type(design: Moved) -> None:
-    types = {item.type for entity in design.checked.mapping.entities.values() for item in entity.items}
-    assert {design.store.design.type_of(item) for item in design.golden.items} == types
-
-
-def test_an_index_has_the_items_that_it_should_and_no_others(design: Moved) -> None:
-    for index, keys in design.golden.in_index.items():
-        assert [list(key) for key in design.entries(index)] == keys, index
-
-
-def test_every_golden_query_has_its_answer_on_both_sides(design: Moved) -> None:
-    for query in design.golden.queries:
-        answer = design.ask(query)
-        order = answer.pattern.order
-        found = {one.part.name: _ordered(one.items, order) for one in answer.parts}
-        assert found == {name: _ordered(rows, order) for name, rows in query.answer.items()}, query.name
-        assert answer.same, (query.name, {one.part.name: one.rows for one in answer.parts})
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_access_pattern_is_asked(name: str) -> None:
     patterns = read_mapping(DESIGNS / f"{name}.yaml").mapping.patterns
     assert {query.pattern for query in read_golden(name).queries} == set(patterns)
 
 
-def test_verify_finds_nothing(design: Moved) -> None:
-    result = design.verify()
-    assert result.findings == {}, design.journal.findings(result.run)
-    assert result.scanned == design.golden.count
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_design_is_what_its_golden_file_says(
+    name: str, engine: str, request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str
+) -> None:
+    # One test, so that a design is moved once however the tests are spread over workers.
+    url = database_on(engine, request, tmp_path)(script_of(name, engine))
+    with moved(name, url, dynamodb_url) as design:
+        assert design.backfilled.findings == {}
+        _check_items(design)
+        _check_indexes(design)
+        _check_queries(design)
+        result = design.verify()
+        assert result.findings == {}, design.journal.findings(result.run)
+        assert result.scanned == design.golden.count
+
+
+def _check_items(design: Moved) -> None:
+    golden, table = design.golden, design.store.design
+    stored = {table.key_of(item): item for item in design.items()}
+    for item in golden.items:
+        key = table.key_of(item)
+        assert key in stored, f"{key} is not stored; there are {sorted(stored)}"
+        assert exactly([stored[key]]) == exactly([item])
+    assert not set(golden.absent) & set(stored)
+    assert len(stored) == golden.count
+    types = {item.type for entity in design.checked.mapping.entities.values() for item in entity.items}
+    assert {table.type_of(item) for item in golden.items} == types, "an item of every type"
+
+
+def _check_indexes(design: Moved) -> None:
+    for index, keys in design.golden.in_index.items():
+        assert [list(key) for key in design.entries(index)] == keys, index
+
+
+def _check_queries(design: Moved) -> None:
+    for query in design.golden.queries:
+        answer = design.ask(query)
+        order = answer.pattern.order
+        found = {one.part.name: _ordered(one.items, order) for one in answer.parts}
+        assert found == {name: _ordered(rows, order) for name, rows in query.answer.items()}, query.name
+        assert answer.same, (query.name, {one.part.name: one.rows for one in answer.parts})
 
 
 def _ordered(rows: list[Any], order: str) -> list[Any]:
