@@ -38,7 +38,7 @@ def schema() -> int:
 
 
 @mapping.command()
-@_FILE
+@click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
 @click.option(
     "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it only the form is checked."
 )
@@ -50,23 +50,32 @@ def schema() -> int:
     show_default=True,
     help="github: annotations of a pull request.",
 )
-def check(file: Path, source: str | None, form: str) -> int:
-    """Report every fault of a mapping FILE at once, against the real schema when a source is given.
+def check(files: tuple[Path, ...], source: str | None, form: str) -> int:
+    """Report every fault of mapping FILEs at once, against the real schema when a source is given.
 
     Exit code 0: no faults (warnings are printed); 2: faults.
     """
+    found = [(file, *_examined(file, source)) for file in files]
+    wrong = sum(not fault.warning for _, faults, _ in found for fault in faults)
+    if form == "json":
+        click.echo("\n".join(FAULT_FORMS[form]([fault for _, faults, _ in found for fault in faults])))
+        return WRONG_USE if wrong else CLEAN
+    for file, faults, verdict in found:
+        for line in FAULT_FORMS[form](faults):
+            click.echo(line, err=form == "text")
+        warnings = sum(fault.warning for fault in faults)
+        said = f"{file}: {verdict or f'{len(faults) - warnings} fault(s)'}, {warnings} warning(s)"
+        click.echo(said, err=not verdict)
+    return WRONG_USE if wrong else CLEAN
+
+
+def _examined(file: Path, source: str | None) -> tuple[Sequence[Fault], str]:
+    """All faults of the file, and what can be said of it where it has none ('' otherwise)."""
     try:
         faults, verdict = _found(file, source)
     except MappingError as error:
-        faults, verdict = tuple(error.faults), ""
-    warnings = [fault for fault in faults if fault.warning]
-    wrong = len(faults) - len(warnings)
-    said = f"{file}: {verdict or f'{wrong} fault(s)'}, {len(warnings)} warning(s)"
-    for line in FAULT_FORMS[form](faults):
-        click.echo(line, err=form == "text")
-    if form != "json":
-        click.echo(said, err=wrong > 0)
-    return WRONG_USE if wrong else CLEAN
+        return error.faults, ""
+    return faults, "" if any(not fault.warning for fault in faults) else verdict
 
 
 def _found(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:

@@ -13,6 +13,8 @@ from migrator.model import Filter, ItemDesign, Ref, TableDesign, Template
 _WHOLE_DAYS = frozenset({Filter("date"), Filter("bucket", ("day",))})
 """Filters that give back all of a date (of a timestamp they drop the time)."""
 
+_OF_DATES = frozenset("0123456789-:.TZ+")
+_DATES = frozenset({"iso", "date", "month", "year", "bucket"})
 _OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain"})
 
 
@@ -55,9 +57,11 @@ def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
     kind = kind_of(ref.paths[0], plan)
     closed = ref.format is not None or kind is None or kind.name not in _OPEN_KINDS
     if kind is not None and kind.name in ("date", "time", "timestamp", "uuid", "number", "float", "integer"):
-        closed = not set(separator) <= set("0123456789-:.TZ+")
+        closed = not set(separator) <= _OF_DATES
     for used in ref.filters:
         promise = FILTERS[used.name].closed
+        if used.name in _DATES and set(separator) <= _OF_DATES:
+            promise = False
         closed = closed if promise == "same" else promise
         if used.name == "or" and separator in used.args[0]:
             closed = False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from migrator.errors import MappingError, SourceError
 from migrator.mapping.parse import parse_mapping
 from migrator.wiring import checked_on
-from tests.language.conftest import Database
+from tests.language.conftest import Database, database_on
 from tests.language.laid import HEAD, items, open_source, plain
 
 SCRIPT = """
@@ -166,3 +167,19 @@ def test_json_of_every_form(database: Database) -> None:
         (None, None),
         ([], "[]"),
     ]
+
+
+def test_names_in_emoji(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    script = 'CREATE TABLE "🎵" ("🔑" INTEGER PRIMARY KEY, "👤" INTEGER, "όνομα" VARCHAR(20)); INSERT INTO "🎵" VALUES (1, 1, \'α🎵\');'
+    text = """
+entities:
+  🎶:
+    table: 🎵
+    join: {πάνω: {table: 🎵, on: {👤: 🔑}}}
+    items:
+      Τραγούδι: {key: ["🎶#{🔑}", "Ω#{όνομα|upper}"], keep: [👤], attributes: {"🎤": πάνω.όνομα}}
+"""
+    for engine in ("sqlite", "postgresql"):  # MariaDB takes no character beyond U+FFFF in a name
+        (item,) = items(database_on(engine, request, tmp_path)(script), HEAD + text)
+        assert (item["PK"], item["SK"], item["_src"]) == ("🎶#1", "Ω#Α🎵", "🎶:[1]")
+        assert (item["type"], item["👤"], item["🎤"]) == ("Τραγούδι", 1, "α🎵")

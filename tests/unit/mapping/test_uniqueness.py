@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.errors import MappingError
 from tests.golden.heart import check, facts, table
 
 USERS = table(
@@ -74,3 +75,16 @@ def test_two_items_are_told_apart_by_their_constant_beginnings_and_their_separat
     unproved = check(text, SCHEMA).unproved
     assert (not unproved["users"]) is apart
     assert (not unproved["other"]) is apart
+
+
+def test_a_date_is_open_where_its_own_signs_are_the_separator() -> None:
+    text = """
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type, separator: "%s"}
+entities: {users: {items: {U: {key: ["U", "{a}%s{at|date}%s{id}"]}}}}
+"""
+    assert check(text.replace("%s", "#"), SCHEMA, "").unproved == {"users": frozenset()}
+    with pytest.raises(
+        MappingError, match="two rows can make one SK: several of its values can hold the separator '-'"
+    ):
+        check(text.replace("%s", "-"), SCHEMA, "")
