@@ -20,10 +20,15 @@ KindName = Literal[
     "uuid",
     "binary",
     "json",
+    "bits",
+    "list",
+    "map",
+    "set",
     "plain",
     "unknown",
 ]
-"""`plain` is a value as the driver gave it: a computed column that declares no type."""
+"""`bits` is text of 0 and 1, `list` an array, `map` a composite or an hstore, `set` MySQL's SET, `plain` a value
+by the driver's own type (nobody declared one), `unknown` a type that has no form in an item."""
 
 
 # ── the source's schema, as far as a mapping needs it ───────────────────────────────────────────
@@ -32,12 +37,24 @@ KindName = Literal[
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What a column holds, by its declared type. `scale`: decimals of a number; `zone`: a timestamp with one;
-    `length`: the most characters of a text."""
+    `length`: the most characters of a text.
+
+    `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names
+    are not declared. `fields`: of a map whose names are. `precision`: the most digits of a number. `read_as`: the
+    type that the source casts it to, where its own text is not exact. `instead`: of an unknown kind, SQL that
+    gives a text, with {column} in the column's place.
+    """
 
     name: KindName
     scale: int | None = None
     zone: bool = False
     length: int | None = None
+    single: bool = False
+    element: Kind | None = None
+    fields: tuple[tuple[str, Kind], ...] = ()
+    precision: int | None = field(default=None, compare=False)
+    read_as: str = field(default="", compare=False)
+    instead: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from migrator.mapping.check_keys import key_faults
 from migrator.mapping.check_patterns import pattern_faults
 from migrator.mapping.check_returns import return_faults
 from migrator.mapping.check_table import table_faults
+from migrator.mapping.check_types import bare_fault, refused, too_precise
 from migrator.mapping.check_values import value_faults
 from migrator.mapping.document import Document, Path, did_you_mean
 from migrator.mapping.items import CompiledEntity, compile_entity, kept_columns
@@ -19,7 +20,7 @@ from migrator.mapping.parse import ParsedMapping
 from migrator.mapping.plan import plan_entity
 from migrator.mapping.rows import Transform
 from migrator.mapping.tenants import entities_of
-from migrator.mapping.uniqueness import kind_of, meeting_items, unproved_items
+from migrator.mapping.uniqueness import column_of, kind_of, meeting_items, unproved_items
 from migrator.model import Mapping, TableDesign
 
 
@@ -126,6 +127,9 @@ class _EntityCheck:
         yield from self._kept()
         yield from key_faults(self.mapping, self.plan, self.document)
         yield from self._expiries()
+        for column in self.plan.key:
+            if what := bare_fault(column.name, column.kind, "a row's key"):
+                yield self._fault((*self.at, "key"), f"{what}; name other columns in key:")
 
     def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
         return self.document.fault(at, what, warning=warning)
@@ -134,6 +138,7 @@ class _EntityCheck:
         table = self.mapping.table
         for item in self.plan.entity.items:
             at = (*self.at, "items", item.type, "keep")
+            written = {**self.plan.entity.attributes, **item.attributes}
             taken = _taken_names(table) | {
                 attribute.name
                 for entry in item.entries
@@ -146,13 +151,12 @@ class _EntityCheck:
                 if name in taken and name not in item.attributes:
                     what = f"the column '{name}' has the name of an attribute that migrator writes"
                     yield self._fault(at, f"{what}; {mend}, or rename the attribute in table")
-                kind = kind_of(name, self.plan)
-                if kind is not None and kind.name == "unknown":
-                    column = self.plan.table.column(name)
-                    declared = column.declared if column else ""
-                    yield self._fault(
-                        at, f"the column '{name}' is of type {declared}, which has no rule yet; {mend}"
-                    )
+                column = column_of(name, self.plan)
+                if column is not None and name not in written:
+                    if column.kind.name == "unknown":
+                        yield self._fault(at, refused(name, column, kept=True))
+                    elif warning := too_precise(name, column.kind, None):
+                        yield self._fault(at, warning, warning=True)
 
     def _expiries(self) -> Iterator[Fault]:
         for item in self.plan.entity.items:

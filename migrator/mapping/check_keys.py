@@ -15,7 +15,7 @@ from migrator.model import Const, Expression, ItemDesign, KeyAttribute, Mapping,
 
 _NUMBERS = frozenset({"integer", "number", "float"})
 _OF_TYPE: dict[str, frozenset[str]] = {
-    "text": frozenset({"text", "uuid", "date", "time", "timestamp", "plain"}),
+    "text": frozenset({"text", "bits", "uuid", "date", "time", "timestamp", "plain"}),
     "number": frozenset({"integer", "number", "float", "plain"}),
     "binary": frozenset({"binary", "plain"}),
 }

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from migrator.errors import Fault
 from migrator.facts import EntityPlan, Kind
+from migrator.mapping.check_types import bare_fault, nested_fault, refused, too_precise
 from migrator.mapping.document import Document
 from migrator.mapping.filters import FILTERS, SAME_KIND
 from migrator.mapping.references import Reference, references_of
-from migrator.mapping.uniqueness import kind_of
+from migrator.mapping.uniqueness import column_of, kind_of
 from migrator.model import Filter, Mapping, Ref
 
 _NUMBERS = frozenset({"integer", "number", "float"})
@@ -19,23 +20,26 @@ _FIXED_WIDTH = frozenset({"iso", "date", "month", "year", "bucket"})
 def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
     """A fault for each value that its column's type does not fit."""
     for reference in references_of(plan.entity, mapping.table):
-        kind = _kind(reference, plan)
+        kind = kind_of(_whole_path(reference), plan)
         if kind is None:
             continue
-        if kind.name == "unknown":
-            what = f"'{reference.path}' is of a type that has no rule yet; leave it out"
+        column = column_of(_whole_path(reference), plan)
+        if kind.name == "unknown" and column is not None:
+            what = refused(_whole_path(reference), column)
         elif reference.ref is not None:
-            what = _list_fault(reference, reference.ref) or _ref_fault(reference.path, reference.ref, kind)
+            what = _list_fault(reference, reference.ref) or _ref_fault(reference, reference.ref, kind)
         else:
-            what = _bare_list_fault(reference)
+            what = _bare_list_fault(reference) or bare_fault(reference.path, kind, "a condition or a ttl")
         if what:
             yield document.fault(reference.at, what)
+        elif warning := too_precise(reference.path, kind, reference.ref):
+            yield document.fault(reference.at, warning, warning=True)
 
 
-def _kind(reference: Reference, plan: EntityPlan) -> Kind | None:
+def _whole_path(reference: Reference) -> str:
     if reference.collection is None:
-        return kind_of(reference.path, plan)
-    return kind_of(f"{reference.collection}.{reference.path}", plan)
+        return reference.path
+    return f"{reference.collection}.{reference.path}"
 
 
 def _bare_list_fault(reference: Reference) -> str:
@@ -58,7 +62,10 @@ def _list_fault(reference: Reference, ref: Ref) -> str:
     )
 
 
-def _ref_fault(path: str, ref: Ref, kind: Kind) -> str:
+def _ref_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
+    path = reference.path
+    if what := nested_fault(path, kind, ref, text_wanted=reference.in_text):
+        return what
     if ref.format is not None and kind.name not in (*_NUMBERS, "plain"):
         return f"the format {ref.format} pads numbers; '{path}' is {kind.name}"
     given = Kind("text") if ref.format is not None else kind

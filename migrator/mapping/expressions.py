@@ -13,6 +13,7 @@ from migrator.mapping import values
 from migrator.mapping.filters import FILTERS, Surroundings
 from migrator.mapping.stored import content_of
 from migrator.mapping.templates import format_width
+from migrator.mapping.unfit import fitting
 from migrator.model import (
     Condition,
     Const,
@@ -120,7 +121,8 @@ def compile_ref(ref: Ref, places: Places, around: Surroundings) -> Compiled:
     if ref.paths[0] not in places.columns and alias in places.lists:
         return _list_ref(ref, places.lists[alias], name, around)
     indexes = [places.columns[path] for path in ref.paths]
-    get: Compiled = _getter(indexes) if len(indexes) > 1 else _one(indexes[0])
+    whole = len(indexes) == 1 and ref.format is None and keeps_every_value(ref.filters)
+    get: Compiled = _getter(indexes) if len(indexes) > 1 else _one(indexes[0], whole=whole)
     if ref.format is not None:
         get = _formatted(get, ref.format)
     return _with_filters(get, ref.filters, around)
@@ -166,13 +168,18 @@ def _same(value: Any, allowed: Value) -> bool:
     return allowed is not None and values.text(value) == str(allowed)
 
 
-def _one(index: int) -> Compiled:
-    return lambda row: row[index]
+def keeps_every_value(filters: tuple[Filter, ...]) -> bool:
+    """Whether the first thing done to a value (but for a NULL's) is to take its text, which is there of every value."""
+    return next((used.name for used in filters if used.name != "or"), "") == "text"
+
+
+def _one(index: int, *, whole: bool) -> Compiled:
+    return (lambda row: row[index]) if whole else (lambda row: fitting(row[index]))
 
 
 def _getter(indexes: list[int]) -> Compiled:
     def several(row: Row) -> tuple[Any, ...] | None:
-        found = tuple(row[index] for index in indexes)
+        found = tuple(fitting(row[index]) for index in indexes)
         return None if None in found else found
 
     return several

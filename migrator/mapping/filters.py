@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -16,6 +16,7 @@ from migrator.mapping import values
 from migrator.mapping.buckets import UNITS, bucket
 from migrator.mapping.geo import PRECISIONS, cell
 from migrator.mapping.json_text import json_text
+from migrator.mapping.times import moment_of
 
 _TIMES: frozenset[KindName] = frozenset({"timestamp", "date"})
 _NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})
@@ -58,7 +59,7 @@ def _iso(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
     form = _ISO_FORMS[",".join(args)]
 
     def apply(value: Any) -> str:
-        moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+        moment = moment_of(value)
         return form(moment.replace(tzinfo=None)) + ("Z" if moment.tzinfo else "")
 
     return apply
@@ -83,13 +84,9 @@ def _iso_form(args: Sequence[str]) -> str:
 
 def _part(length: int) -> Callable[[tuple[str, ...], Surroundings], Callable[[Any], str]]:
     def make(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
-        return lambda value: _day(value).isoformat()[:length]
+        return lambda value: moment_of(value).date().isoformat()[:length]
 
     return make
-
-
-def _day(value: Any) -> date:
-    return value.date() if isinstance(value, datetime) else value
 
 
 def _epoch(args: tuple[str, ...], around: Surroundings) -> Callable[[Any], int]:
@@ -99,10 +96,11 @@ def _epoch(args: tuple[str, ...], around: Surroundings) -> Callable[[Any], int]:
 
 def epoch_seconds(value: Any, zone: Any = UTC) -> int:
     """Whole seconds since 1970 (rounded down) of a timestamp or a date; one without a zone is in `zone`."""
-    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+    moment = moment_of(value)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
-    past = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    # Not by way of UTC, where the first and the last hours of the calendar may have no date.
+    past = moment.replace(tzinfo=None) - datetime(1970, 1, 1) - (moment.utcoffset() or timedelta(0))
     return past.days * 86400 + past.seconds
 
 
@@ -141,7 +139,7 @@ def shard_text(number: int, count: int) -> str:
 
 
 def _bucket(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
-    return lambda value: bucket(args[0], value)
+    return lambda value: bucket(args[0], moment_of(value))
 
 
 def _geohash(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
@@ -205,6 +203,10 @@ def _plain(apply: Callable[[str], str]) -> Callable[[tuple[str, ...], Surroundin
     return lambda args, around: lambda value: apply(values.text(value))
 
 
+def _text(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
+    return values.undamaged_text
+
+
 def _count(args: Sequence[str]) -> str:
     return (
         ""
@@ -233,7 +235,7 @@ FILTERS: dict[str, FilterSpec] = {
     "upper": FilterSpec(_plain(str.upper), closed="same"),
     "or": FilterSpec(_or, args=(1, 1), closed="same", null=True),
     "map": FilterSpec(_map, args=(1, 1), closed=False),
-    "text": FilterSpec(_plain(str), closed="same", injective=True),
+    "text": FilterSpec(_text, closed="same", injective=True),
     "escape": FilterSpec(_escape, injective=True),
     "hash": FilterSpec(_plain(lambda text: hashlib.sha256(text.encode()).hexdigest()[:32])),
     "shard": FilterSpec(_shard, args=(1, 1), check=_count),

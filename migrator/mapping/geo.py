@@ -78,7 +78,10 @@ def _cell_degrees(precision: int) -> tuple[float, float]:
 
 
 def _degrees(value: Number, most: int, called: str) -> float:
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise RowError(f"the {called} is no number") from None
     if not -most <= number <= most:
         raise RowError(f"the {called} is not between -{most} and {most} degrees")
     return number

@@ -25,6 +25,7 @@ from migrator.mapping.objects import compile_contents
 from migrator.mapping.rows import Transform, places_of, row_decoder
 from migrator.mapping.sizes import item_bytes, value_bytes
 from migrator.mapping.stored import Content
+from migrator.mapping.unfit import fitting
 from migrator.mapping.values import attribute
 from migrator.model import Index, Item, ItemDesign, KeyAttribute, Mapping, RowTree, SourceKey, TableDesign
 
@@ -270,7 +271,7 @@ def _expiry(mapping: Mapping, design: ItemDesign, places: Places) -> Step:
     zone = ZoneInfo(mapping.timezone or "UTC")
 
     def step(row: Row, item: Item) -> None:
-        value = row[place]
+        value = fitting(row[place])
         if value is not None:
             seconds = value if isinstance(value, int) else epoch_seconds(value, zone)
             item[name] = seconds + expiry.days * 86_400

@@ -16,6 +16,7 @@ from migrator.mapping import values
 from migrator.mapping.answers import Reader
 from migrator.mapping.document import did_you_mean
 from migrator.mapping.geo import distance_m
+from migrator.mapping.numbers import checked_number
 from migrator.mapping.requests import Nearby
 from migrator.model import Item, Mapping, Param, ParamType, Part, Pattern, Value
 
@@ -102,7 +103,7 @@ def _truth(text: str) -> bool:
 
 
 def _number(text: str) -> Decimal:
-    return values.checked_number(Decimal(text))
+    return checked_number(Decimal(text))
 
 
 _READERS: dict[ParamType, Callable[[str], Any]] = {
@@ -166,5 +167,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return values.decoder(Kind("float"))(value)
     if isinstance(value, Decimal):
-        return values.checked_number(value)
+        return checked_number(value)
     return values.attribute(str(value) if type(value).__name__ == "UUID" else value)

@@ -27,7 +27,7 @@ class Reference:
     """`path` as written, without its list; `collection` is the list whose rows it is a column of (None: the row itself).
 
     `ref` is None where a bare path stands (when, ttl). `each`: it stands inside of an `each` over that list, so it
-    means one row of it, not all of them.
+    means one row of it, not all of them. `in_text`: it is a part of a template.
     """
 
     path: str
@@ -35,6 +35,7 @@ class Reference:
     collection: str | None = None
     ref: Ref | None = None
     each: bool = False
+    in_text: bool = False
 
 
 def references_of(entity: Entity, table: TableDesign) -> Iterator[Reference]:
@@ -82,7 +83,7 @@ def _value(value: Expression, at: Path, collection: str | None = None) -> Iterat
             yield Reference(path, at, collection, value, each=collection is not None)
     elif isinstance(value, Template):
         for ref in value.refs:
-            yield from _value(ref, at, collection)
+            yield from (replace(one, in_text=True) for one in _value(ref, at, collection))
     elif isinstance(value, MapOf):
         yield from _values(value.entries, (*at, "map"), collection)
     elif isinstance(value, Each):

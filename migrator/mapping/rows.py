@@ -9,6 +9,7 @@ from migrator.errors import RowError
 from migrator.facts import CollectionPlan, EntityPlan, Kind
 from migrator.limits import CLIMB_LEVELS
 from migrator.mapping.expressions import Places, Row
+from migrator.mapping.unfit import NoFormError, Unfit, fitting
 from migrator.mapping.values import Decoder, decoder
 from migrator.model import RowTree
 
@@ -48,8 +49,11 @@ def _decoder(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]], 
     def decode(row: Sequence[Any]) -> list[Any]:
         decoded: list[Any] = []
         try:
-            for (_, step), raw in zip(steps, row, strict=True):
-                decoded.append(step(raw))
+            for (path, step), raw in zip(steps, row, strict=True):
+                try:
+                    decoded.append(step(raw))
+                except NoFormError as error:
+                    decoded.append(Unfit(error.text, f"column {path}: {error}"))
         except RowError as error:
             raise RowError(f"column {steps[len(decoded)][0]}: {error}") from None
         return decoded
@@ -102,9 +106,9 @@ def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]
     names = [slot.path for slot in plan.slots] + [one.collection.alias for one in plan.collections]
 
     def view(row: Row) -> dict[str, Any]:
-        named = dict(zip(names, row, strict=True))
+        named = dict(zip(names, map(fitting, row), strict=True))
         for alias, paths in lists.items():
-            named[alias] = [dict(zip(paths, child, strict=True)) for child in named[alias]]
+            named[alias] = [dict(zip(paths, map(fitting, child), strict=True)) for child in named[alias]]
         return named
 
     def transformed(row: Row) -> Row:

@@ -6,16 +6,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from migrator.facts import EntityPlan, Kind
+from migrator.facts import Column, EntityPlan, Kind
+from migrator.mapping.expressions import keeps_every_value
 from migrator.mapping.filters import FILTERS
 from migrator.model import Filter, ItemDesign, Ref, TableDesign, Template
 
 _WHOLE_DAYS = frozenset({Filter("date"), Filter("bucket", ("day",))})
 """Filters that give back all of a date (of a timestamp they drop the time)."""
 
-_OF_DATES = frozenset("0123456789-:.TZ+")
 _DATES = frozenset({"iso", "date", "month", "year", "bucket"})
-_OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain"})
+_OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain", "list", "map", "set"})
+_DIGITS = "0123456789-."
+_MOMENT = f"{_DIGITS}:+TZ"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_ALPHABETS = {
+    "date": _MOMENT,
+    "time": _MOMENT,
+    "timestamp": _MOMENT,
+    "uuid": f"{_DIGITS}abcdef",
+    "boolean": _LETTERS,
+}
+_ANY_VALUE = f"{_MOMENT} ,/{_LETTERS}{_LETTERS.upper()}"
+"""What stands in the text of a value of a closed kind; with |text, that of one which its kind has no form for too."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +68,12 @@ def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
     """Whether the text of `ref` can never hold the separator."""
     kind = kind_of(ref.paths[0], plan)
     closed = ref.format is not None or kind is None or kind.name not in _OPEN_KINDS
-    if kind is not None and kind.name in ("date", "time", "timestamp", "uuid", "number", "float", "integer"):
-        closed = not set(separator) <= _OF_DATES
+    if closed and kind is not None:
+        alphabet = _ANY_VALUE if keeps_every_value(ref.filters) else _ALPHABETS.get(kind.name, _DIGITS)
+        closed = not set(separator) <= set(alphabet)
     for used in ref.filters:
         promise = FILTERS[used.name].closed
-        if used.name in _DATES and set(separator) <= _OF_DATES:
+        if used.name in _DATES and set(separator) <= set(_MOMENT):
             promise = False
         closed = closed if promise == "same" else promise
         if used.name == "or" and separator in used.args[0]:
@@ -70,16 +83,26 @@ def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
 
 def kind_of(path: str, plan: EntityPlan) -> Kind | None:
     """The kind of the column (or aggregate, or one of a list's rows) at a path; None where there is none."""
+    column = column_of(path, plan)
+    if column is not None:
+        return column.kind
+    if any(one.collection.alias == path and not one.collection.is_list for one in plan.collections):
+        return Kind("integer")  # a count
+    return Kind("plain") if path in plan.transformed else None
+
+
+def column_of(path: str, plan: EntityPlan) -> Column | None:
+    """The column (or that of an aggregate, or of a list's rows) at a path; None where there is none."""
     for slot in plan.slots:
         if slot.path == path:
-            return slot.column.kind
+            return slot.column
     alias, _, name = path.partition(".")
     for one in plan.collections:
         if one.collection.alias == path and not one.collection.is_list:
-            return one.column.kind if one.column else Kind("integer")
+            return one.column
         if one.collection.alias == alias and one.collection.is_list:
-            return next((slot.column.kind for slot in one.slots if slot.path == name), None)
-    return Kind("plain") if path in plan.transformed else None
+            return next((slot.column for slot in one.slots if slot.path == name), None)
+    return None
 
 
 def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str, frozenset[str]]:

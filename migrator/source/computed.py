@@ -10,7 +10,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import ColumnElement
 
 from migrator.facts import Column, TableFacts
-from migrator.source.mysql_selects import Held
+from migrator.source.held import Held
 from migrator.source.statements import translated_expression
 
 

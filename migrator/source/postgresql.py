@@ -9,16 +9,28 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.pq import Format
 from psycopg.types.json import set_json_loads
+from psycopg.types.string import TextLoader
 
 _SETTINGS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
+    "IntervalStyle": "iso_8601",
     "extra_float_digits": "1",
+    "bytea_output": "hex",
     "default_transaction_read_only": "on",
 }
 """One text for a key whatever a role's defaults are, exact floats, and no door for a COMMIT in a query."""
 
 _TIMES = ("date", "time", "timetz", "timestamp", "timestamptz")
+_RANGES = ("int4", "int8", "num", "date", "ts", "tstz")
+_TEXTS = (
+    "interval",
+    "inet",
+    "cidr",
+    *(f"{name}range" for name in _RANGES),
+    *(f"{name}multirange" for name in _RANGES),
+)
+"""Types of which Python's own value would lose something (an interval its months), or has no text of its own."""
 
 
 def prepare(connection: psycopg.Connection[Any], _: object) -> None:
@@ -27,6 +39,8 @@ def prepare(connection: psycopg.Connection[Any], _: object) -> None:
     set_json_loads(_text, connection)
     for name in _TIMES:
         connection.adapters.register_loader(name, _tolerant_loader(connection, name))
+    for name in _TEXTS:
+        connection.adapters.register_loader(name, TextLoader)
     for name, value in _SETTINGS.items():
         connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
     connection.commit()

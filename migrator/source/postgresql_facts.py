@@ -6,39 +6,35 @@ from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Dialect, Inspector
+from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.reflection import ObjectKind
-from sqlalchemy.types import TypeEngine
 
-from migrator.facts import Kind
-from migrator.source.kinds import kind_of
+from migrator.facts import Column
+from migrator.source.postgresql_types import Types
 
-_PARTITIONS = sa.text(
-    "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE c.relispartition AND n.nspname = :schema"
-)
-
-# SQLAlchemy's inspector forgets the length and scale of a domain's type, and gets some domains wrong.
-_DOMAINS = sa.text("""
-    WITH RECURSIVE resolved (domain, base, typmod) AS (
-        SELECT oid, typbasetype, typtypmod FROM pg_catalog.pg_type WHERE typtype = 'd'
-        UNION ALL
-        SELECT r.domain, t.typbasetype, CASE WHEN r.typmod = -1 THEN t.typtypmod ELSE r.typmod END
-        FROM resolved r JOIN pg_catalog.pg_type t ON t.oid = r.base WHERE t.typtype = 'd'
-    )
-    SELECT c.relname, a.attname,
-        CASE b.typtype WHEN 'e' THEN 'text' ELSE pg_catalog.format_type(r.base, r.typmod) END AS base
-    FROM resolved r
-    JOIN pg_catalog.pg_type b ON b.oid = r.base AND b.typtype <> 'd'
-    JOIN pg_catalog.pg_attribute a ON a.atttypid = r.domain AND a.attnum > 0 AND NOT a.attisdropped
-    JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+# A partition's rows are its parent's rows too, and are read there. SQLAlchemy's inspector forgets the length and
+# scale of a domain's type, and has no word for many types.
+_COLUMNS = sa.text("""
+    SELECT c.relname AS table_name, a.attname AS name, a.atttypid AS type, a.atttypmod AS modifier,
+        NOT (a.attnotnull OR t.typnotnull AND c.relkind IN ('r', 'p')) AS nullable,
+        pg_catalog.format_type(a.atttypid, a.atttypmod) AS declared
+    FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+    ORDER BY c.relname, a.attnum
 """)
 
 
-def partitions(connection: Connection, schema: str | None) -> set[str]:
-    """Tables whose rows are another table's rows too."""
-    return set(connection.scalars(_PARTITIONS, {"schema": schema}))
+def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
+    """Per table, view and foreign table, its columns in order, by real names; without partitions."""
+    types = Types.of(connection, schema)
+    found: dict[str, list[Column]] = {}
+    for row in connection.execute(_COLUMNS, {"schema": schema}):
+        column = Column(row.name, row.name, types.kind(row.type, row.modifier), row.nullable, row.declared)
+        found.setdefault(row.table_name, []).append(column)
+    return found
 
 
 def unique_columns(inspector: Inspector, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
@@ -58,21 +54,3 @@ def _of_whole_indexes(indexes: Iterable[Any]) -> Iterable[tuple[str, ...]]:
         partial = "postgresql_where" in index.get("dialect_options", {})
         if index["unique"] and not partial and not index.get("expressions"):
             yield tuple(index["column_names"])
-
-
-def domain_bases(connection: Connection, schema: str | None) -> dict[tuple[str, str], str]:
-    """By (table, column), what the column's domain is made of, with its length or scale."""
-    rows = connection.execute(_DOMAINS, {"schema": schema})
-    return {(row.relname, row.attname): row.base for row in rows}
-
-
-def kind_of_type(type_: TypeEngine[Any], dialect: Dialect) -> Kind:
-    """An enum is text, everything else what its name says."""
-    if isinstance(type_, sa.Enum):
-        return Kind("text")
-    return kind_of(declared_type(type_, dialect), "postgresql")
-
-
-def declared_type(type_: TypeEngine[Any], dialect: Dialect) -> str:
-    """The type in PostgreSQL's words; '' for one that SQLAlchemy has no word for."""
-    return "" if isinstance(type_, sa.types.NullType) else str(type_.compile(dialect))

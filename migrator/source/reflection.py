@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Dialect, Inspector
-from sqlalchemy.engine.interfaces import ReflectedColumn, ReflectedForeignKeyConstraint
-from sqlalchemy.engine.reflection import ObjectKind
+from sqlalchemy.engine import Connection, Inspector
+from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.exc import SAWarning
 
 from migrator.facts import Column
@@ -47,29 +46,13 @@ def schema_names(connection: Connection) -> tuple[str, ...]:
 
 
 def _of_postgresql(connection: Connection, schema: str | None) -> Reflected:
-    inspector, dialect = sa.inspect(connection), connection.dialect
+    inspector = sa.inspect(connection)
     schema = schema or inspector.default_schema_name
-    found = inspector.get_multi_columns(schema=schema, kind=ObjectKind.ANY)
-    left_out = postgresql_facts.partitions(connection, schema)
-    domains = postgresql_facts.domain_bases(connection, schema)
-    columns = {
-        name: [
-            _postgresql_column(one, dialect, domains.get((name, one["name"])))
-            for one in found[(schema, name)]
-        ]
-        for name in _the_users(name for _, name in found)
-        if name not in left_out
-    }
+    found = postgresql_facts.columns(connection, schema)
     keys = _primary_keys(inspector, schema)
     unique = postgresql_facts.unique_columns(inspector, schema)
+    columns = {name: found[name] for name in _the_users(found)}
     return Reflected(schema, columns, keys, unique, _foreign_keys_of(inspector, schema))
-
-
-def _postgresql_column(reflected: ReflectedColumn, dialect: Dialect, base: str | None) -> Column:
-    """The column; `base` is the type that its domain, if it has one, is made of."""
-    name, type_ = reflected["name"], reflected["type"]
-    kind = kind_of(base, "postgresql") if base else postgresql_facts.kind_of_type(type_, dialect)
-    return Column(name, name, kind, reflected["nullable"], postgresql_facts.declared_type(type_, dialect))
 
 
 def _of_sqlite(connection: Connection, _: str | None) -> Reflected:

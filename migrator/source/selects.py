@@ -18,7 +18,8 @@ from sqlalchemy.sql.selectable import FromClause
 from migrator.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts
 from migrator.model import Value
 from migrator.source.computed import ComputedColumn
-from migrator.source.mysql_selects import Held, exact, in_key_order, row_after, row_upto
+from migrator.source.held import Held, exact, in_key_order, read
+from migrator.source.mysql_selects import row_after, row_upto
 
 Key: TypeAlias = tuple[Any, ...]
 Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]
@@ -142,7 +143,7 @@ def key_of(plan: EntityPlan, root: FromClause) -> list[ColumnElement[Any]]:
 
 
 def slot_of(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
-    return exact(_column(aliases[slot.alias], slot.column.real))
+    return read(_column(aliases[slot.alias], slot.column.real))
 
 
 def _joined(
@@ -182,7 +183,7 @@ def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> 
         column = collection.table.column(path)
         slot = slots.get(path) or (Slot(path, "", column) if column else None)
         if slot is not None:
-            order.append(slot_of(slot, aliases))
+            order.append(exact(_column(aliases[slot.alias], slot.column.real)))
     return order
 
 

@@ -160,7 +160,7 @@ WRONG: list[tuple[str, str, str]] = [
     (
         "a type without a rule",
         USER % "keep: all",
-        "the column 'tags' is of type unknown, which has no rule yet",
+        "'tags' is of type unknown, which has no form in an item; write columns: {tags_text:",
     ),
     ("a TTL from a text", USER % "ttl: email", "'email' is text; a TTL comes from a timestamp"),
     (

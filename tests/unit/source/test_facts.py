@@ -50,8 +50,8 @@ def test_sqlite_types_are_the_authors_words(tmp_path: Path) -> None:
         Kind("uuid"),
         Kind("timestamp"),
         Kind("number", scale=2),
-        Kind("unknown"),
-        Kind("unknown"),
+        Kind("plain"),
+        Kind("plain"),
         Kind("timestamp", zone=True),
     ]
     assert [column.declared for column in columns][:4] == ["UUID", "DATETIME", "NUMERIC(10,2)", "STRING"]
@@ -137,13 +137,13 @@ def test_postgresql_types_have_kinds_through_enums_and_domains(postgres_database
     assert [column.kind for column in columns] == [
         Kind("text"),
         Kind("text", length=7),
-        Kind("unknown"),
+        Kind("list", element=Kind("text")),
         Kind("timestamp", zone=True),
         Kind("number", scale=2),
         Kind("number", scale=0),
         Kind("text", length=3),
         Kind("json"),
-        Kind("unknown"),
+        Kind("text"),
         Kind("text"),
         Kind("integer"),
         Kind("uuid"),
@@ -153,7 +153,7 @@ def test_postgresql_types_have_kinds_through_enums_and_domains(postgres_database
         Kind("text"),
         Kind("number", scale=3),
     ]
-    assert columns[3].declared == "TIMESTAMP(3) WITH TIME ZONE"
+    assert columns[3].declared == "timestamp(3) with time zone"
 
 
 def test_postgresql_tables_are_the_default_schemas_without_partitions_and_ours(

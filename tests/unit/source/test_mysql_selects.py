@@ -12,7 +12,7 @@ from sqlalchemy.dialects.mysql import pymysql
 from sqlalchemy.dialects.postgresql import psycopg
 
 from migrator.facts import Column, Kind, TableFacts
-from migrator.source.mysql_selects import Held
+from migrator.source.held import Held
 from migrator.source.selects import (
     KeyRange,
     KeySet,

@@ -1,0 +1,133 @@
+"""Columns as our statements name them: each dialect told how it gives the whole value, and compares all of it."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.sql.visitors import InternalTraversal
+from sqlalchemy.types import NullType, TypeDecorator, UserDefinedType
+
+from migrator.facts import Column, Kind
+
+_MYSQL = "mysql"
+_POSTGRESQL = "postgresql"
+_UTC = "+00:00"
+
+
+class ForDialect(ColumnElement[Any]):
+    """`usual`, but `special` in a statement for one dialect."""
+
+    inherit_cache = True
+    _traverse_internals = [  # noqa: RUF012  (SQLAlchemy's own word for what a cache key is made of)
+        ("dialect", InternalTraversal.dp_string),
+        ("usual", InternalTraversal.dp_clauseelement),
+        ("special", InternalTraversal.dp_clauseelement),
+    ]
+
+    def __init__(self, dialect: str, usual: ColumnElement[Any], special: ColumnElement[Any]) -> None:
+        self.dialect = dialect
+        self.usual = usual
+        self.special = special
+        self.type = usual.type
+
+    def self_group(self, against: Any = None) -> Any:
+        return self  # else SQLAlchemy writes "= 1" after a comparison on databases without a boolean type
+
+
+@compiles(ForDialect)
+def _compiled(element: ForDialect, compiler: SQLCompiler, **words: Any) -> str:
+    if compiler.dialect.name != element.dialect:
+        return compiler.process(element.usual, **words)
+    # In brackets: nobody around it knows that it may be an OR.
+    return f"({compiler.process(element.special, **words)})"
+
+
+class Held(TypeDecorator[Any]):
+    """The type of a column in our statements: no cast, no word about results, only how MySQL compares it."""
+
+    impl = NullType
+    cache_ok = True
+
+    def __init__(self, kind: Kind, declared: str = "") -> None:
+        super().__init__()
+        self.kind = kind
+        self.declared = declared.lower()
+
+    @classmethod
+    def of(cls, column: Column) -> Held:
+        return cls(column.kind, column.declared)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        """A value of a key or a condition; text that stands for a number or a moment becomes one for MySQL."""
+        return _comparable(value, self.kind) if dialect.name == _MYSQL else value
+
+
+def _comparable(value: Any, kind: Kind) -> Any:
+    if not isinstance(value, str):
+        return value
+    if kind.name == "number":
+        # MySQL compares a DECIMAL with text as binary floats: neighbours of 16 digits would be equal.
+        try:
+            return Decimal(value)
+        except InvalidOperation:
+            return value
+    # MariaDB knows no offset in a moment; the session's zone is UTC.
+    return value.removesuffix(_UTC) if kind.name == "timestamp" and kind.zone else value
+
+
+# ── columns ──
+
+
+class _Named(UserDefinedType[Any]):
+    """A type of the source's by its name, for a CAST."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: Any) -> str:
+        return self.name
+
+
+def exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The column's whole value, to be compared and added up as well as read.
+
+    MySQL shows six digits of a FLOAT, and compares with all that it holds; PostgreSQL writes money as its locale does.
+    """
+    kind = _kind(column)
+    if kind is not None and kind.read_as:
+        return ForDialect(_POSTGRESQL, column, sa.cast(column, _Named(kind.read_as)))
+    return ForDialect(_MYSQL, column, column + sa.literal_column("0e0")) if _is(column, "float") else column
+
+
+def read(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The same, to be read only: arrays and composites as JSON, which says what their own text leaves open."""
+    kind = _kind(column)
+    if kind is None or kind.name not in ("list", "map"):
+        return exact(column)
+    return ForDialect(_POSTGRESQL, column, sa.func.pg_catalog.to_json(exact(column)))
+
+
+def _kind(column: ColumnElement[Any]) -> Kind | None:
+    return column.type.kind if isinstance(column.type, Held) else None
+
+
+def in_key_order(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The column as a key is ordered and compared; MySQL orders an ENUM by its place and compares its text.
+
+    CONCAT keeps the column's collation. No index serves it, so pages by such a key are slow, yet whole.
+    """
+    return (
+        ForDialect(_MYSQL, column, sa.func.concat(column)) if _is(column, "enum(", "set(") else exact(column)
+    )
+
+
+def _is(column: ColumnElement[Any], *beginnings: str) -> bool:
+    return isinstance(column.type, Held) and column.type.declared.startswith(beginnings)

@@ -1,0 +1,108 @@
+"""The kinds of PostgreSQL's types as its catalogue describes them: domains, enums, arrays, composites and ranges too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from migrator.facts import Kind
+from migrator.source.kinds import kind_of
+
+# The types of the schema's columns, and all that these are made of.
+_USED = """
+    WITH RECURSIVE used (oid) AS (
+        SELECT a.atttypid FROM pg_catalog.pg_attribute a
+        JOIN pg_catalog.pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
+        WHERE a.attnum > 0 AND NOT a.attisdropped
+        UNION
+        SELECT part.oid FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.oid
+        CROSS JOIN LATERAL (
+            SELECT t.typelem AS oid WHERE t.typelem <> 0
+            UNION ALL SELECT t.typbasetype WHERE t.typtype = 'd'
+            UNION ALL SELECT f.atttypid FROM pg_catalog.pg_attribute f
+                WHERE t.typtype = 'c' AND f.attrelid = t.typrelid AND f.attnum > 0 AND NOT f.attisdropped
+        ) part
+    )
+"""
+_TYPES = sa.text(
+    _USED
+    + """
+    SELECT t.oid, t.typtype AS form, t.typbasetype AS base, t.typtypmod AS modifier,
+        CASE WHEN n.nspname = 'pg_catalog' THEN pg_catalog.format_type(t.oid, NULL) ELSE t.typname END AS name,
+        (SELECT e.oid FROM pg_catalog.pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid) AS element
+    FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.oid
+    JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+"""
+)
+_FIELDS = sa.text(
+    _USED
+    + """
+    SELECT t.oid, f.attname AS name, f.atttypid AS type, f.atttypmod AS modifier
+    FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.oid AND t.typtype = 'c'
+    JOIN pg_catalog.pg_attribute f ON f.attrelid = t.typrelid AND f.attnum > 0 AND NOT f.attisdropped
+    ORDER BY t.oid, f.attnum
+"""
+)
+_NO_MODIFIER = -1
+_VARLENA = 4
+"""Bytes that the modifiers of numeric, varchar and char count beside. Source: PostgreSQL, src/include/varatt.h."""
+_LENGTHS = {"character varying": _VARLENA, "character": _VARLENA, "bit": 0, "bit varying": 0}
+
+
+@dataclass(frozen=True)
+class Types:
+    """The schema's types by their oid, and the (name, oid, modifier) of each field of its composites."""
+
+    rows: Mapping[int, sa.Row[Any]]
+    fields: dict[int, list[tuple[str, int, int]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, connection: Connection, schema: str | None) -> Types:
+        types = cls({row.oid: row for row in connection.execute(_TYPES, {"schema": schema})})
+        for row in connection.execute(_FIELDS, {"schema": schema}):
+            types.fields.setdefault(row.oid, []).append((row.name, row.type, row.modifier))
+        return types
+
+    def kind(self, oid: int, modifier: int = _NO_MODIFIER) -> Kind:
+        """The kind of a column of the type; `modifier`: its length or precision as pg_attribute has it."""
+        row = self.rows[oid]
+        if row.form == "d":
+            return self.kind(row.base, modifier if row.modifier == _NO_MODIFIER else row.modifier)
+        if row.form == "c":
+            return self._composite(oid)
+        if row.form in ("e", "r", "m"):
+            return Kind("text")
+        if row.element is not None:
+            return self._array(self.kind(row.element, modifier))
+        return kind_of(_with_arguments(row.name, modifier), "postgresql")
+
+    def _array(self, element: Kind) -> Kind:
+        if element.name == "unknown":
+            return Kind("unknown", instead="CAST({column} AS text)")
+        return Kind("list", element=element, read_as=f"{element.read_as}[]" if element.read_as else "")
+
+    def _composite(self, oid: int) -> Kind:
+        fields = tuple(
+            (name, self.kind(type_, modifier)) for name, type_, modifier in self.fields.get(oid, [])
+        )
+        # What a cast mends in a column it cannot mend in a part of one.
+        wrong = next((name for name, kind in fields if kind.name == "unknown" or kind.read_as), None)
+        if wrong is not None:
+            return Kind("unknown", instead=f"CAST(({{column}}).{wrong} AS text)")
+        return Kind("map", fields=fields)
+
+
+def _with_arguments(name: str, modifier: int) -> str:
+    """The type as it is declared: numeric(10,2). Source of the bits: PostgreSQL, src/backend/utils/adt/numeric.c."""
+    if modifier == _NO_MODIFIER:
+        return name
+    if name == "numeric":
+        packed = modifier - _VARLENA
+        precision, scale = packed >> 16 & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024
+        return f"numeric({precision},{scale})"
+    return f"{name}({modifier - _LENGTHS[name]})" if name in _LENGTHS else name

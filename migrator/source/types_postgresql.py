@@ -1,0 +1,249 @@
+"""PostgreSQL's types: the rule for each of them."""
+
+from __future__ import annotations
+
+from migrator.facts import Kind
+from migrator.source.type_rules import MOMENTS, OVER_38, REFUSED, TypeRule
+
+_INTEGERS = ("SMALLINT", "INTEGER", "BIGINT", "INT2", "INT4", "INT8", "INT")
+_SERIALS = ("SMALLSERIAL", "SERIAL", "BIGSERIAL")
+_REGS = (
+    "REGCLASS",
+    "REGCOLLATION",
+    "REGCONFIG",
+    "REGDICTIONARY",
+    "REGNAMESPACE",
+    "REGOPER",
+    "REGOPERATOR",
+    "REGPROC",
+    "REGPROCEDURE",
+    "REGROLE",
+    "REGTYPE",
+)
+_SYSTEM_TEXTS = (
+    "CID",
+    "TID",
+    "XID",
+    "XID8",
+    "PG_LSN",
+    "PG_SNAPSHOT",
+    "TXID_SNAPSHOT",
+    "REFCURSOR",
+    "ACLITEM",
+)
+_SERVER_TEXT = "PostgreSQL's own text, whole."
+
+RULES = (
+    TypeRule(
+        (*_INTEGERS, *_SERIALS),
+        Kind("integer"),
+        "N",
+        "An exact integer.",
+        ("-9223372036854775808", "-9223372036854775808"),
+    ),
+    TypeRule(("OID",), Kind("integer"), "N", "An exact integer.", ("4294967295", "4294967295")),
+    TypeRule(
+        ("NUMERIC", "DECIMAL", "DEC"),
+        Kind("number"),
+        "N",
+        f"Exact, never through a float. {OVER_38} `check` warns where the declared precision is above 38.",
+        ("12345678901234567890.123456789", "12345678901234567890.123456789"),
+    ),
+    TypeRule(
+        ("MONEY",),
+        Kind("number", read_as="numeric"),
+        "N",
+        (
+            "An exact number, read as numeric on the server, so that no locale's currency sign or "
+            "comma comes along."
+        ),
+        ("'-1234.50'", "-1234.50"),
+    ),
+    TypeRule(
+        ("REAL", "DOUBLE PRECISION", "FLOAT", "FLOAT4", "FLOAT8", "DOUBLE"),
+        Kind("float"),
+        "N",
+        f"The shortest decimal that is this binary value and no other. {OVER_38}",
+        ("0.1", "0.1"),
+    ),
+    TypeRule(
+        ("TEXT", "CHARACTER VARYING", "VARCHAR", "NAME", '"CHAR"', "CITEXT", "LTREE"),
+        Kind("text"),
+        "S",
+        "The text as it is: nothing is trimmed, normalised or changed in case (of citext neither).",
+        ("' Ünï '", '" Ünï "'),
+    ),
+    TypeRule(
+        ("CHARACTER", "CHAR", "BPCHAR"),
+        Kind("text"),
+        "S",
+        'The text with its padding, as PostgreSQL gives it; in a key write a column `{sql: "rtrim(code)", type: text}`.',
+        ("'ab'::char(4)", '"ab  "'),
+    ),
+    TypeRule(("BOOLEAN", "BOOL"), Kind("boolean"), "BOOL", "True or false.", ("true", "true")),
+    TypeRule(("DATE",), Kind("date"), "S, ISO 8601", MOMENTS, ("'1969-07-20'", '"1969-07-20"')),
+    TypeRule(
+        ("TIME", "TIME WITHOUT TIME ZONE"),
+        Kind("time"),
+        "S, ISO 8601",
+        "Microseconds where there are any. 24:00:00 refuses its row, unless the mapping says `|text`.",
+        ("'04:05:06.7'", '"04:05:06.700000"'),
+    ),
+    TypeRule(
+        ("TIME WITH TIME ZONE", "TIMETZ"),
+        Kind("time", zone=True),
+        "S, ISO 8601 with the offset",
+        (
+            "With the offset that it was stored with. 24:00:00 refuses its row, unless the mapping "
+            "says `|text`."
+        ),
+        ("'04:05:06+05:30'", '"04:05:06+05:30"'),
+    ),
+    TypeRule(
+        ("TIMESTAMP", "TIMESTAMP WITHOUT TIME ZONE"),
+        Kind("timestamp"),
+        "S, ISO 8601, 6 decimals",
+        f"As it stands, without a zone. {MOMENTS}",
+        ("'2024-03-31 02:30'", '"2024-03-31T02:30:00.000000"'),
+    ),
+    TypeRule(
+        ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ"),
+        Kind("timestamp", zone=True),
+        "S, ISO 8601, 6 decimals, Z",
+        f"In UTC, whatever zone the server, the role or the writer has. {MOMENTS}",
+        ("'2024-10-27 02:30 Europe/Berlin'", '"2024-10-27T01:30:00.000000Z"'),
+    ),
+    TypeRule(
+        ("INTERVAL",),
+        Kind("text"),
+        "S, an ISO 8601 duration",
+        (
+            "Years and months, days, and time stay apart, as PostgreSQL keeps them; each may be "
+            "negative. Does not sort."
+        ),
+        ("'1 year 2 days -03:04:05.6'", '"P1Y2DT-3H-4M-5.6S"'),
+    ),
+    TypeRule(
+        ("UUID",),
+        Kind("uuid"),
+        "S",
+        "Lower case with hyphens.",
+        ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", '"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"'),
+    ),
+    TypeRule(("BYTEA",), Kind("binary"), "B", "The bytes.", (r"'\x00ff'", "bytes 00 FF")),
+    TypeRule(
+        ("JSON", "JSONB"),
+        Kind("json"),
+        "M, L, S, N, BOOL or NULL",
+        "A document becomes maps and lists with exact numbers. json keeps the last of two equal names.",
+        ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
+    ),
+    TypeRule(
+        ("HSTORE",),
+        Kind("map", element=Kind("text")),
+        "M of S",
+        "A map of texts; a value that is NULL is NULL in the map.",
+        ("'a=>1, b=>NULL'", '{"a": "1", "b": null}'),
+    ),
+    TypeRule(
+        ("BIT", "BIT VARYING", "VARBIT"),
+        Kind("bits"),
+        "S of 0 and 1",
+        "All its bits, leading zeros too; bit(1) as well.",
+        ("B'0101'", '"0101"'),
+    ),
+    TypeRule(
+        ("INET", "CIDR", "MACADDR", "MACADDR8"),
+        Kind("text"),
+        "S",
+        "PostgreSQL's own text; a host has no /32.",
+        ("'10.1.2.3/8'", '"10.1.2.3/8"'),
+    ),
+    TypeRule(
+        ("INT4RANGE", "INT8RANGE", "NUMRANGE", "DATERANGE", "TSRANGE", "TSTZRANGE"),
+        Kind("text"),
+        "S",
+        "PostgreSQL's canonical text, times in UTC; ranges that a user made alike.",
+        ("int4range(1, 5, '[]')", '"[1,6)"'),
+    ),
+    TypeRule(
+        (
+            "INT4MULTIRANGE",
+            "INT8MULTIRANGE",
+            "NUMMULTIRANGE",
+            "DATEMULTIRANGE",
+            "TSMULTIRANGE",
+            "TSTZMULTIRANGE",
+        ),
+        Kind("text"),
+        "S",
+        "PostgreSQL's canonical text, in order and merged.",
+        ("'{[1,2], [2,5)}'::int4multirange", '"{[1,5)}"'),
+    ),
+    TypeRule(("TSVECTOR", "TSQUERY"), Kind("text"), "S", _SERVER_TEXT, ("'b a'::tsvector", "\"'a' 'b'\"")),
+    TypeRule(("XML", "JSONPATH"), Kind("text"), "S", _SERVER_TEXT, ("'<a b=\"1\"/>'", '"<a b=\\"1\\"/>"')),
+    TypeRule(
+        ("POINT", "LINE", "LSEG", "BOX", "PATH", "POLYGON", "CIRCLE"),
+        Kind("text"),
+        "S",
+        (
+            "PostgreSQL's own text, numbers as short as they are exact. "
+            'For a geohash take its numbers: `{sql: "(at)[0]", type: float}`.'
+        ),
+        ("'(1.5, -2)'", '"(1.5,-2)"'),
+    ),
+    TypeRule(
+        (*_SYSTEM_TEXTS, *_REGS), Kind("text"), "S", _SERVER_TEXT, ("'16/B374D848'::pg_lsn", '"16/B374D848"')
+    ),
+    TypeRule(
+        ("GEOMETRY", "GEOGRAPHY"),
+        Kind("unknown", instead="ST_AsText({column})"),
+        REFUSED,
+        "PostGIS has several texts; say which one.",
+    ),
+    TypeRule(
+        ("RASTER", "CUBE", "SEG", "LQUERY", "LTXTQUERY"),
+        Kind("unknown", instead="CAST({column} AS text)"),
+        REFUSED,
+        "So is every base type of an extension that is not named here.",
+    ),
+)
+
+SHAPES = (
+    TypeRule(
+        ("an enum",),
+        Kind("text"),
+        "S",
+        "Its label. It sorts as text, not in the declared order.",
+        ("'happy'", '"happy"'),
+    ),
+    TypeRule(
+        ("a domain",),
+        Kind("plain"),
+        "as its base",
+        "As the type that it is made of.",
+        ("12.50::price", "12.50"),
+    ),
+    TypeRule(
+        ("an array",),
+        Kind("list"),
+        "L",
+        (
+            "A list, of lists where it has more dimensions; each element by its own type's rule, a "
+            "NULL is NULL in the list. Lower bounds are not kept."
+        ),
+        ("'{{1,2},{3,NULL}}'::int[]", "[[1, 2], [3, null]]"),
+    ),
+    TypeRule(
+        ("a composite type",),
+        Kind("map"),
+        "M",
+        (
+            "A map of its fields, each by its own type's rule; a field that is NULL is left out. "
+            "Refused where a field is."
+        ),
+        ("ROW('Main St', 5)::address", '{"street": "Main St", "no": 5}'),
+    ),
+    TypeRule(("a generated column",), Kind("plain"), "as its type", "Read like any other column.", ("", "")),
+)
+"""What a user of PostgreSQL makes types of; told by the catalogue, not by a name."""
