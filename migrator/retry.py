@@ -18,6 +18,21 @@ Result = TypeVar("Result")
 _TICK_S = 0.2
 
 
+def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]) -> None:
+    """Sleeps in short pieces, looking up between them.
+
+    Raises: Interrupted when `stop` says so.
+    """
+    left = seconds
+    while True:
+        if stop():
+            raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+        if left <= 0:
+            return
+        sleep(min(left, _TICK_S))
+        left -= _TICK_S
+
+
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """How long to go on: at most `attempts` tries and `limit_s` seconds, waits of 0 to min(cap, base · 2^n) seconds.
@@ -63,15 +78,7 @@ class Retry:
         self._sleep(random.uniform(0, self.backoff.base_s))
 
     def _sleep(self, seconds: float) -> None:
-        """Sleeps in short naps, looking up between them."""
-        left = seconds
-        while True:
-            if self.stop():
-                raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
-            if left <= 0:
-                return
-            self.sleep(min(left, _TICK_S))
-            left -= _TICK_S
+        nap(seconds, self.stop, self.sleep)
 
     def _give_up(self, what: str, state: RetryCallState, began: float) -> NoReturn:
         error = state.outcome.exception() if state.outcome else None

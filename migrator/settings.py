@@ -8,23 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from migrator.errors import Fault, MappingError, SettingsError
 from migrator.mapping.document import Document, load_document, schema_faults
+from migrator.source_settings import Form, Integer, Number, SourceForm, SourceSettings
 
 _VARIABLE = re.compile(
     r"(?P<literal>\$\$\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
 )
 _JOB_NAME = r"[A-Za-z0-9_-]{1,64}"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
-    """The source's URL; it may hold a password, so it is never shown."""
-
-    url: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +71,6 @@ def _like(pattern: str, advice: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _no_switch(value: Any) -> Any:
-    """The value; true and false are no numbers, though Python counts with them."""
-    if isinstance(value, bool):
-        raise ValueError("write a number, not true or false")  # noqa: TRY004 - pydantic reports ValueError
-    return value
-
-
 _Name = Annotated[str, _like(_JOB_NAME, "a job's name has 1 to 64 letters, digits, _ or -")]
 _TableName = Annotated[
     str, _like(r"[A-Za-z0-9_.-]{3,255}", "a table's name has 3 to 255 letters, digits, _, . or -")
@@ -95,19 +82,9 @@ _Endpoint = Annotated[
         "write 'embedded' or a URL such as http://127.0.0.1:8000; leave it out for AWS",
     ),
 ]
-_Integer = Annotated[int, BeforeValidator(_no_switch)]
-_Seconds = Annotated[float, BeforeValidator(_no_switch)]
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _SourceForm(_Form):
-    url: Annotated[str, Field(min_length=1)]
-
-
-class _TargetForm(_Form):
+class _TargetForm(Form):
     table: _TableName | None = None
     endpoint: _Endpoint | None = None
     region: Annotated[str, Field(min_length=1)] | None = None
@@ -116,30 +93,28 @@ class _TargetForm(_Form):
     prefix: Annotated[str, Field(max_length=500)] | None = None
 
 
-class _TuningForm(_Form):
-    workers: Annotated[_Integer, Field(ge=1, le=64)] = 4
-    page_rows: Annotated[_Integer, Field(ge=1, le=100_000)] = 500
-    attempts: Annotated[_Integer, Field(ge=1, le=1000)] = 12
-    backoff_cap_s: Annotated[_Seconds, Field(gt=0, le=300)] = 10.0
-    give_up_after_s: Annotated[_Seconds, Field(gt=0, le=86_400)] = 300.0
-    max_refused: Annotated[_Integer, Field(ge=0)] = 0
-    scan_segments: Annotated[_Integer, Field(ge=1, le=1000)] = 4
+class _TuningForm(Form):
+    workers: Annotated[Integer, Field(ge=1, le=64)] = 4
+    page_rows: Annotated[Integer, Field(ge=1, le=100_000)] = 500
+    attempts: Annotated[Integer, Field(ge=1, le=1000)] = 12
+    backoff_cap_s: Annotated[Number, Field(gt=0, le=300)] = 10.0
+    give_up_after_s: Annotated[Number, Field(gt=0, le=86_400)] = 300.0
+    max_refused: Annotated[Integer, Field(ge=0)] = 0
+    scan_segments: Annotated[Integer, Field(ge=1, le=1000)] = 4
 
 
-class _JobForm(_Form):
+class _JobForm(Form):
     job: Literal[1]
     name: _Name | None = None
     mapping: Annotated[str, Field(min_length=1)]
-    source: _SourceForm
+    source: SourceForm
     target: _TargetForm = _TargetForm()
     journal: Annotated[str, Field(min_length=1)] | None = None
     tuning: _TuningForm = _TuningForm()
 
 
 _NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
-_WORDS = {
-    form.__name__: list(form.model_fields) for form in (_JobForm, _SourceForm, _TargetForm, _TuningForm)
-}
+_WORDS = {form.__name__: list(form.model_fields) for form in (_JobForm, SourceForm, _TargetForm, _TuningForm)}
 
 
 def load_job(path: Path, environ: Mapping[str, str]) -> Job:
@@ -188,7 +163,7 @@ def _job(path: Path, form: _JobForm) -> Job:
         name=form.name or _stem(path),
         path=path,
         mapping=path.parent / form.mapping,
-        source=SourceSettings(form.source.url),
+        source=form.source.settings(),
         target=TargetSettings(**form.target.model_dump()),
         tuning=Tuning(**form.tuning.model_dump()),
         journal=form.journal,

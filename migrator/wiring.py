@@ -15,8 +15,11 @@ from migrator.mapping.parse import ParsedMapping, examine_mapping
 from migrator.model import TableDesign
 from migrator.retry import Backoff
 from migrator.settings import Job, load_job
+from migrator.source.manners import Manners, name_of
+from migrator.source.pace import Pace
 from migrator.source.reader import SqlSource
 from migrator.source.url import source_url
+from migrator.source_settings import SourceSettings
 from migrator.stages.fetch import AT_ONCE
 from migrator.target import embedded
 from migrator.target.client import dynamodb_client, service_client
@@ -57,11 +60,28 @@ def read_mapping(path: Path) -> ParsedMapping:
     return examine_mapping(text, str(path))
 
 
+@dataclass(frozen=True)
+class Work:
+    """What a command is about to do with the source: under which name, how many at once, and until when."""
+
+    name: str = name_of()
+    workers: int = 1
+    stop: Callable[[], bool] = lambda: False
+
+
 @contextmanager
-def open_source(url: str, parsed: ParsedMapping, workers: int = 1) -> Iterator[SqlSource]:
+def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Work()) -> Iterator[SqlSource]:
     mapping = parsed.mapping
     source = SqlSource(
-        source_url(url), names=mapping.names, pool_size=workers + 1, schemas=mapping.schemas_read
+        source_url(settings.url),
+        mapping.names,
+        Manners(
+            name=work.name,
+            pool_size=min(work.workers + 1, settings.max_connections or work.workers + 1),
+            statement_timeout_s=settings.statement_timeout_s,
+        ),
+        schemas=mapping.schemas_read,
+        pace=Pace(settings.max_rows_per_s, work.stop),
     )
     try:
         yield source
@@ -143,10 +163,16 @@ class Laid:
 
 
 @contextmanager
-def lay(job: Job) -> Iterator[Laid]:
-    """The job's mapping, checked against its source, which stays open inside of the block."""
+def lay(
+    job: Job, command: str, *, workers: int | None = None, stop: Callable[[], bool] = lambda: False
+) -> Iterator[Laid]:
+    """The job's mapping, checked against its source, which stays open inside of the block.
+
+    `command`: what the source's administrator sees beside the job's name. `stop`: whether to give up waiting.
+    """
     parsed = read_mapping(job.mapping)
-    with open_source(job.source.url, parsed, job.tuning.workers) as source:
+    work = Work(name_of(job.name, command), workers or job.tuning.workers, stop)
+    with open_source(job.source, parsed, work) as source:
         yield Laid(job, checked_on(source, parsed), source)
 
 

@@ -74,7 +74,7 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object)
     wanted = Asked(**asked)  # type: ignore[arg-type]
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        laid = stack.enter_context(wiring.lay(read))
+        laid = stack.enter_context(wiring.lay(read, "backfill", workers=wanted.workers, stop=stop.is_set))
         entities = chosen(laid.checked.entities, wanted.entities)
         need_bucket(read, entities)
         session = _session(stack, laid, wanted, stop)

@@ -18,6 +18,7 @@ from migrator.mapping.keys import encode_key
 from migrator.mapping.schema import mapping_schema
 from migrator.report.faults import FAULT_FORMS
 from migrator.report.shapes import item_text, json_ready, row_tree_lines
+from migrator.source_settings import SourceSettings
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 _SOURCE = (
@@ -83,7 +84,7 @@ def _found(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
     parsed = wiring.read_mapping(file)
     if url is None:
         return check_form(parsed), "its form is right; give --source to check it against the schema"
-    with wiring.open_source(url, parsed) as source:
+    with wiring.open_source(SourceSettings(url), parsed) as source:
         checked = wiring.checked_on(source, parsed)
     return checked.warnings, f"{len(checked.entities)} entities fit the source"
 
@@ -99,7 +100,7 @@ def _found(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
 def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: bool) -> int:
     """Print one row tree and the items that it becomes."""
     parsed = wiring.read_mapping(file)
-    with wiring.open_source(source, parsed) as opened:
+    with wiring.open_source(SourceSettings(source), parsed) as opened:
         compiled = _entity(wiring.checked_on(opened, parsed), entity)
         rows = opened.read_rows(compiled.plan, [encode_key(_key_values(compiled, keys))])
     if not rows:

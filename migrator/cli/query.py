@@ -31,7 +31,7 @@ def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_js
     """
     read = read_job(job)
     given = dict(_pair(param) for param in params)
-    with wiring.lay(read) as laid:
+    with wiring.lay(read, "query") as laid:
         mapping = laid.checked.mapping
         if pattern not in mapping.patterns:
             known = did_you_mean(pattern, mapping.patterns)

@@ -29,7 +29,7 @@ def verify(job: Path, workers: int | None, as_json: bool) -> int:
     read = read_job(job)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        laid = stack.enter_context(wiring.lay(read))
+        laid = stack.enter_context(wiring.lay(read, "verify", workers=workers, stop=stop.is_set))
         need_bucket(read, laid.checked.entities)
         target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
         table_id = existing_table(read, target)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,24 +14,24 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.pool import QueuePool
 
-APPLICATION_NAME = "migrator"
+from migrator.source.manners import Manners
+
 CONNECT_TIMEOUT_S = 10
-LOCK_WAIT_S = 30.0
-POOL_WAIT_S = 60
+POOL_WAIT_S = 600
+"""For a connection that other workers have in use: there may be fewer connections than workers."""
+SILENCE_S = 60
+"""A server that says nothing so long past a statement's limit is gone."""
 
 
-def read_engine(url: URL, pool_size: int, lock_wait_s: float = LOCK_WAIT_S) -> Engine:
-    """An engine with up to `pool_size` connections; nothing is connected yet.
-
-    `lock_wait_s`: how long SQLite waits for a writer that holds its lock, MySQL for a change of a table.
-    """
-    return _ENGINES[url.get_backend_name()](url, pool_size, lock_wait_s)
+def read_engine(url: URL, manners: Manners) -> Engine:
+    """An engine with up to `manners.pool_size` connections; nothing is connected yet."""
+    return _ENGINES[url.get_backend_name()](url, manners)
 
 
-def _pool(pool_size: int) -> dict[str, Any]:
+def _pool(manners: Manners) -> dict[str, Any]:
     return {
         "poolclass": QueuePool,
-        "pool_size": pool_size,
+        "pool_size": manners.pool_size,
         "max_overflow": 0,
         "pool_timeout": POOL_WAIT_S,
         "hide_parameters": True,
@@ -39,13 +41,24 @@ def _pool(pool_size: int) -> dict[str, Any]:
 # ── SQLite ──
 
 
-def _sqlite_engine(url: URL, pool_size: int, lock_wait_s: float) -> Engine:
+class _TimedConnection(sqlite3.Connection):
+    """A connection that knows when its statement must have ended."""
+
+    ends_at: float = math.inf
+
+
+def _sqlite_engine(url: URL, manners: Manners) -> Engine:
     # as_uri() escapes what a file name may hold; mode=ro never creates a file.
     uri = f"{Path(url.database or '').resolve().as_uri()}?mode=ro"
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
-            uri, uri=True, timeout=lock_wait_s, isolation_level=None, check_same_thread=False
+            uri,
+            uri=True,
+            timeout=manners.lock_wait_s,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_TimedConnection,
         )
         # One text that is not UTF-8 then refuses its row; sqlite3's default would end the whole page.
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
@@ -54,8 +67,10 @@ def _sqlite_engine(url: URL, pool_size: int, lock_wait_s: float) -> Engine:
         connection.execute("PRAGMA query_only = ON")
         return connection
 
-    engine = sa.create_engine("sqlite://", creator=connect, **_pool(pool_size))
+    engine = sa.create_engine("sqlite://", creator=connect, **_pool(manners))
     sa.event.listen(engine, "begin", _begin)
+    if manners.statement_timeout_s is not None:
+        _limit_sqlite(engine, manners.statement_timeout_s)
     return engine
 
 
@@ -64,43 +79,64 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN")
 
 
+def _limit_sqlite(engine: Engine, limit_s: float) -> None:
+    """SQLite knows no limit of time itself; it asks us now and then whether to go on."""
+
+    def watch(connection: _TimedConnection, _: object) -> None:
+        connection.set_progress_handler(lambda: time.monotonic() > connection.ends_at, _STEPS_A_LOOK)
+
+    def start(_: object, cursor: sqlite3.Cursor, *__: object) -> None:
+        connection = cursor.connection
+        assert isinstance(connection, _TimedConnection)
+        connection.ends_at = time.monotonic() + limit_s
+
+    sa.event.listen(engine, "connect", watch)
+    sa.event.listen(engine, "before_cursor_execute", start)
+
+
+_STEPS_A_LOOK = 10_000
+"""Instructions of SQLite's machine between two looks at the clock: well below a millisecond."""
+
+
 # ── PostgreSQL ──
 
 
-def _postgresql_engine(url: URL, pool_size: int, _: float) -> Engine:
-    from migrator.source.postgresql import prepare  # needs psycopg, an extra that SQLite does without
+def _postgresql_engine(url: URL, manners: Manners) -> Engine:
+    from migrator.source import postgresql  # needs psycopg, an extra that SQLite does without
 
-    wanted = {"application_name": APPLICATION_NAME, "connect_timeout": CONNECT_TIMEOUT_S}
+    wanted = {"application_name": manners.name, "connect_timeout": CONNECT_TIMEOUT_S, **postgresql.ALIVE}
     engine = sa.create_engine(
         url,
         connect_args={name: value for name, value in wanted.items() if name not in url.query},
         pool_pre_ping=True,
-        **_pool(pool_size),
+        **_pool(manners),
     )
-    sa.event.listen(engine, "connect", prepare)
+    sa.event.listen(engine, "connect", partial(postgresql.prepare, manners=manners))
     return engine
 
 
 # ── MySQL and MariaDB ──
 
 
-def _mysql_engine(url: URL, pool_size: int, lock_wait_s: float) -> Engine:
+def _mysql_engine(url: URL, manners: Manners) -> Engine:
     from migrator.source import mysql  # needs PyMySQL, an extra that SQLite does without
 
-    wanted = {"program_name": APPLICATION_NAME, "connect_timeout": CONNECT_TIMEOUT_S}
+    wanted: dict[str, Any] = {"program_name": manners.name, "connect_timeout": CONNECT_TIMEOUT_S}
+    if manners.statement_timeout_s is not None:
+        wanted["read_timeout"] = math.ceil(manners.statement_timeout_s) + SILENCE_S
     engine = sa.create_engine(
         url,
         connect_args={name: value for name, value in wanted.items() if name not in url.query}
         | mysql.arguments(url.password),
         pool_pre_ping=True,
-        **_pool(pool_size),
+        **_pool(manners),
     )
-    sa.event.listen(engine, "connect", partial(mysql.prepare, lock_wait_s=lock_wait_s))
+    sa.event.listen(engine, "connect", partial(mysql.prepare, manners=manners))
     sa.event.listen(engine, "begin", mysql.begin)
     return engine
 
 
-_ENGINES: dict[str, Callable[[URL, int, float], Engine]] = {
+_ENGINES: dict[str, Callable[[URL, Manners], Engine]] = {
     "sqlite": _sqlite_engine,
     "postgresql": _postgresql_engine,
     "mysql": _mysql_engine,

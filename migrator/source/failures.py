@@ -15,7 +15,7 @@ _BY_SQLSTATE = {
     "3D000": "there is no such database; correct the source's URL",
     "3F000": "there is no such schema; correct the statement or the source's URL",
     "42501": "no permission; GRANT SELECT on the table (and USAGE on its schema) to this user",
-    "57014": f"the server cancelled it; raise statement_timeout or read fewer rows a page, then {_RESUME}",
+    "57014": f"the server cancelled it; raise statement_timeout_s of the job or lower page_rows, then {_RESUME}",
     "42P01": "there is no such table; it was renamed or dropped, or the statement is wrong",
     "42703": "there is no such column; it was renamed or dropped, or the statement is wrong",
     "42883": "no such function, or two types that cannot be compared; correct the statement or the condition",
@@ -24,6 +24,8 @@ _BY_SQLSTATE = {
     "25006": "the statement would write; the source is only read, write one SELECT",
     "40001": f"a replica cancelled the snapshot; raise max_standby_streaming_delay or {_RESUME}",
     "53300": "the server has no connection left; use fewer workers",
+    "55P03": f"another program holds the lock; end its transaction, then {_RESUME}",
+    "25P03": f"the server ended a transaction that was left open; {_RESUME}",
     "57P03": f"the server is starting or stopping; wait, then {_RESUME}",
 }
 _BY_SQLSTATE_CLASS = {
@@ -45,7 +47,7 @@ _BY_SQLITE_NAME = {
     "SQLITE_IOERR": "the file cannot be read; look at the disk",
     "SQLITE_PERM": "no permission; let this user read the file",
     "SQLITE_AUTH": "no permission; let this user read the file",
-    "SQLITE_INTERRUPT": f"the statement was interrupted; {_RESUME}",
+    "SQLITE_INTERRUPT": f"it took too long; raise statement_timeout_s of the job or lower page_rows, then {_RESUME}",
 }
 _BY_MYSQL_NUMBER = {
     **dict.fromkeys((1045, 1698), _BY_SQLSTATE["28P01"]),
@@ -68,8 +70,8 @@ _BY_MYSQL_NUMBER = {
     1317: f"the statement was interrupted; {_RESUME}",
     **dict.fromkeys(
         (1969, 3024),
-        f"the server cancelled it; raise max_statement_time (MySQL: max_execution_time) or read fewer rows a page,"
-        f" then {_RESUME}",
+        "the server cancelled it; raise statement_timeout_s of the job or max_statement_time of the server"
+        f" (MySQL: max_execution_time) or lower page_rows, then {_RESUME}",
     ),
     **dict.fromkeys((1290, 1792, 1836), _BY_SQLSTATE["25006"]),
     **dict.fromkeys((1021, 1037, 1038, 1041, 1114), _BY_SQLSTATE_CLASS["53"]),
@@ -108,7 +110,7 @@ _BY_TEXT = (
     (r"too many attached", "the statement would open another file; write one SELECT"),
     (
         r"queuepool limit",
-        "every connection is in use; allow the source more connections than there are workers",
+        "every connection is in use; raise max_connections of the job's source, or take fewer workers",
     ),
 )
 _CANNOT_CONNECT = frozenset({2002, 2003, 2005, 2012, 2026})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,8 @@ from pymysql import converters
 from pymysql.connections import Connection
 from pymysql.constants import FIELD_TYPE
 from sqlalchemy.engine import Connection as SqlConnection
+
+from migrator.source.manners import Manners
 
 _MODES = "ANSI_QUOTES,PIPES_AS_CONCAT"
 """So that a mapping's SQL says the same here as elsewhere: "Name" is a name, || joins texts. The list stands in
@@ -39,14 +42,13 @@ def arguments(password: str | None) -> dict[str, Any]:
     return found | ({"password": password.encode()} if password else {})
 
 
-def prepare(connection: Connection[Any], _: object, *, lock_wait_s: float) -> None:
-    """Settles everything that a new connection needs before its first transaction.
-
-    `lock_wait_s`: how long a read waits for an ALTER TABLE; the server's own limit is a day or a year.
-    """
+def prepare(connection: Connection[Any], _: object, *, manners: Manners) -> None:
+    """Settles everything that a new connection needs before its first transaction."""
     connection.encoding = _TOLERANT_UTF8
-    wait_s = max(1, round(lock_wait_s))
+    # For an ALTER TABLE; the server's own limit is a day or a year.
+    wait_s = max(1, round(manners.lock_wait_s))
     settings = {
+        **_limits(connection, manners),
         "time_zone": "'+00:00'",
         "lock_wait_timeout": wait_s,
         "innodb_lock_wait_timeout": wait_s,
@@ -57,6 +59,20 @@ def prepare(connection: Connection[Any], _: object, *, lock_wait_s: float) -> No
     with connection.cursor() as cursor:
         cursor.execute("SET " + ", ".join(f"SESSION {name} = {value}" for name, value in settings.items()))
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+def _limits(connection: Connection[Any], manners: Manners) -> Mapping[str, float]:
+    """Time limits as settings of the session, in the words of the one server or the other.
+
+    Source: MariaDB Knowledge Base, "max_statement_time" (s), "idle_transaction_timeout" (s); MySQL Reference Manual,
+    "max_execution_time" (ms). MySQL has no limit for idle transactions alone: wait_timeout ends idle connections.
+    """
+    idle_s, limit_s = max(1, round(manners.idle_s)), manners.statement_timeout_s
+    if "mariadb" in str(connection.get_server_info()).lower():
+        return {"idle_transaction_timeout": idle_s} | ({"max_statement_time": limit_s} if limit_s else {})
+    return {"wait_timeout": idle_s} | (
+        {"max_execution_time": max(1, round(limit_s * 1000))} if limit_s else {}
+    )
 
 
 def begin(connection: SqlConnection) -> None:

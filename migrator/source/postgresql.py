@@ -11,6 +11,8 @@ from psycopg.pq import Format
 from psycopg.types.json import set_json_loads
 from psycopg.types.string import TextLoader
 
+from migrator.source.manners import Manners
+
 _SETTINGS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
@@ -33,7 +35,11 @@ _TEXTS = (
 """Types of which Python's own value would lose something (an interval its months), or has no text of its own."""
 
 
-def prepare(connection: psycopg.Connection[Any], _: object) -> None:
+ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""A connection that a firewall forgot is found broken within a minute; the system's own default is two hours."""
+
+
+def prepare(connection: psycopg.Connection[Any], _: object, *, manners: Manners) -> None:
     """Settles everything that a new connection needs before its first transaction."""
     # JSON stays text: what psycopg made of a JSON string could not be told from the text of a document.
     set_json_loads(_text, connection)
@@ -41,11 +47,21 @@ def prepare(connection: psycopg.Connection[Any], _: object) -> None:
         connection.adapters.register_loader(name, _tolerant_loader(connection, name))
     for name in _TEXTS:
         connection.adapters.register_loader(name, TextLoader)
-    for name, value in _SETTINGS.items():
+    for name, value in {**_SETTINGS, **_limits(manners)}.items():
         connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
     connection.commit()
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True
+
+
+def _limits(manners: Manners) -> dict[str, str]:
+    """Time limits as settings of the session, in milliseconds; 0 would be no limit, so they are 1 at least."""
+    limits_s = {
+        "statement_timeout": manners.statement_timeout_s,
+        "lock_timeout": manners.lock_wait_s,
+        "idle_in_transaction_session_timeout": manners.idle_s,
+    }
+    return {name: str(max(1, round(s * 1000))) for name, s in limits_s.items() if s is not None}
 
 
 def _text(document: str | bytes) -> str:

@@ -16,14 +16,16 @@ from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import RowTree, SourceKey
 from migrator.source import selects
 from migrator.source.climbs import climb_select
-from migrator.source.engine import LOCK_WAIT_S, read_engine
+from migrator.source.engine import read_engine
 from migrator.source.facts import reflect
 from migrator.source.failures import source_error
+from migrator.source.manners import Manners
 from migrator.source.names import NameRule
+from migrator.source.pace import Pace
 from migrator.source.parameters import bound_statement
 from migrator.source.selects import Key, KeyRange, KeySet
 from migrator.source.statements import Statements
-from migrator.source.trees import key_reader, row_trees
+from migrator.source.trees import key_reader, row_trees, rows_read
 from migrator.source.url import place_of
 
 KEYS_A_SELECT = 200
@@ -31,10 +33,10 @@ KEYS_A_SELECT = 200
 
 
 class SqlSource:
-    """Reads by SQL; each call is one read-only snapshot. Safe to call from `pool_size` threads at once.
+    """Reads by SQL; each call is one read-only snapshot. Safe to call from many threads at once.
 
-    `url`: as `source_url` gives it; the first call connects. `lock_wait_s`: SQLite waits that for a writer.
-    `schemas`: those to read beside the default one.
+    `url`: as `source_url` gives it; the first call connects. `schemas`: those to read beside the default one.
+    `pace`: waited for before pages, and told of their rows, children included.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
 
@@ -42,12 +44,13 @@ class SqlSource:
         self,
         url: URL,
         names: NameRule = "exact",
-        pool_size: int = 4,
+        manners: Manners = Manners(),  # noqa: B008  (frozen)
         *,
-        lock_wait_s: float = LOCK_WAIT_S,
         schemas: Sequence[str] = (),
+        pace: Pace | None = None,
     ) -> None:
-        self._engine = read_engine(url, pool_size, lock_wait_s)
+        self._engine = read_engine(url, manners)
+        self._pace = pace or Pace()
         self._place = place_of(url)
         self._names = names
         self._schemas = tuple(schemas)
@@ -106,21 +109,26 @@ class SqlSource:
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
         chosen = KeyRange(_key(after), _key(upto))
+        self._pace.wait()
         with self._reading(_entity(plan)) as connection:
             roots = _rows(connection, selects.root_select(plan, chosen, limit))
             if limit is not None and roots:
                 last = self._key_text(plan, key_reader(plan)(roots[-1]))
                 chosen = KeyRange(chosen.after, decode_key(last))
-            return _with_collections(connection, plan, chosen, roots)
+            trees = _with_collections(connection, plan, chosen, roots)
+        self._pace.took(rows_read(plan, trees))
+        return trees
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the keys, as many as there are; all of one snapshot."""
         found: list[RowTree] = []
+        self._pace.wait()
         with self._reading(_entity(plan)) as connection:
             for start in range(0, len(keys), KEYS_A_SELECT):
                 chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
                 roots = _rows(connection, selects.root_select(plan, chosen))
                 found += _with_collections(connection, plan, chosen, roots)
+        self._pace.took(rows_read(plan, found))
         return found
 
     def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:

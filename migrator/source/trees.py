@@ -36,6 +36,12 @@ def row_trees(plan: EntityPlan, roots: Rows, collected: Sequence[Rows]) -> list[
     return trees
 
 
+def rows_read(plan: EntityPlan, trees: Sequence[RowTree]) -> int:
+    """Rows that the trees were made of: the roots, and the children of their lists."""
+    lists = [place for place, one in enumerate(plan.collections, len(plan.slots)) if one.collection.is_list]
+    return len(trees) + sum(len(tree[place]) for tree in trees for place in lists)
+
+
 def _by_root(plan: EntityPlan, one: CollectionPlan, rows: Rows) -> dict[Key, Any]:
     width = len(plan.key)
     if not one.collection.is_list:

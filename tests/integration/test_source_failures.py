@@ -18,8 +18,10 @@ import pytest
 from sqlalchemy.engine import URL, make_url
 
 from migrator.errors import SourceError
+from migrator.facts import TableFacts
 from migrator.source import SqlSource, source_url
-from tests.support_source import CUSTOMER, INTEGER, PURCHASE, column, column_of, plan_of
+from migrator.source.manners import Manners
+from tests.support_source import CUSTOMER, INTEGER, PURCHASE, TEXT, column, plan_of
 from tests.support_source_databases import fill_postgresql, make_sqlite, postgresql_database
 
 PASSWORD = "hunter2"
@@ -36,7 +38,7 @@ def database(postgres_url: str) -> Iterator[URL]:
 def failure_of(url: URL | str, sql: str = "", **params: object) -> str:
     """The message of a failed page, or of a failed statement of the user's."""
     text = url if isinstance(url, str) else url.render_as_string(hide_password=False)
-    source = SqlSource(source_url(text), lock_wait_s=0.05)
+    source = SqlSource(source_url(text), manners=Manners(lock_wait_s=0.05))
     ask = partial(source.query, sql, params) if sql else partial(source.read_page, PLAN, None, None)
     with closing(source), pytest.raises(SourceError) as caught:
         ask()
@@ -245,15 +247,19 @@ def test_text_that_is_not_utf_8_ends_no_page(tmp_path: Path) -> None:
 
 
 def test_a_key_that_cannot_be_written_down_is_told(database: URL) -> None:
-    source = SqlSource(source_url(database.render_as_string(hide_password=False)))
-    plan = plan_of(PURCHASE, key=(column_of(PURCHASE, "notes"),))
-    words = r"entity purchase \(table purchase\): a key of type dict cannot"
-    with closing(source), pytest.raises(SourceError, match=words):
-        next(source.page_bounds(plan, 2))
+    text = database.render_as_string(hide_password=False)
+    with psycopg.connect(text) as server:
+        server.execute("CREATE TABLE tagged (tags text[] PRIMARY KEY); INSERT INTO tagged VALUES ('{a}')")
+    plan = plan_of(TableFacts("tagged", "tagged", (column("tags", TEXT),), ("tags",)))
+    words = r"entity tagged \(table tagged\): a key of type list cannot"
+    with closing(SqlSource(source_url(text))) as source, pytest.raises(SourceError, match=words):
+        next(source.page_bounds(plan, 1))
 
 
 def test_more_readers_than_connections_wait_for_each_other(database: URL) -> None:
-    source = SqlSource(source_url(database.render_as_string(hide_password=False)), pool_size=2)
+    source = SqlSource(
+        source_url(database.render_as_string(hide_password=False)), manners=Manners(pool_size=2)
+    )
     found: list[int] = []
     threads = [threading.Thread(target=lambda: found.append(source.count(PLAN))) for _ in range(8)]
     for thread in threads:

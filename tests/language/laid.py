@@ -11,6 +11,7 @@ from migrator.mapping.parse import parse_mapping
 from migrator.mapping.rows import Transform
 from migrator.model import Item
 from migrator.source import SqlSource, source_url
+from migrator.source.manners import Manners
 
 HEAD = """
 mapping: 1
@@ -27,7 +28,9 @@ table:
 
 def open_source(url: str, text: str) -> SqlSource:
     mapping = parse_mapping(text, "m.yaml").mapping
-    return SqlSource(source_url(url), names=mapping.names, pool_size=2, schemas=mapping.schemas_read)
+    return SqlSource(
+        source_url(url), names=mapping.names, manners=Manners(pool_size=2), schemas=mapping.schemas_read
+    )
 
 
 def checked(url: str, text: str, transforms: Mapping[str, Transform] | None = None) -> Checked:

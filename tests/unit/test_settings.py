@@ -6,6 +6,7 @@ import pytest
 
 from migrator.errors import MappingError, MigratorError, SettingsError
 from migrator.settings import Tuning, hide_password, load_job
+from migrator.source_settings import SourceSettings
 
 GOOD = """
 job: 1
@@ -31,6 +32,30 @@ def test_a_job_takes_its_variables_from_the_environment(tmp_path: Path) -> None:
     assert (job.target.table, job.target.endpoint, job.target.region) == ("Shop", "embedded", "eu-central-1")
     assert job.tuning == Tuning(workers=2, page_rows=50)
     assert "pw" not in repr(job)
+
+
+def test_a_source_says_how_gently_it_is_to_be_read(tmp_path: Path) -> None:
+    text = """
+job: 1
+mapping: m
+source:
+  url: env:SHOP_URL
+  read_url: secret:arn:aws:secretsmanager:eu-central-1:1:secret:s3cret
+  command: [print-token, "--for=s3cret"]
+  max_connections: 3
+  statement_timeout_s: 2.5
+  max_rows_per_s: 1000
+"""
+    source = load_job(write(tmp_path, text), {}).source
+    assert source == SourceSettings(
+        url="env:SHOP_URL",
+        read_url="secret:arn:aws:secretsmanager:eu-central-1:1:secret:s3cret",
+        command=("print-token", "--for=s3cret"),
+        max_connections=3,
+        statement_timeout_s=2.5,
+        max_rows_per_s=1000.0,
+    )
+    assert "s3cret" not in repr(source)
 
 
 def test_an_empty_variable_is_as_good_as_none(tmp_path: Path) -> None:
@@ -82,6 +107,20 @@ def test_short_forms(tmp_path: Path) -> None:
             [":4: tuning.max_refused: write a number"],
         ),
         ("job: 1\nmapping: m\nsource: x\njournal: 'a${1X}'", [":4: journal: '${' begins no variable here"]),
+        ("job: 1\nmapping: m\nsource: {}", [":3: source: 'url' is missing; write it here, or a command:"]),
+        (
+            "job: 1\nmapping: m\nsource:\n  url: env:1x\n  read_url: 'file:'\n  command: []\n  max_connections: 0\n"
+            "  statement_timeout_s: true\n  max_rows_per_s: 0\n  max_conections: 1",
+            [
+                ":4: source.url: write env: and the name of an environment variable",
+                ":5: source.read_url: write file: and the path",
+                ":6: source.command: list should have at least 1 item",
+                ":7: source.max_connections: ",
+                ":8: source.statement_timeout_s: write a number",
+                ":9: source.max_rows_per_s: ",
+                ":10: source.max_conections: 'max_conections' is not a word of this place; did you mean 'max_connections'",
+            ],
+        ),
         (
             "job: 1\nmapping: m\nsource: ${A}\njournal: ${B}",
             [":3: source: the variable A is not set", ":4: journal: the variable B is not set"],

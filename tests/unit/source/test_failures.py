@@ -47,7 +47,7 @@ def message_of(error: Exception) -> str:
         (pymysql.err.OperationalError(1205, "secret"), "another program holds the lock"),
         (pymysql.err.OperationalError(1213, "secret"), "another program holds the lock"),
         (pymysql.err.OperationalError(1412, "secret"), "the table was altered"),
-        (pymysql.err.OperationalError(1969, "secret"), "raise max_statement_time"),
+        (pymysql.err.OperationalError(1969, "secret"), "raise statement_timeout_s"),
         (pymysql.err.OperationalError(3024, "secret"), "max_execution_time"),
         (pymysql.err.OperationalError(1290, "secret"), "only read"),
         (pymysql.err.OperationalError(1792, "secret"), "only read"),
@@ -55,7 +55,7 @@ def message_of(error: Exception) -> str:
         (pymysql.err.InterfaceError("secret"), "see the database's own log"),
         (sqlite3.OperationalError("secret"), "see the database's own log"),
         (ResourceClosedError("secret does not return rows"), "write one SELECT"),
-        (PoolTimeout("QueuePool limit of size 1 overflow 0 reached"), "more connections"),
+        (PoolTimeout("QueuePool limit of size 1 overflow 0 reached"), "raise max_connections"),
         (OverflowError("secret"), "OverflowError"),
     ],
 )

@@ -17,6 +17,7 @@ from migrator.mapping.keys import decode_key
 from migrator.mapping.values import decoder
 from migrator.source import SqlSource, source_url
 from migrator.source.engine import read_engine
+from migrator.source.manners import Manners
 from migrator.source.selects import KeyRange, bound_select, root_select
 from tests.support_mysql import connect, run_script
 from tests.support_source import TABLES, list_of, number_of, plan_of
@@ -26,7 +27,7 @@ from tests.support_source import TABLES, list_of, number_of, plan_of
 def reading(url: str, script: str = "") -> Iterator[SqlSource]:
     if script:
         run_script(url, script)
-    with closing(SqlSource(source_url(url), lock_wait_s=1)) as source:
+    with closing(SqlSource(source_url(url), manners=Manners(lock_wait_s=1))) as source:
         yield source
 
 
@@ -271,7 +272,7 @@ def test_a_page_is_a_range_of_the_primary_key(mysql_database: str) -> None:
 
 def explain(url: str, statement: sa.Select[Any]) -> dict[str, Any]:
     """The one line of the server's plan."""
-    engine = read_engine(source_url(url), 1)
+    engine = read_engine(source_url(url), Manners(pool_size=1))
     compiled = statement.compile(dialect=engine.dialect)
     with engine.connect() as connection:
         (line,) = connection.exec_driver_sql(f"EXPLAIN {compiled}", compiled.params).mappings()

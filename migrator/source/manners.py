@@ -1,0 +1,30 @@
+"""How a connection behaves towards the server that it reads from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+APPLICATION_NAME = "migrator"
+LONGEST_NAME = 63
+"""Bytes of an application_name. Source: PostgreSQL's documentation, NAMEDATALEN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What every connection says and keeps to. Times in seconds; `statement_timeout_s` None: the server's own limit.
+
+    `name`: what a connection calls itself. `lock_wait_s`: how long SQLite waits for a writer that holds its lock,
+    a server for a change of a table. `idle_s`: after that a server may end a transaction that we left open.
+    """
+
+    name: str = APPLICATION_NAME
+    pool_size: int = 4
+    lock_wait_s: float = 30.0
+    statement_timeout_s: float | None = None
+    idle_s: float = 120.0
+
+
+def name_of(*words: str) -> str:
+    """`migrator` and the words, as long as a server takes it; letters outside of ASCII become '?'."""
+    text = " ".join([APPLICATION_NAME, *(word for word in words if word)])
+    return text.encode("ascii", "replace").decode()[:LONGEST_NAME]

@@ -1,0 +1,59 @@
+"""How fast rows are read: a bucket of tokens that all workers of a run draw from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+
+from migrator.retry import nap
+
+_NO_DEBT_ROWS = 1e-6
+"""Rounding leaves so much; to wait for it could ask for sleeps too short for any clock, without end."""
+
+
+class Pace:
+    """At most `rows_per_s` on the average, whoever asks; None is no limit. Safe to use from many threads.
+
+    A page's rows are known only when it is read: they are drawn afterwards, and whoever comes next waits until the
+    bucket, which never holds more than one second's rows, is out of debt.
+    """
+
+    def __init__(
+        self,
+        rows_per_s: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rows_per_s = rows_per_s
+        self._stop = stop
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = Lock()
+        self._tokens = 0.0
+        self._filled_at = clock()
+
+    def wait(self) -> None:
+        """Returns when the next page may be read.
+
+        Raises: Interrupted when the run is asked to stop.
+        """
+        while (debt_s := self._debt_s()) > 0:
+            nap(debt_s, self._stop, self._sleep)
+
+    def took(self, rows: int) -> None:
+        """Draws the rows that were read."""
+        with self._lock:
+            self._tokens -= rows
+
+    def _debt_s(self) -> float:
+        """How long the bucket needs to be out of debt."""
+        if self._rows_per_s is None:
+            return 0.0
+        with self._lock:
+            now = self._clock()
+            filled = self._tokens + (now - self._filled_at) * self._rows_per_s
+            self._tokens, self._filled_at = min(filled, self._rows_per_s), now
+            return -self._tokens / self._rows_per_s if self._tokens < -_NO_DEBT_ROWS else 0.0

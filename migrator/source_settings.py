@@ -1,0 +1,80 @@
+"""A job's `source:` — where the database is, and how gently it is to be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+_VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """`url` and `read_url`: a database's URL, a file's path, or where the URL is found (env:, file:, secret:).
+
+    `command`: a program whose output is the URL, or the password of `url` where that is given too.
+    `read_url`: a replica that pages are read from. `max_connections`: of each of the two servers at once.
+    A limit that is None is not set. Whatever may hold a secret is never shown.
+    """
+
+    url: str = field(default="", repr=False)
+    read_url: str = field(default="", repr=False)
+    command: tuple[str, ...] = field(default=(), repr=False)
+    max_connections: int | None = None
+    statement_timeout_s: float | None = None
+    max_rows_per_s: float | None = None
+
+
+def no_switch(value: Any) -> Any:
+    """The value; true and false are no numbers, though Python counts with them."""
+    if isinstance(value, bool):
+        raise ValueError("write a number, not true or false")  # noqa: TRY004 - pydantic reports ValueError
+    return value
+
+
+def _place(text: str) -> str:
+    """The text; one that begins like the place of a URL must name it."""
+    kind, colon, rest = text.partition(":")
+    if colon and kind == "env" and not re.fullmatch(_VARIABLE_NAME, rest):
+        raise ValueError("write env: and the name of an environment variable, such as env:SHOP_URL")
+    if colon and kind == "file" and not rest.strip():
+        raise ValueError(
+            "write file: and the path of a file that holds the URL, relative to the job's folder"
+        )
+    if colon and kind == "secret" and not rest.strip():
+        raise ValueError("write secret: and the ARN or the name of a secret of AWS Secrets Manager")
+    return text
+
+
+class Form(BaseModel):
+    """A part of a job as it is written: no word that is not known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+_Place = Annotated[str, Field(min_length=1), AfterValidator(_place)]
+_Word = Annotated[str, Field(min_length=1)]
+Integer = Annotated[int, BeforeValidator(no_switch)]
+Number = Annotated[float, BeforeValidator(no_switch)]
+
+
+class SourceForm(Form):
+    url: _Place | None = None
+    read_url: _Place | None = None
+    command: Annotated[list[_Word], Field(min_length=1)] | None = None
+    max_connections: Annotated[Integer, Field(ge=1, le=1000)] | None = None
+    statement_timeout_s: Annotated[Number, Field(ge=0.001, le=86_400)] | None = None
+    max_rows_per_s: Annotated[Number, Field(gt=0, le=1e9)] | None = None
+
+    @model_validator(mode="after")
+    def _has_a_url(self) -> Self:
+        if self.url is None and self.command is None:
+            raise ValueError("'url' is missing; write it here, or a command: whose output it is")
+        return self
+
+    def settings(self) -> SourceSettings:
+        given = {name: value for name, value in self.model_dump().items() if value is not None}
+        return SourceSettings(**given | {"command": tuple(self.command or ())})
