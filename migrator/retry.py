@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 from tenacity.stop import stop_base
 
-from migrator.errors import Interrupted, StoppedError
+from migrator.errors import Interrupted, MigratorError, StoppedError
 
 Result = TypeVar("Result")
 
@@ -56,10 +56,15 @@ class Retry:
     clock: Callable[[], float] = time.monotonic
 
     def call(
-        self, what: str, work: Callable[[], Result], can_pass: Callable[[BaseException], bool]
+        self,
+        what: str,
+        work: Callable[[], Result],
+        can_pass: Callable[[BaseException], bool],
+        gave_up: Callable[[BaseException, str], MigratorError] | None = None,
     ) -> Result:
         """The result of `work`, tried again while its error can pass.
 
+        `gave_up`: makes the error of the limit out of the last one and of how long was tried, in words.
         Raises: the error itself when it cannot pass; StoppedError, naming `what`, at the limit; Interrupted.
         """
         began = self.clock()
@@ -69,7 +74,7 @@ class Retry:
             retry=retry_if_exception(can_pass),
             sleep=self._sleep,
             reraise=False,
-            retry_error_callback=lambda state: self._give_up(what, state, began),
+            retry_error_callback=lambda state: self._give_up(what, state, began, gave_up),
         )
         return retrying(work)
 
@@ -80,9 +85,17 @@ class Retry:
     def _sleep(self, seconds: float) -> None:
         nap(seconds, self.stop, self.sleep)
 
-    def _give_up(self, what: str, state: RetryCallState, began: float) -> NoReturn:
+    def _give_up(
+        self,
+        what: str,
+        state: RetryCallState,
+        began: float,
+        gave_up: Callable[[BaseException, str], MigratorError] | None,
+    ) -> NoReturn:
         error = state.outcome.exception() if state.outcome else None
         tried = f"{state.attempt_number} tries in {self.clock() - began:.0f} s"
+        if gave_up is not None and error is not None:
+            raise gave_up(error, tried) from None
         raise StoppedError(
             f"{what} gave up after {tried} ({type(error).__name__}); what is checkpointed stays, the same command goes on"
         ) from None

@@ -13,7 +13,7 @@ from migrator.journal.store import SqlJournal
 from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.parse import ParsedMapping, examine_mapping
 from migrator.model import TableDesign
-from migrator.retry import Backoff
+from migrator.retry import Backoff, Retry
 from migrator.settings import Job, load_job
 from migrator.source.manners import Manners, name_of
 from migrator.source.pace import Pace
@@ -62,11 +62,11 @@ def read_mapping(path: Path) -> ParsedMapping:
 
 @dataclass(frozen=True)
 class Work:
-    """What a command is about to do with the source: under which name, how many at once, and until when."""
+    """What a command is about to do with the source: under which name, how many at once, and how patiently."""
 
     name: str = name_of()
     workers: int = 1
-    stop: Callable[[], bool] = lambda: False
+    retry: Retry = Retry()
 
 
 @contextmanager
@@ -81,7 +81,8 @@ def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Wo
             statement_timeout_s=settings.statement_timeout_s,
         ),
         schemas=mapping.schemas_read,
-        pace=Pace(settings.max_rows_per_s, work.stop),
+        pace=Pace(settings.max_rows_per_s, work.retry.stop),
+        retry=work.retry,
     )
     try:
         yield source
@@ -122,10 +123,15 @@ def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Targ
         connections=max(tuning.workers, AT_ONCE) + 2,
     )
     named = design_for(job, design)
-    backoff = Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
+    backoff = _backoff(job)
     admin = DynamoTableAdmin(client, stop=stop)
     store = DynamoStore(client, named, backoff, stop)
     return Target(named, admin, store, _objects(job, endpoint, named, backoff, stop))
+
+
+def _backoff(job: Job) -> Backoff:
+    tuning = job.tuning
+    return Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
 
 
 def _objects(
@@ -171,7 +177,7 @@ def lay(
     `command`: what the source's administrator sees beside the job's name. `stop`: whether to give up waiting.
     """
     parsed = read_mapping(job.mapping)
-    work = Work(name_of(job.name, command), workers or job.tuning.workers, stop)
+    work = Work(name_of(job.name, command), workers or job.tuning.workers, Retry(_backoff(job), stop))
     with open_source(job.source, parsed, work) as source:
         yield Laid(job, checked_on(source, parsed), source)
 

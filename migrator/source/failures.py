@@ -118,13 +118,39 @@ _CONNECTING = "the connection failed; look at host, port, user and password of t
 _OTHERWISE = "see the database's own log; nothing was written"
 
 
-def source_error(error: Exception, place: str, doing: str) -> SourceError:
+_BROKEN_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "25P03", "53300", "40001"})
+_BROKEN_MYSQL = frozenset({1040, 1053, 1077, 1079, 1152, 1412, 1927, 2002, 2003, 2006, 2013, 2055, 4031})
+_BROKEN_TEXT = re.compile(
+    r"connection refused|timeout expired|timed out|unreachable|no route|starting up|shutting down|terminating"
+    r"|server closed the connection|connection .*(lost|closed|reset)|too many clients|connection slots|EOF detected",
+    re.IGNORECASE,
+)
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether the connection or the snapshot failed and not the statement: a new one may serve."""
+    if getattr(error, "connection_invalidated", False):
+        return True
+    cause = getattr(error, "orig", None) or error
+    state, number = getattr(cause, "sqlstate", None), _mysql_number(cause)
+    if state or number:
+        return state in _BROKEN_SQLSTATES or (state or "").startswith("08") or number in _BROKEN_MYSQL
+    return type(cause).__name__ in _BY_NETWORK and bool(_BROKEN_TEXT.search(str(cause)))
+
+
+_BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
+"""Errors of psycopg's that come without a state: libpq made them, not the server."""
+
+
+def source_error(error: BaseException, place: str, doing: str, tried: str = "") -> SourceError:
     """What to raise for a failure of SQLAlchemy or a driver, met at `place` while `doing` something.
+
+    `tried`: what to add at the end.
 
     The driver's message is only looked at, never passed on: it may quote values, SQL or the URL.
     """
     cause = getattr(error, "orig", None) or error
-    return SourceError(f"{place}: {doing}: {type(cause).__name__}: {_reason(cause)}")
+    return SourceError(f"{place}: {doing}: {type(cause).__name__}: {_reason(cause)}{tried}")
 
 
 def _reason(cause: BaseException) -> str:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 from migrator.errors import SettingsError, SourceError
 from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import RowTree, SourceKey
+from migrator.retry import Retry
 from migrator.source import selects
 from migrator.source.climbs import climb_select
 from migrator.source.engine import read_engine
 from migrator.source.facts import reflect
-from migrator.source.failures import source_error
 from migrator.source.manners import Manners
 from migrator.source.names import NameRule
 from migrator.source.pace import Pace
 from migrator.source.parameters import bound_statement
+from migrator.source.reading import Reading
 from migrator.source.selects import Key, KeyRange, KeySet
 from migrator.source.statements import Statements
 from migrator.source.trees import key_reader, row_trees, rows_read
@@ -48,20 +47,19 @@ class SqlSource:
         *,
         schemas: Sequence[str] = (),
         pace: Pace | None = None,
+        retry: Retry = Retry(),  # noqa: B008  (frozen)
     ) -> None:
-        self._engine = read_engine(url, manners)
+        self._reading = Reading(read_engine(url, manners), place_of(url), retry)
         self._pace = pace or Pace()
-        self._place = place_of(url)
         self._names = names
         self._schemas = tuple(schemas)
         self._statements = Statements(names, self.facts)
-        driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
-        # UnicodeError and OverflowError: sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
-        self._failures = (SQLAlchemyError, driver_error, UnicodeError, OverflowError)
 
     def facts(self) -> SchemaFacts:
-        with self._reading("reading the schema") as connection:
-            return self._statements.learn(reflect(connection, self._names, self._schemas))
+        found = self._reading.read(
+            "reading the schema", lambda connection: reflect(connection, self._names, self._schemas)
+        )
+        return self._statements.learn(found)
 
     def count(self, plan: EntityPlan) -> int:
         """Rows that take part, by plain SQL; rows without a key among them."""
@@ -84,8 +82,7 @@ class SqlSource:
     def computed_fault(self, plan: EntityPlan, column: Column) -> str:
         """What the database has against the SQL of a computed column; '' for nothing."""
         try:
-            with self._reading("its SQL") as connection:
-                _rows(connection, selects.computed_select(plan.table, column))
+            self._rows("its SQL", selects.computed_select(plan.table, column))
         except (SettingsError, SourceError) as error:
             return str(error)
         return ""
@@ -94,42 +91,41 @@ class SqlSource:
         """The last key of every full page; each is a snapshot of its own, so a long walk stops nobody."""
         after: Key | None = None
         while True:
-            with self._reading(_entity(plan)) as connection:
-                rows = _rows(connection, selects.bound_select(plan, after, page_rows))
+            rows = self._rows(_entity(plan), selects.bound_select(plan, after, page_rows))
             if not rows:
                 return
             bound = self._key_text(plan, rows[0])
             if after == decode_key(bound):
                 what = "its keys have no order that goes on; name other columns in key:"
-                raise SourceError(f"{self._place}: {_entity(plan)}: {what}")
+                raise SourceError(f"{self._reading.place}: {_entity(plan)}: {what}")
             after = decode_key(bound)
             yield bound
 
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
-        chosen = KeyRange(_key(after), _key(upto))
-        self._pace.wait()
-        with self._reading(_entity(plan)) as connection:
+        def page(connection: Connection) -> list[RowTree]:
+            chosen = KeyRange(_key(after), _key(upto))
             roots = _rows(connection, selects.root_select(plan, chosen, limit))
             if limit is not None and roots:
                 last = self._key_text(plan, key_reader(plan)(roots[-1]))
                 chosen = KeyRange(chosen.after, decode_key(last))
-            trees = _with_collections(connection, plan, chosen, roots)
-        self._pace.took(rows_read(plan, trees))
-        return trees
+            return _with_collections(connection, plan, chosen, roots)
+
+        return self._trees(plan, page)
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the keys, as many as there are; all of one snapshot."""
-        found: list[RowTree] = []
-        self._pace.wait()
-        with self._reading(_entity(plan)) as connection:
+
+        def rows(connection: Connection) -> list[RowTree]:
+            found: list[RowTree] = []
             for start in range(0, len(keys), KEYS_A_SELECT):
                 chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
                 roots = _rows(connection, selects.root_select(plan, chosen))
                 found += _with_collections(connection, plan, chosen, roots)
-        self._pace.took(rows_read(plan, found))
-        return found
+            return found
+
+        return self._trees(plan, rows)
 
     def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
         """Rows of one SELECT in written names, values as the driver gives them. A list after IN is its values.
@@ -139,31 +135,33 @@ class SqlSource:
         Raises: SettingsError when the statement cannot be put into the source's names.
         """
         statement, bound = bound_statement(
-            self._statements.translated(sql, schema), params, self._engine.dialect.name
+            self._statements.translated(sql, schema), params, self._reading.engine.dialect.name
         )
-        with self._reading("a query of the mapping") as connection:
-            return _rows(connection, statement, bound)
+        return self._rows("a query of the mapping", statement, bound)
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._reading.close()
 
-    @contextmanager
-    def _reading(self, doing: str) -> Iterator[Connection]:
-        try:
-            with self._engine.connect() as connection:
-                yield connection
-        except self._failures as error:
-            raise source_error(error, self._place, doing) from None
+    def _trees(self, plan: EntityPlan, work: Callable[[Connection], list[RowTree]]) -> list[RowTree]:
+        """What `work` reads, at the run's pace."""
+        self._pace.wait()
+        trees = self._reading.read(_entity(plan), work)
+        self._pace.took(rows_read(plan, trees))
+        return trees
 
     def _one(self, plan: EntityPlan, statement: sa.Select[Any]) -> tuple[Any, ...]:
-        with self._reading(_entity(plan)) as connection:
-            return _rows(connection, statement)[0]
+        return self._rows(_entity(plan), statement)[0]
+
+    def _rows(
+        self, doing: str, statement: sa.Executable, params: Mapping[str, Any] | None = None
+    ) -> list[tuple[Any, ...]]:
+        return self._reading.read(doing, lambda connection: _rows(connection, statement, params))
 
     def _key_text(self, plan: EntityPlan, values: Sequence[Any]) -> SourceKey:
         try:
             return encode_key(values)
         except TypeError as error:
-            what = f"{self._place}: {_entity(plan)}: {error}; name other columns in key:"
+            what = f"{self._reading.place}: {_entity(plan)}: {error}; name other columns in key:"
             raise SourceError(what) from None
 
 

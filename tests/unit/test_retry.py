@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.errors import Interrupted, StoppedError
+from migrator.errors import Interrupted, SourceError, StoppedError
 from migrator.retry import Backoff, Retry
 
 
@@ -35,6 +35,17 @@ class Failing:
 
 def passing(error: BaseException) -> bool:
     return isinstance(error, OSError)
+
+
+def test_what_is_raised_at_the_limit_can_be_anothers_word() -> None:
+    retry = Retry(Backoff(attempts=2), sleep=lambda seconds: None)
+    with pytest.raises(SourceError, match=r"^OSError, 2 tries in 0 s$"):
+        retry.call(
+            "reading",
+            Failing(9),
+            passing,
+            lambda error, tried: SourceError(f"{type(error).__name__}, {tried}"),
+        )
 
 
 def test_what_can_pass_is_tried_again() -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError, ResourceClosedError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from migrator.source.failures import source_error
+from migrator.source.failures import is_broken, source_error
 
 
 def message_of(error: Exception) -> str:
@@ -70,3 +70,27 @@ def test_the_drivers_class_is_named_where_sqlalchemy_wraps_it() -> None:
     wrapped = DBAPIError("SELECT secret", {"id": "secret"}, psycopg.errors.UndefinedTable("secret"))
     assert "UndefinedTable: there is no such table" in message_of(wrapped)
     assert "secret" not in message_of(wrapped)
+
+
+@pytest.mark.parametrize(
+    ("error", "broken"),
+    [
+        (psycopg.errors.AdminShutdown("x"), True),
+        (psycopg.errors.CannotConnectNow("x"), True),
+        (psycopg.errors.SerializationFailure("canceling statement due to conflict with recovery"), True),
+        (psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly"), True),
+        (psycopg.OperationalError("connection failed: Connection refused"), True),
+        (psycopg.OperationalError('FATAL:  password authentication failed for user "x"'), False),
+        (psycopg.errors.QueryCanceled("canceling statement due to statement timeout"), False),
+        (psycopg.errors.UndefinedTable('relation "timed out" does not exist'), False),
+        (pymysql.err.OperationalError(2013, "Lost connection"), True),
+        (pymysql.err.OperationalError(1927, "Connection was killed"), True),
+        (pymysql.err.OperationalError(1969, "max_statement_time exceeded"), False),
+        (pymysql.err.OperationalError(1045, "Access denied"), False),
+        (sqlite3.OperationalError("interrupted"), False),
+        (DBAPIError("SELECT 1", {}, Exception("x"), connection_invalidated=True), True),
+        (PoolTimeout("QueuePool limit of size 1 overflow 0 reached"), False),
+    ],
+)
+def test_only_what_broke_with_its_connection_is_tried_again(error: Exception, broken: bool) -> None:
+    assert is_broken(error) is broken

@@ -1,0 +1,53 @@
+"""Reads on a connection, each one snapshot; what broke with its connection is read again as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from migrator.errors import SourceError
+from migrator.retry import Retry
+from migrator.source.failures import is_broken, source_error
+
+Result = TypeVar("Result")
+
+
+class Reading:
+    """`place`: what messages call the database. `retry`: how long a server that was there is waited for."""
+
+    def __init__(self, engine: Engine, place: str, retry: Retry) -> None:
+        self.engine = engine
+        self.place = place
+        self._retry = retry
+        self._reached = False
+        driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
+        # UnicodeError and OverflowError: sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
+        self._failures = (SQLAlchemyError, driver_error, UnicodeError, OverflowError)
+
+    def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
+        """What `work` gives on a connection in a snapshot of its own; it may be called again on another one.
+
+        Raises: SourceError, in our own words and without anything of the driver's; Interrupted.
+        """
+        try:
+            return self._retry.call(doing, lambda: self._once(work), self._can_pass, self._gave_up(doing))
+        except self._failures as error:
+            raise source_error(error, self.place, doing) from None
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _once(self, work: Callable[[Connection], Result]) -> Result:
+        with self.engine.connect() as connection:
+            self._reached = True
+            return work(connection)
+
+    def _can_pass(self, error: BaseException) -> bool:
+        """Only of a server that was reached: a wrong URL shall be told at once."""
+        return self._reached and is_broken(error)
+
+    def _gave_up(self, doing: str) -> Callable[[BaseException, str], SourceError]:
+        return lambda error, tried: source_error(error, self.place, doing, f" (gave up after {tried})")
