@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.mapping.requests import Request
@@ -43,6 +44,22 @@ class VerifyResult:
     findings: Mapping[str, int]
     not_compared: Sequence[NotCompared]
     took_s: float
+
+
+@dataclass(frozen=True)
+class UndoCounts:
+    """Items of ours per (entity, item type); how many of them are `gone`; items of `others`, left alone."""
+
+    types: Counter[tuple[str, str]] = field(default_factory=Counter)
+    gone: int = 0
+    others: int = 0
+
+    def __add__(self, other: UndoCounts) -> UndoCounts:
+        return UndoCounts(self.types + other.types, self.gone + other.gone, self.others + other.others)
+
+    @property
+    def items(self) -> int:
+        return self.types.total()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from migrator.cli.local import local
 from migrator.cli.mapping import mapping
 from migrator.cli.query import query
 from migrator.cli.table import table
+from migrator.cli.undo import undo
 from migrator.cli.verify import verify
 from migrator.errors import INTERRUPTED, STOPPED, WRONG_USE, MappingError, MigratorError
 
@@ -31,7 +32,7 @@ def cli(verbose: bool) -> None:
     logs.configure(json=not sys.stderr.isatty(), level=level)
 
 
-for command in (mapping, table, backfill, verify, status, findings, query, local):
+for command in (mapping, table, backfill, verify, undo, status, findings, query, local):
     cli.add_command(command)
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Row, func, insert, select, update
 from sqlalchemy.engine import URL
 
 from migrator.errors import StoppedError
-from migrator.journal import claims, findings, schema
+from migrator.journal import claims, findings, pages, schema
 from migrator.journal.engine import Database
 from migrator.journal.wire import read_key, write_key
 from migrator.ports import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
@@ -133,6 +133,10 @@ class SqlJournal:
             findings.add(connection, run.id, found)
             if connection.execute(change).rowcount == 0:
                 raise StoppedError(_no_page(run, page))
+
+    def reopen_pages(self, job: str, table_id: str, entities: Sequence[str]) -> int:
+        with self.database.begin() as connection:
+            return pages.reopen(connection, job, table_id, entities)
 
     def tally(self, run: Run, entity: str | None = None) -> Tally:
         page = schema.page

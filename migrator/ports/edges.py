@@ -91,6 +91,9 @@ class ItemStore(Protocol):
 
     def delete(self, keys: Sequence[ItemKey]) -> None: ...
 
+    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
+        """Delete each item whose source attribute still is the text beside its key; how many there were."""
+
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         """The stored items among `keys`, read consistently."""
 

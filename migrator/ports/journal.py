@@ -130,6 +130,12 @@ class Journal(Protocol):
     def finish_page(self, run: Run, page: Page, tally: Tally, findings: Sequence[Finding]) -> None:
         """The checkpoint. Findings of equal text are kept once, so a page that is repeated adds none."""
 
+    def reopen_pages(self, job: str, table_id: str, entities: Sequence[str]) -> int:
+        """Pages of these entities that this job's backfills finished count as not done; how many there were.
+
+        A run that was done counts as interrupted, so that the next backfill goes on with it.
+        """
+
     def tally(self, run: Run, entity: str | None = None) -> Tally: ...
 
     def add_findings(self, run: Run, findings: Sequence[Finding]) -> None: ...

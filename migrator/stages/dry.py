@@ -22,6 +22,9 @@ class DryStore:
     def delete(self, keys: Sequence[ItemKey]) -> None:
         return None
 
+    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
+        return 0
+
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         return {}
 

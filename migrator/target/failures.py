@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from botocore.exceptions import (
     ClientError,
     CredentialRetrievalError,
@@ -66,6 +68,17 @@ def can_pass(error: BaseException) -> bool:
     if isinstance(error, SSLError):
         return False
     return isinstance(error, (BotoConnectionError, HTTPClientError))
+
+
+def holds(work: Callable[[], object]) -> bool:
+    """Whether the condition of a conditional write held, so that it took place."""
+    try:
+        work()
+    except ClientError as error:
+        if error_code(error) == "ConditionalCheckFailedException":
+            return False
+        raise
+    return True
 
 
 def error_code(error: ClientError) -> str:

@@ -14,7 +14,7 @@ from migrator.model import Item, ItemKey, TableDesign
 from migrator.ports import QueryPage, Receipt, ScanPage
 from migrator.retry import Backoff, Retry
 from migrator.target.batches import Batch, batches
-from migrator.target.failures import Unprocessed, can_pass, in_words
+from migrator.target.failures import Unprocessed, can_pass, holds, in_words
 from migrator.target.wire import decode_item, encode, encode_item
 
 
@@ -50,6 +50,9 @@ class DynamoStore:
         for batch in batches(wired):
             if self._send([{"DeleteRequest": {"Key": key}} for _, key, _ in batch]).unwritten:
                 raise StoppedError(f"DynamoDB leaves deletes on table {self.design.name} unprocessed")
+
+    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
+        return sum(self._delete_own(key, source) for key, source in written.items())
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         found: dict[ItemKey, Item] = {}
@@ -174,6 +177,17 @@ class DynamoStore:
             if left and len(left) < remaining:
                 self.retry.pause()
         return QueryPage(items, read_units=units, requests=count)
+
+    def _delete_own(self, key: ItemKey, source: str) -> bool:
+        """Whether the item was ours still, and is gone. BatchWriteItem knows no conditions, so one by one."""
+        request = {
+            "TableName": self.design.name,
+            "Key": self._key(key),
+            "ConditionExpression": "#source = :source",
+            "ExpressionAttributeNames": {"#source": self.design.source_attribute},
+            "ExpressionAttributeValues": {":source": encode(source)},
+        }
+        return bool(self._retry("delete_item", lambda: holds(lambda: self.client.delete_item(**request))))
 
     # ── requests ──
 

@@ -173,3 +173,22 @@ def test_a_journal_may_be_opened_by_several_at_once(request: pytest.FixtureReque
         for journal in made:
             assert journal.runs("shop") == []
             journal.close()
+
+
+def test_reopened_pages_count_as_not_done(journal: SqlJournal) -> None:
+    run = journal.start_run(IDENTITY)
+    other = journal.start_run(RunIdentity("backfill", "shop", "table-2", "rev1"))
+    for one in (run, other):
+        journal.plan_pages(one, "order", PAGES)
+        journal.plan_pages(one, "user", [Page("user", 1, None, None)])
+        for page in (*PAGES[:2], Page("user", 1, None, None)):
+            journal.finish_page(one, page, Tally(rows=10, items=20), [])
+        journal.end_run(one, "done")
+    assert journal.reopen_pages("shop", "table-1", ["order", "none"]) == 2
+    assert list(journal.open_pages(run, "order")) == PAGES
+    assert journal.tally(run) == Tally(rows=10, items=20)
+    found, untouched = journal.find_run(IDENTITY), journal.find_run(other.identity)
+    assert (found is not None, untouched is not None) == (True, True)
+    assert [one.state for one in (found, untouched) if one] == ["interrupted", "done"]
+    assert journal.reopen_pages("shop", "table-1", ["order"]) == 0
+    assert journal.reopen_pages("other", "table-1", ["user"]) == 0

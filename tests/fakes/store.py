@@ -36,6 +36,12 @@ class FakeStore:
         for key in keys:
             self.items.pop(key, None)
 
+    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
+        source = self.design.source_attribute
+        own = [key for key, text in written.items() if self.items.get(key, {}).get(source) == text]
+        self.delete(own)
+        return len(own)
+
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         return {key: copy.deepcopy(self.items[key]) for key in keys if key in self.items}
 

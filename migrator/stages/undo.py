@@ -1,0 +1,76 @@
+"""Undo: the items that a job wrote, counted or deleted again, told by the `_src` that each of them carries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event
+
+from migrator.errors import Interrupted
+from migrator.mapping.keys import split_source
+from migrator.model import Item, TableDesign
+from migrator.ports import ItemStore
+from migrator.results import UndoCounts
+from migrator.stages.pool import in_parallel
+
+
+@dataclass
+class Undo:
+    """Looks at every item of the table, a segment at a time; those whose `_src` names one of `entities` are ours.
+
+    `check` is called before each delete and raises when the run must stop.
+    """
+
+    store: ItemStore
+    table: TableDesign
+    entities: frozenset[str]
+    segments: int = 4
+    workers: int = 4
+    stop: Event = field(default_factory=Event)
+    check: Callable[[], None] = lambda: None
+
+    def count(self) -> UndoCounts:
+        """What a delete would take away: `types` per (entity, item type); `gone` is 0."""
+        return self._all(self._count_segment)
+
+    def delete(self) -> UndoCounts:
+        """Deletes what is ours. An item whose `_src` changes before its delete stays, so `gone` can be fewer.
+
+        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same call again deletes the rest.
+        """
+        return self._all(self._delete_segment)
+
+    def _all(self, segment: Callable[[int], UndoCounts]) -> UndoCounts:
+        found = UndoCounts()
+        for one in in_parallel(segment, range(self.segments), self.workers, self.stop):
+            found = found + one
+        return found
+
+    def _count_segment(self, number: int) -> UndoCounts:
+        return self._segment(number, lambda items: 0)
+
+    def _delete_segment(self, number: int) -> UndoCounts:
+        return self._segment(number, self._delete)
+
+    def _segment(self, number: int, work: Callable[[list[Item]], int]) -> UndoCounts:
+        found = UndoCounts()
+        for page in self.store.scan(number, self.segments):
+            if self.stop.is_set():
+                raise Interrupted("stopped; what is deleted stays deleted, the same command deletes the rest")
+            ours = [item for item in page.items if self._entity(item) in self.entities]
+            types = Counter((self._entity(item), self.table.type_of(item)) for item in ours)
+            found = found + UndoCounts(types, work(ours), len(page.items) - len(ours))
+        return found
+
+    def _delete(self, items: list[Item]) -> int:
+        self.check()
+        source = self.table.source_attribute
+        return self.store.delete_own({self.table.key_of(item): str(item[source]) for item in items})
+
+    def _entity(self, item: Item) -> str:
+        """The entity that wrote the item; '' for an item of somebody else's."""
+        try:
+            return split_source(str(item.get(self.table.source_attribute, "")))[0]
+        except ValueError:
+            return ""

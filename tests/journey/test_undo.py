@@ -1,0 +1,86 @@
+"""Undo by the installed command: what the job wrote goes, everybody else's items stay, backfill writes again."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.journey.command import Project, project
+
+MAPPING = """\
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type}
+entities:
+  customer: {items: {Customer: {key: ["C#{id}", META], keep: [name]}}}
+  invoice:
+    items:
+      Invoice: {key: ["C#{customer_id}", "I#{id}"], keep: [total]}
+      InvoiceById: {key: ["I#{id}", META]}
+"""
+FOREIGN = [
+    {"PK": "C#1", "SK": "NOTE", "type": "Note"},
+    {"PK": "X#1", "SK": "META", "type": "Other", "_src": "shipment:[1]"},
+    {"PK": "X#2", "SK": "META", "type": "Other", "_src": "customer"},
+]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    connection = sqlite3.connect(tmp_path / "shop.db")
+    connection.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT)")
+    connection.execute(
+        "CREATE TABLE invoice (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL, total INTEGER)"
+    )
+    connection.executemany("INSERT INTO customer VALUES (?, ?)", [(n, f"Name {n}") for n in range(1, 31)])
+    connection.executemany("INSERT INTO invoice VALUES (?, ?, 5)", [(n, n % 30 + 1) for n in range(1, 61)])
+    connection.commit()
+    connection.close()
+    (tmp_path / "mapping.yaml").write_text(MAPPING)
+    made = project(tmp_path, f"sqlite:///{tmp_path}/shop.db", dynamodb_url, f"U{secrets.token_hex(4)}")
+    lines = made.job.read_text().splitlines()
+    made.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
+    made.done("table", "create", str(made.job))
+    made.done("backfill", str(made.job))
+    made.store().put(FOREIGN)  # type: ignore[arg-type]
+    return made
+
+
+def types(shop: Project) -> Counter[str]:
+    return Counter(str(item["type"]) for item in shop.items())
+
+
+EVERYTHING = Counter({"Customer": 30, "Invoice": 60, "InvoiceById": 60, "Note": 1, "Other": 2})
+
+
+def test_the_items_of_another_writer_survive(shop: Project) -> None:
+    counted = shop.done("undo", str(shop.job), "--dry-run", "--json").data
+    assert (counted["items"], counted["deleted"], counted["left_alone"]) == (150, 0, 3)
+    assert types(shop) == EVERYTHING
+
+    shop.done("undo", str(shop.job), "--yes")
+    assert sorted(shop.items(), key=lambda one: str(one["PK"])) == FOREIGN
+    assert shop.done("undo", str(shop.job), "--yes", "--json").data["deleted"] == 0
+
+    shop.done("backfill", str(shop.job))
+    assert types(shop) == EVERYTHING
+
+
+def test_one_entity_goes_and_comes_back(shop: Project) -> None:
+    ended = shop.done("undo", str(shop.job), "--entity", "invoice", "--yes")
+    assert "120 item(s) deleted; 33 item(s) of others are left alone" in ended.out
+    assert types(shop) == EVERYTHING - Counter({"Invoice": 60, "InvoiceById": 60})
+    again = shop.done("backfill", str(shop.job), "--json").data
+    assert again["entities"]["invoice"]["items"] == 120
+    assert types(shop) == EVERYTHING
+
+
+def test_nobody_to_ask_is_wrong_use(shop: Project) -> None:
+    refused = shop.run("undo", str(shop.job))
+    assert (refused.code, "say --yes, or --dry-run to count" in refused.err) == (2, True)
+    unknown = shop.run("undo", str(shop.job), "--entity", "invoices", "--yes")
+    assert (unknown.code, "did you mean 'invoice'?" in unknown.err) == (2, True)
+    assert types(shop) == EVERYTHING

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections import Counter
+from threading import Event
+
+import pytest
+
+from migrator.errors import Interrupted, StoppedError
+from migrator.model import Item, KeyAttribute, TableDesign
+from migrator.stages.undo import Undo
+from tests.fakes.store import FakeStore
+
+TABLE = TableDesign("T", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+
+
+def item(number: int, source: str | None) -> Item:
+    made: Item = {"PK": f"P#{number}", "SK": "S", "type": "Order" if number % 2 else "Line"}
+    return made if source is None else {**made, "_src": source}
+
+
+ITEMS = [
+    *(item(number, f"order:[{number}]") for number in range(40)),
+    item(90, None),
+    item(91, "user:[1]"),
+    item(92, "order"),
+    item(93, "order:no key"),
+    item(94, "ordering:[1]"),
+]
+
+
+def filled() -> FakeStore:
+    store = FakeStore(TABLE)
+    store.put(ITEMS)
+    return store
+
+
+def test_a_count_says_what_a_delete_takes_away_and_deletes_nothing() -> None:
+    store = filled()
+    counts = Undo(store, TABLE, frozenset({"order"})).count()
+    assert counts.types == Counter({("order", "Order"): 20, ("order", "Line"): 20})
+    assert (counts.items, counts.gone, counts.others) == (40, 0, 5)
+    assert len(store.items) == 45
+
+
+def test_items_of_others_stay() -> None:
+    store = filled()
+    counts = Undo(store, TABLE, frozenset({"order"}), segments=3, workers=2).delete()
+    assert (counts.items, counts.gone, counts.others) == (40, 40, 5)
+    assert sorted(key[0] for key in store.items) == ["P#90", "P#91", "P#92", "P#93", "P#94"]
+    again = Undo(store, TABLE, frozenset({"order"})).delete()
+    assert (again.items, again.gone) == (0, 0)
+
+
+def test_an_item_that_changes_hands_before_its_delete_stays() -> None:
+    store = filled()
+
+    def meanwhile() -> None:
+        store.items["P#7", "S"]["_src"] = "user:[7]"
+
+    counts = Undo(store, TABLE, frozenset({"order"}), segments=1, check=meanwhile).delete()
+    assert counts.gone == 39
+    assert ("P#7", "S") in store.items
+
+
+def test_it_stops_when_asked_and_when_the_lease_is_lost() -> None:
+    stop = Event()
+    stop.set()
+    with pytest.raises(Interrupted, match="deletes the rest"):
+        Undo(filled(), TABLE, frozenset({"order"}), stop=stop).delete()
+
+    def lost() -> None:
+        raise StoppedError("the lease")
+
+    store = filled()
+    with pytest.raises(StoppedError):
+        Undo(store, TABLE, frozenset({"order"}), check=lost).delete()
+    assert len(store.items) == 45
