@@ -72,7 +72,7 @@ class Retry:
             wait=wait_random_exponential(multiplier=self.backoff.base_s, max=self.backoff.cap_s),
             stop=stop_after_attempt(self.backoff.attempts) | _AfterSeconds(self, began),
             retry=retry_if_exception(can_pass),
-            sleep=self._sleep,
+            sleep=self.wait,
             reraise=False,
             retry_error_callback=lambda state: self._give_up(what, state, began, gave_up),
         )
@@ -80,9 +80,10 @@ class Retry:
 
     def pause(self) -> None:
         """A first, short wait: something was taken, the rest follows."""
-        self._sleep(random.uniform(0, self.backoff.base_s))
+        self.wait(random.uniform(0, self.backoff.base_s))
 
-    def _sleep(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> None:
+        """Sleeps in short naps, looking up between them."""
         nap(seconds, self.stop, self.sleep)
 
     def _give_up(

@@ -45,6 +45,7 @@ class Tuning:
     give_up_after_s: float = 300.0
     max_refused: int = 0
     scan_segments: int = 4
+    max_write_units: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class _TuningForm(Form):
     give_up_after_s: Annotated[Number, Field(gt=0, le=86_400)] = 300.0
     max_refused: Annotated[Integer, Field(ge=0)] = 0
     scan_segments: Annotated[Integer, Field(ge=1, le=1000)] = 4
+    max_write_units: Annotated[Integer, Field(ge=1)] | None = None
 
 
 class _JobForm(Form):

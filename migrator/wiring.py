@@ -14,7 +14,7 @@ from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.parse import ParsedMapping, examine_mapping
 from migrator.model import TableDesign
 from migrator.retry import Backoff, Retry
-from migrator.settings import Job, load_job
+from migrator.settings import Job, Tuning, load_job
 from migrator.source.manners import Manners, name_of
 from migrator.source.pace import Pace
 from migrator.source.reader import SqlSource
@@ -26,6 +26,7 @@ from migrator.target.client import dynamodb_client, service_client
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
+from migrator.target.throttle import WriteLimit
 from migrator.transforms import load_transforms
 
 EMBEDDED = "embedded"
@@ -125,13 +126,20 @@ def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Targ
     named = design_for(job, design)
     backoff = _backoff(job)
     admin = DynamoTableAdmin(client, stop=stop)
-    store = DynamoStore(client, named, backoff, stop)
+    store = DynamoStore(client, named, backoff, stop, _limit(tuning, named, Retry(backoff, stop)))
     return Target(named, admin, store, _objects(job, endpoint, named, backoff, stop))
 
 
 def _backoff(job: Job) -> Backoff:
     tuning = job.tuning
     return Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
+
+
+def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit | None:
+    if tuning.max_write_units is None:
+        return None
+    indexes = [index.name for index in design.indexes if not index.local]
+    return WriteLimit(tuning.max_write_units, indexes, wait=retry.wait)
 
 
 def _objects(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
@@ -36,6 +36,7 @@ from migrator.mapping.items import CompiledEntity
 from migrator.ports import Run
 from migrator.report.results import backfill_data, print_backfill, print_findings
 from migrator.results import BackfillResult
+from migrator.settings import Job
 from migrator.stages.backfill import Backfill, BackfillOptions
 from migrator.stages.claims import Claims
 from migrator.wiring import Laid
@@ -51,6 +52,7 @@ class Asked:
     dry_run: bool
     again: bool
     into_existing: bool
+    max_write_units: int | None
 
 
 @click.command()
@@ -61,6 +63,9 @@ class Asked:
 @click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
 @click.option("--again", is_flag=True, help="Read and write everything once more after a finished run.")
 @click.option("--into-existing", is_flag=True, help="Write into a table that holds other items.")
+@click.option(
+    "--max-write-units", type=click.IntRange(1), help="Write units a second, at most, of table or index."
+)
 @click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
 @json_option
 def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object) -> int:
@@ -69,9 +74,9 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object)
     Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator findings`);
     3 and 130: stopped, the same command goes on.
     """
-    read = read_job(job)
-    allowed = read.tuning.max_refused if max_refused is None else max_refused
     wanted = Asked(**asked)  # type: ignore[arg-type]
+    read = _tuned(read_job(job), wanted)
+    allowed = read.tuning.max_refused if max_refused is None else max_refused
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(read, "backfill", workers=wanted.workers, stop=stop.is_set))
@@ -83,6 +88,13 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object)
         result = _work(stage, run, entities)
         _print(result, session, as_json=as_json)
     return DIFFERENT if result.total.refused > allowed else 0
+
+
+def _tuned(job: Job, wanted: Asked) -> Job:
+    """The job with what the command line says instead of it."""
+    if wanted.max_write_units is None:
+        return job
+    return replace(job, tuning=replace(job.tuning, max_write_units=wanted.max_write_units))
 
 
 def _session(stack: ExitStack, laid: Laid, wanted: Asked, stop: Event) -> Session:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from migrator.limits import BATCH_WRITE_BYTES, BATCH_WRITE_ITEMS
+from migrator.mapping.sizes import write_units
 from migrator.model import ItemKey
 
 Sized = tuple[ItemKey, dict[str, Any], int]
@@ -14,22 +15,25 @@ Sized = tuple[ItemKey, dict[str, Any], int]
 Batch = list[Sized]
 
 
-def batches(items: Sequence[Sized]) -> Iterator[Batch]:
+def batches(items: Sequence[Sized], units_at_most: float | None = None) -> Iterator[Batch]:
     """Batches in order: 25 items and 16 MB at most, and no key twice, which DynamoDB refuses.
 
     A second item of one key begins a new batch, so that the later one is written later.
+    `units_at_most`: write units of a batch of more than one item.
     Source: API reference, BatchWriteItem.
     """
     batch: Batch = []
     keys: set[ItemKey] = set()
-    size = 0
+    size = units = 0
     for item in items:
         full = len(batch) == BATCH_WRITE_ITEMS or size + item[2] > BATCH_WRITE_BYTES or item[0] in keys
-        if batch and full:
+        dear = units_at_most is not None and units + write_units(item[2]) > units_at_most
+        if batch and (full or dear):
             yield batch
-            batch, keys, size = [], set(), 0
+            batch, keys, size, units = [], set(), 0, 0
         batch.append(item)
         keys.add(item[0])
         size += item[2]
+        units += write_units(item[2])
     if batch:
         yield batch

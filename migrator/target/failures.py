@@ -18,12 +18,17 @@ from botocore.exceptions import (
 
 from migrator.errors import MigratorError, StoppedError, TargetError
 
-_PASSING = frozenset(
+_THROTTLES = frozenset(
     {
         "ProvisionedThroughputExceededException",
         "ThrottlingException",
         "Throttling",
         "RequestLimitExceeded",
+    }
+)
+
+_PASSING = _THROTTLES | frozenset(
+    {
         "InternalServerError",
         "InternalFailure",
         "ServiceUnavailable",
@@ -68,6 +73,11 @@ def can_pass(error: BaseException) -> bool:
     if isinstance(error, SSLError):
         return False
     return isinstance(error, (BotoConnectionError, HTTPClientError))
+
+
+def is_throttle(error: ClientError) -> bool:
+    """Whether the request was refused because too much was asked at once; nothing of it was consumed."""
+    return error_code(error) in _THROTTLES
 
 
 def holds(work: Callable[[], object]) -> bool:

@@ -14,7 +14,9 @@ from migrator.model import Item, ItemKey, TableDesign
 from migrator.ports import QueryPage, Receipt, ScanPage
 from migrator.retry import Backoff, Retry
 from migrator.target.batches import Batch, batches
-from migrator.target.failures import Unprocessed, can_pass, holds, in_words
+from migrator.target.capacity import consumed_by_meter, consumed_units
+from migrator.target.failures import Unprocessed, can_pass, holds, in_words, is_throttle
+from migrator.target.throttle import WriteLimit
 from migrator.target.wire import decode_item, encode, encode_item
 
 
@@ -27,18 +29,20 @@ class DynamoStore:
         design: TableDesign,
         backoff: Backoff | None = None,
         stop: Callable[[], bool] = lambda: False,
+        limit: WriteLimit | None = None,
     ) -> None:
         self.client = client
         self.design = design
         self.retry = Retry(backoff or Backoff(), stop)
         # How many were ever taken: only compared with itself, so a lost count between threads does no harm.
         self._taken = 0
+        self.limit = limit
 
     def put(self, items: Sequence[Item]) -> Receipt:
         sized = [(self.design.key_of(item), encode_item(item), item_bytes(item)) for item in items]
         units, requests = 0.0, 0
         unwritten: list[ItemKey] = []
-        for batch in batches(sized):
+        for batch in batches(sized, None if self.limit is None else self.limit.units_per_s):
             taken = self._write(batch)
             units, requests = units + taken.write_units, requests + taken.requests
             unwritten += taken.unwritten
@@ -48,7 +52,8 @@ class DynamoStore:
     def delete(self, keys: Sequence[ItemKey]) -> None:
         wired = [(key, self._key(key), 1) for key in dict.fromkeys(keys)]
         for batch in batches(wired):
-            if self._send([{"DeleteRequest": {"Key": key}} for _, key, _ in batch]).unwritten:
+            deletes = [{"DeleteRequest": {"Key": key}} for _, key, _ in batch]
+            if self._send(deletes, [1] * len(batch)).unwritten:
                 raise StoppedError(f"DynamoDB leaves deletes on table {self.design.name} unprocessed")
 
     def delete_own(self, written: Mapping[ItemKey, str]) -> int:
@@ -91,14 +96,14 @@ class DynamoStore:
             asked["ExclusiveStartKey"] = start
         page = self._call("query", asked)
         items = [decode_item(item) for item in page.get("Items", [])]
-        return QueryPage(items, page.get("LastEvaluatedKey"), _units([page.get("ConsumedCapacity")]))
+        return QueryPage(items, page.get("LastEvaluatedKey"), consumed_units(page))
 
     def get_item(self, request: Mapping[str, Any]) -> QueryPage:
         key = encode_item(request["Key"])
         asked = {**request, "TableName": self.design.name, "Key": key, "ReturnConsumedCapacity": "TOTAL"}
         answer = self._call("get_item", asked)
         items = [decode_item(answer["Item"])] if answer.get("Item") else []
-        return QueryPage(items, read_units=_units([answer.get("ConsumedCapacity")]))
+        return QueryPage(items, read_units=consumed_units(answer))
 
     def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
         keys = [encode_item(key) for key in request["Keys"]]
@@ -107,14 +112,15 @@ class DynamoStore:
     # ── batches ──
 
     def _write(self, batch: Batch) -> Receipt:
-        sent = self._send([{"PutRequest": {"Item": wired}} for _, wired, _ in batch])
+        sizes = [write_units(size) for _, _, size in batch]
+        sent = self._send([{"PutRequest": {"Item": wired}} for _, wired, _ in batch], sizes)
         if sent.write_units:
             return sent
-        units = sum(write_units(size) for key, _, size in batch if key not in sent.unwritten)
+        units = sum(size for (key, _, _), size in zip(batch, sizes, strict=True) if key not in sent.unwritten)
         return Receipt(write_units=units, requests=sent.requests, unwritten=sent.unwritten)
 
-    def _send(self, requests: list[dict[str, Any]]) -> Receipt:
-        """Sends until all is taken; tries are counted from the last one that took something.
+    def _send(self, requests: list[dict[str, Any]], sizes: Sequence[int]) -> Receipt:
+        """Sends until all is taken; tries are counted from the last one that took something. `sizes`: write units.
 
         What is left over to the last try is `unwritten` where the table took others meanwhile, here or for another
         thread: something is wrong with these, not with the table. Raises: StoppedError where it took nothing.
@@ -126,12 +132,15 @@ class DynamoStore:
         def once() -> None:
             nonlocal left, units, count, answered
             count, answered = count + 1, False
-            answer = self.client.batch_write_item(
-                RequestItems={self.design.name: left}, ReturnConsumedCapacity="TOTAL"
-            )
-            units += _units(answer.get("ConsumedCapacity") or [])
+            request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
+            # Which of them are left the answer does not say by number: taken for the largest.
+            largest = sum(sorted(sizes)[-len(left) :])
+            answer = self._metered(largest, lambda: self.client.batch_write_item(**request))
+            units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             self._taken, answered = self._taken + sent - len(left), True
+            if left and self.limit is not None:
+                self.limit.throttled()
             if left and len(left) == sent:
                 raise Unprocessed(f"{sent} item(s) not taken")
 
@@ -164,7 +173,7 @@ class DynamoStore:
                 RequestItems={self.design.name: {"Keys": left, "ConsistentRead": consistent}},
                 ReturnConsumedCapacity="TOTAL",
             )
-            units += _units(answer.get("ConsumedCapacity") or [])
+            units += consumed_units(answer)
             items.extend(decode_item(one) for one in answer.get("Responses", {}).get(self.design.name, []))
             unread = (answer.get("UnprocessedKeys") or {}).get(self.design.name, {})
             before, left = len(left), unread.get("Keys", [])
@@ -186,13 +195,33 @@ class DynamoStore:
             "ConditionExpression": "#source = :source",
             "ExpressionAttributeNames": {"#source": self.design.source_attribute},
             "ExpressionAttributeValues": {":source": encode(source)},
+            "ReturnConsumedCapacity": "INDEXES",
         }
-        return bool(self._retry("delete_item", lambda: holds(lambda: self.client.delete_item(**request))))
+
+        def once() -> bool:
+            return holds(lambda: self._metered(1, lambda: self.client.delete_item(**request)))
+
+        return bool(self._retry("delete_item", once))
 
     # ── requests ──
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         return self._retry(operation, lambda: getattr(self.client, operation)(**request))  # type: ignore[no-any-return]
+
+    def _metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The answer of a write of about so many units, sent as soon as the limit has room for it."""
+        if self.limit is None:
+            return call()
+        with self.limit.request(units) as request:
+            try:
+                answer = call()
+            except ClientError as error:
+                if is_throttle(error):
+                    request.consumed = {}
+                    self.limit.throttled()
+                raise
+            request.consumed = consumed_by_meter(answer)
+        return answer
 
     def _retry(self, operation: str, work: Callable[[], Any]) -> Any:
         try:
@@ -202,8 +231,3 @@ class DynamoStore:
 
     def _key(self, key: ItemKey) -> dict[str, Any]:
         return {attribute.name: encode(value) for attribute, value in zip(self.design.key, key, strict=True)}
-
-
-def _units(consumed: Sequence[Mapping[str, Any] | None]) -> float:
-    """Capacity units of the tables that an answer names; an endpoint may leave them out."""
-    return sum(float(one.get("CapacityUnits", 0.0)) for one in consumed if one)

@@ -44,7 +44,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     lines = made.job.read_text().splitlines()
     made.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
     made.done("table", "create", str(made.job))
-    made.done("backfill", str(made.job))
+    made.done("backfill", str(made.job), "--max-write-units", "300")
     made.store().put(FOREIGN)  # type: ignore[arg-type]
     return made
 

@@ -23,3 +23,8 @@ def test_16_megabytes_at_most() -> None:
 def test_no_key_twice_and_the_later_one_later() -> None:
     items = [item("a"), item("b"), item("a"), item("c")]
     assert [[key for key, _, _ in batch] for batch in batches(items)] == [[("a",), ("b",)], [("a",), ("c",)]]
+
+
+def test_a_limit_of_write_units_cuts_batches_but_not_items() -> None:
+    items = [item("a", 1500), item("b", 1500), item("c", 100), item("d", 9000), item("e", 100)]
+    assert [[key[0] for key, _, _ in batch] for batch in batches(items, 5)] == [["a", "b", "c"], ["d"], ["e"]]

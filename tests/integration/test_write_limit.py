@@ -1,0 +1,72 @@
+"""The limit of write units over a real connection: what the endpoint says it consumed stays at or below it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from migrator.model import Index, Item, KeyAttribute, TableDesign
+from migrator.retry import Backoff
+from migrator.target.capacity import consumed_by_meter
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from migrator.target.throttle import TABLE, WriteLimit
+from tests.faults.proxy import FaultProxy, Faults
+
+GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),), (KeyAttribute("GSI1SK"),))
+QUICK = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
+
+
+class Watched:
+    """A client whose writes are written down: when, and what each meter consumed."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.meta = client.meta
+        self.spent: list[tuple[float, dict[str, float]]] = []
+
+    def batch_write_item(self, **request: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self.client.batch_write_item(**request)
+        self.spent.append((time.monotonic(), consumed_by_meter(answer) or {}))
+        return answer
+
+
+def items(number: int) -> list[Item]:
+    filler = "x" * 1100
+    return [
+        {"PK": f"P#{n}", "SK": "S", "type": "T", "GSI1PK": "G", "GSI1SK": f"{n}", "filler": filler}
+        for n in range(number)
+    ]
+
+
+def test_two_writers_stay_below_the_limit_though_requests_are_throttled(dynamodb_url: str) -> None:
+    design = TableDesign(
+        f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type", indexes=(GSI1,)
+    )
+    plain = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+    DynamoTableAdmin(plain).create(design)
+    limit = WriteLimit(100, ["GSI1"])
+    all_items = items(200)
+    with FaultProxy(dynamodb_url, Faults(throttle=0.1, unprocessed=0.02, seed=4)) as proxy:
+        watched = Watched(dynamodb_client(region=None, profile=None, endpoint=proxy.url))
+        store = DynamoStore(watched, design, QUICK, limit=limit)
+        halves: list[Callable[[], object]] = [
+            lambda: store.put(all_items[:100]),
+            lambda: store.put(all_items[100:]),
+        ]
+        began = time.monotonic()
+        with ThreadPoolExecutor(2) as executor:
+            for future in [executor.submit(half) for half in halves]:
+                future.result()
+        took_s = time.monotonic() - began
+    assert len(DynamoStore(plain, design).get([design.key_of(item) for item in all_items])) == 200
+    plain.delete_table(TableName=design.name)
+    for meter in (TABLE, "GSI1"):
+        consumed = sum(spent.get(meter, 0.0) for _, spent in watched.spent)
+        assert consumed >= 200, meter
+        # A full bucket at the start, then the rate.
+        assert consumed <= 100 * took_s + 100, meter
