@@ -46,6 +46,8 @@ class Tuning:
     max_refused: int = 0
     scan_segments: int = 4
     max_write_units: int | None = None
+    confirm_above: float | None = None
+    """US dollars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class _TuningForm(Form):
     max_refused: Annotated[Integer, Field(ge=0)] = 0
     scan_segments: Annotated[Integer, Field(ge=1, le=1000)] = 4
     max_write_units: Annotated[Integer, Field(ge=1)] | None = None
+    confirm_above: Annotated[Number, Field(ge=0)] | None = None
 
 
 class _JobForm(Form):

@@ -22,7 +22,7 @@ from migrator.source.url import source_url
 from migrator.source_settings import SourceSettings
 from migrator.stages.fetch import AT_ONCE
 from migrator.target import embedded
-from migrator.target.client import dynamodb_client, service_client
+from migrator.target.client import default_region, dynamodb_client, service_client
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
@@ -160,6 +160,11 @@ def _objects(
     if settings.endpoint == EMBEDDED:
         objects.make_bucket()
     return objects
+
+
+def region_of(job: Job) -> str | None:
+    """The region that the job's table is in, or would be; None where none is set."""
+    return default_region(job.target.region, job.target.profile)
 
 
 def design_for(job: Job, design: TableDesign) -> TableDesign:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from threading import Event
 
 import click
 
 from migrator import wiring
+from migrator.cli.costs import MONEY, Allowed, Bill, allow, bill_of
 from migrator.cli.options import (
     chosen,
     entity_option,
@@ -33,12 +36,14 @@ from migrator.cli.runs import (
 )
 from migrator.errors import DIFFERENT
 from migrator.mapping.items import CompiledEntity
-from migrator.ports import Run
+from migrator.ports import Run, RunIdentity
+from migrator.report.costs import estimate_data
 from migrator.report.results import backfill_data, print_backfill, print_findings
 from migrator.results import BackfillResult
 from migrator.settings import Job
 from migrator.stages.backfill import Backfill, BackfillOptions
 from migrator.stages.claims import Claims
+from migrator.stages.estimate import estimate
 from migrator.wiring import Laid
 
 
@@ -53,6 +58,8 @@ class Asked:
     again: bool
     into_existing: bool
     max_write_units: int | None
+    max_cost: Decimal | None
+    yes: bool
 
 
 @click.command()
@@ -66,6 +73,10 @@ class Asked:
 @click.option(
     "--max-write-units", type=click.IntRange(1), help="Write units a second, at most, of table or index."
 )
+@click.option(
+    "--max-cost", type=MONEY, metavar="USD", help="Do not start where writing would cost more than this."
+)
+@click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
 @click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
 @json_option
 def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object) -> int:
@@ -83,10 +94,14 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object)
         entities = chosen(laid.checked.entities, wanted.entities)
         need_bucket(read, entities)
         session = _session(stack, laid, wanted, stop)
-        run = _begin(laid, session, entities, wanted)
+        identity = _identity(laid, session, entities, wanted)
+        bill = _bill(laid, session, entities, wanted, identity)
+        if not allow(read, bill, Allowed(wanted.max_cost, wanted.yes or wanted.dry_run)):
+            return DIFFERENT
+        run = _begin(session, identity, wanted)
         stage = _stage(laid, session, wanted, stop)
         result = _work(stage, run, entities)
-        _print(result, session, as_json=as_json)
+        _print(result, session, bill, as_json=as_json)
     return DIFFERENT if result.total.refused > allowed else 0
 
 
@@ -98,16 +113,35 @@ def _tuned(job: Job, wanted: Asked) -> Job:
 
 
 def _session(stack: ExitStack, laid: Laid, wanted: Asked, stop: Event) -> Session:
-    if wanted.dry_run:
-        return dry_session(stack)
     design = laid.checked.mapping.table
+    if wanted.dry_run:
+        return dry_session(stack, design)
     return live_session(stack, laid.job, design, stop, into_existing=wanted.into_existing)
 
 
-def _begin(laid: Laid, session: Session, entities: list[CompiledEntity], wanted: Asked) -> Run:
+def _identity(laid: Laid, session: Session, entities: list[CompiledEntity], wanted: Asked) -> RunIdentity:
     scope = scope_of(entities, wanted.limit, named=bool(wanted.entities))
     revision = laid.checked.mapping.revision
-    identity = identity_of("backfill", laid.job, session.table_id, revision, scope)
+    return identity_of("backfill", laid.job, session.table_id, revision, scope)
+
+
+def _bill(
+    laid: Laid, session: Session, entities: list[CompiledEntity], wanted: Asked, identity: RunIdentity
+) -> Bill:
+    """What is left to write and costs, told on stderr unless it is nothing."""
+    found = session.journal.find_run(identity)
+    if found is not None and found.state == "done" and wanted.again:
+        found = None
+    done = (
+        {} if found is None else {one.name: session.journal.tally(found, one.name).rows for one in entities}
+    )
+    bill = bill_of(laid.job, estimate(laid.source, entities, time.time(), limit=wanted.limit, done=done))
+    if bill.estimate.rows:
+        click.echo(bill.line(), err=True)
+    return bill
+
+
+def _begin(session: Session, identity: RunIdentity, wanted: Asked) -> Run:
     run = begin(session.journal, identity, again=wanted.again)
     if run.state == "done":
         what = (
@@ -144,9 +178,10 @@ def _work(stage: Backfill, run: Run, entities: list[CompiledEntity]) -> Backfill
         return stage.run(run, entities)
 
 
-def _print(result: BackfillResult, session: Session, *, as_json: bool) -> None:
+def _print(result: BackfillResult, session: Session, bill: Bill, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(backfill_data(result), sort_keys=True))
+        data = {**backfill_data(result), "estimate": estimate_data(bill.estimate, bill.price)}
+        click.echo(json.dumps(data, sort_keys=True))
         return
     print_backfill(stdout(), result)
     print_findings(stdout(), session.journal.findings(result.run, 20), result.findings)

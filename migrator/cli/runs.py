@@ -32,11 +32,11 @@ class Session:
     objects: ObjectStore | None = None
 
 
-def dry_session(stack: ExitStack) -> Session:
+def dry_session(stack: ExitStack, design: TableDesign) -> Session:
     """A session that writes nowhere."""
     journal = SqlJournal.in_memory()
     stack.callback(journal.close)
-    return Session(journal, DryStore(), DRY_TABLE, lambda: None)
+    return Session(journal, DryStore(design), DRY_TABLE, lambda: None)
 
 
 def live_session(

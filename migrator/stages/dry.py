@@ -6,17 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from migrator.limits import BATCH_WRITE_ITEMS
-from migrator.mapping.sizes import item_bytes, write_units
-from migrator.model import Item, ItemKey
+from migrator.mapping.costs import measure
+from migrator.mapping.sizes import item_bytes
+from migrator.model import Item, ItemKey, TableDesign
 from migrator.ports import QueryPage, Receipt, ScanPage
 
 
 class DryStore:
-    """An ItemStore for --dry-run."""
+    """An ItemStore for --dry-run; its write units are those of a table with nothing in it, indexes included."""
+
+    def __init__(self, design: TableDesign) -> None:
+        self.design = design
 
     def put(self, items: Sequence[Item]) -> Receipt:
         sizes = [item_bytes(item) for item in items]
-        units = sum(write_units(size) for size in sizes)
+        units = measure(0, items, self.design).write_units
         return Receipt(len(items), sum(sizes), float(units), -(-len(items) // BATCH_WRITE_ITEMS))
 
     def delete(self, keys: Sequence[ItemKey]) -> None:

@@ -65,6 +65,17 @@ def service_client(
         ) from None
 
 
+def default_region(region: str | None, profile: str | None) -> str | None:
+    """The region, or that of the profile or the environment; None where none is set or the profile is not known."""
+    if region is not None:
+        return region
+    try:
+        found = boto3.Session(profile_name=profile).region_name
+    except BotoCoreError:
+        return None
+    return None if found is None else str(found)
+
+
 def is_loopback(endpoint: str) -> bool:
     """Whether the endpoint is on this machine, so never AWS."""
     host = urlsplit(endpoint).hostname or ""

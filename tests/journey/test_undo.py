@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
-import sqlite3
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.journey.command import Project, project
+from tests.journey.command import Project
+from tests.journey.small import small_shop
 
-MAPPING = """\
-mapping: 1
-table: {name: Shop, key: [PK, SK], type: type}
-entities:
-  customer: {items: {Customer: {key: ["C#{id}", META], keep: [name]}}}
-  invoice:
-    items:
-      Invoice: {key: ["C#{customer_id}", "I#{id}"], keep: [total]}
-      InvoiceById: {key: ["I#{id}", META]}
-"""
 FOREIGN = [
     {"PK": "C#1", "SK": "NOTE", "type": "Note"},
     {"PK": "X#1", "SK": "META", "type": "Other", "_src": "shipment:[1]"},
@@ -30,20 +19,7 @@ FOREIGN = [
 
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
-    connection = sqlite3.connect(tmp_path / "shop.db")
-    connection.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT)")
-    connection.execute(
-        "CREATE TABLE invoice (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL, total INTEGER)"
-    )
-    connection.executemany("INSERT INTO customer VALUES (?, ?)", [(n, f"Name {n}") for n in range(1, 31)])
-    connection.executemany("INSERT INTO invoice VALUES (?, ?, 5)", [(n, n % 30 + 1) for n in range(1, 61)])
-    connection.commit()
-    connection.close()
-    (tmp_path / "mapping.yaml").write_text(MAPPING)
-    made = project(tmp_path, f"sqlite:///{tmp_path}/shop.db", dynamodb_url, f"U{secrets.token_hex(4)}")
-    lines = made.job.read_text().splitlines()
-    made.job.write_text("\n".join("mapping: mapping.yaml" if "mapping:" in line else line for line in lines))
-    made.done("table", "create", str(made.job))
+    made = small_shop(tmp_path, dynamodb_url)
     made.done("backfill", str(made.job), "--max-write-units", "300")
     made.store().put(FOREIGN)  # type: ignore[arg-type]
     return made

@@ -1,0 +1,88 @@
+"""What a backfill will cost, told before it starts, and held against what the person allows."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import click
+
+from migrator import wiring
+from migrator.errors import SettingsError
+from migrator.mapping.costs import Estimate, Price
+from migrator.prices import known_regions, price_of
+from migrator.report.costs import estimate_line, usd
+from migrator.settings import Job
+
+
+class _Money(click.ParamType):
+    """US dollars, exact."""
+
+    name = "USD"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
+        try:
+            amount = Decimal(str(value))
+        except InvalidOperation:
+            amount = Decimal("NaN")
+        if not (amount.is_finite() and amount >= 0):
+            self.fail("write an amount in US dollars, such as 12.50", param, ctx)
+        return amount
+
+
+MONEY = _Money()
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """`max_cost`: US dollars above which nothing starts; `yes`: nobody is asked."""
+
+    max_cost: Decimal | None = None
+    yes: bool = False
+
+
+@dataclass(frozen=True)
+class Bill:
+    """An estimate with the prices of the job's region, None where they are not known."""
+
+    estimate: Estimate
+    price: Price | None
+    region: str | None
+
+    @property
+    def cost(self) -> Decimal | None:
+        return None if self.price is None else self.estimate.write_cost(self.price)
+
+    def line(self) -> str:
+        return estimate_line(self.estimate, self.price, self.region)
+
+
+def bill_of(job: Job, estimate: Estimate) -> Bill:
+    region = wiring.region_of(job)
+    return Bill(estimate, price_of(region), region)
+
+
+def allow(job: Job, bill: Bill, allowed: Allowed) -> bool:
+    """Whether the run may start; False when the person who is asked says no.
+
+    Raises: SettingsError above --max-cost, where the price is not known, or where nobody can be asked.
+    """
+    limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
+    if limit is None and asks is None:
+        return True
+    if bill.cost is None:
+        known = ", ".join(known_regions())
+        raise SettingsError(
+            f"the cost cannot be held against a limit: no price is known for the region {bill.region}; known: {known}"
+        )
+    if limit is not None and bill.cost > limit:
+        what = f"writing would cost about {usd(bill.cost)}, more than --max-cost {limit}"
+        raise SettingsError(f"{what}; raise it, or move fewer entities or rows at once")
+    if asks is None or bill.cost <= Decimal(str(asks)):
+        return True
+    if not sys.stdin.isatty():
+        what = f"writing would cost about {usd(bill.cost)}, more than tuning.confirm_above, and nobody can be asked"
+        raise SettingsError(f"{what}; say --yes")
+    return click.confirm(f"Writing will cost about {usd(bill.cost)}. Start?")
