@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from migrator.mapping.requests import Request
@@ -34,8 +36,28 @@ class NotCompared:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A part of the rows: a `share` of each entity's, or a number of `rows` in all; the `seed` chooses which."""
+
+    seed: int
+    share: Fraction | None = None
+    rows: int | None = None
+
+    def wanted(self, rows: int, total: int) -> int:
+        """How many of an entity's `rows` to look at, where all entities have `total`; one at least, if there is one."""
+        share = Fraction(self.rows or 0, max(1, total)) if self.share is None else self.share
+        return min(rows, max(1, ceil(rows * share))) if rows else 0
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows" if self.share is None else f"{float(self.share * 100):g}%"
+
+
+@dataclass(frozen=True)
 class VerifyResult:
-    """`scanned` items of the table; `findings` by kind; what could not be compared by plain SQL, and why."""
+    """`scanned` items of the table; `findings` by kind; what could not be compared by plain SQL, and why.
+
+    With a `sample` only its rows were looked at, and neither the table nor totals.
+    """
 
     run: Run
     entities: Mapping[str, Tally]
@@ -44,6 +66,7 @@ class VerifyResult:
     findings: Mapping[str, int]
     not_compared: Sequence[NotCompared]
     took_s: float
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True)

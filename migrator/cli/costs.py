@@ -17,7 +17,7 @@ from migrator.report.costs import estimate_line, usd
 from migrator.settings import Job
 
 
-class _Money(click.ParamType):
+class _Money(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
     """US dollars, exact."""
 
     name = "USD"

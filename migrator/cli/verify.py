@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import secrets
 from contextlib import ExitStack
+from fractions import Fraction
 from pathlib import Path
 
 import click
@@ -11,22 +14,32 @@ import click
 from migrator import wiring
 from migrator.cli.options import job_argument, json_option, progress, read_job, stdout, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
-from migrator.errors import DIFFERENT
+from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
+from migrator.journal.store import SqlJournal
 from migrator.report.results import print_findings, print_verify, verify_data
+from migrator.results import Sample
 from migrator.stages.verify import Verify, VerifyOptions
+from migrator.wiring import Laid, Target
 
 
 @click.command()
 @job_argument
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@click.option("--sample", "part", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
+@click.option(
+    "--seed", type=click.IntRange(0), help="Of the sample; the same seed looks at the same rows again."
+)
 @json_option
-def verify(job: Path, workers: int | None, as_json: bool) -> int:
+def verify(job: Path, workers: int | None, part: str | None, seed: int | None, as_json: bool) -> int:
     """Compare every row with its items and every item with its row, and totals by plain SQL.
+
+    With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
 
     Exit code 0: clean; 1: differences (see `migrator findings`); 3 and 130: stopped, the same command goes on.
     """
     read = read_job(job)
+    sample = _sample(part, seed)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(read, "verify", workers=workers, stop=stop.is_set))
@@ -36,22 +49,12 @@ def verify(job: Path, workers: int | None, as_json: bool) -> int:
         journal = stack.enter_context(wiring.open_journal(read))
         lease = stack.enter_context(RunLease(journal, read.name))
         revision = laid.checked.mapping.revision
-        run = begin(journal, identity_of("verify", read, table_id, revision, ""), again=True)
+        scope = "" if sample is None else f"sample={sample};seed={sample.seed}"
+        run = begin(journal, identity_of("verify", read, table_id, revision, scope), again=True)
         if run.resumed:
             click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
-        options = VerifyOptions(
-            workers or read.tuning.workers, read.tuning.page_rows, read.tuning.scan_segments
-        )
-        stage = Verify(
-            laid.source,
-            target.store,
-            journal,
-            progress(),
-            options,
-            stop,
-            check=lease.check,
-            objects=target.objects,
-        )
+        stage = _stage(laid, target, journal, sample, workers)
+        stage.stop, stage.check = stop, lease.check
         with RunEnd(journal, run), stage.progress:
             result = stage.run(run, laid.checked.entities)
         if as_json:
@@ -60,3 +63,29 @@ def verify(job: Path, workers: int | None, as_json: bool) -> int:
             print_verify(stdout(), result)
             print_findings(stdout(), journal.findings(run, 20), result.findings)
     return DIFFERENT if result.findings else 0
+
+
+def _stage(
+    laid: Laid, target: Target, journal: SqlJournal, sample: Sample | None, workers: int | None
+) -> Verify:
+    tuning = laid.job.tuning
+    options = VerifyOptions(workers or tuning.workers, tuning.page_rows, tuning.scan_segments, sample)
+    return Verify(laid.source, target.store, journal, progress(), options, objects=target.objects)
+
+
+def _sample(part: str | None, seed: int | None) -> Sample | None:
+    """The sample that was asked for; without a seed one is drawn and told, so that the same rows can be asked again."""
+    if part is None:
+        if seed is not None:
+            raise SettingsError("--seed goes with --sample")
+        return None
+    found = re.fullmatch(r"(?P<share>\d+(?:\.\d+)?) ?%|(?P<rows>[1-9]\d*)(?: rows)?", part.strip())
+    share = Fraction(found["share"]) / 100 if found and found["share"] else None
+    if found is None or (share is not None and not 0 < share <= 1):
+        raise SettingsError(
+            f"--sample {part}: write a share such as 1% or 0.5%, or a number such as '1000 rows'"
+        )
+    drawn = secrets.randbelow(1_000_000) if seed is None else seed
+    if seed is None:
+        click.echo(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again", err=True)
+    return Sample(drawn, share, None if share is not None else int(found["rows"]))

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.ports import Finding, Tally
-from migrator.results import BackfillResult, VerifyResult
+from migrator.results import BackfillResult, Sample, VerifyResult
 
 _SHOWN = 20
 
@@ -35,6 +35,7 @@ def verify_data(result: VerifyResult) -> dict[str, Any]:
         "total": asdict(result.total),
         "scanned_items": result.scanned,
         "findings": dict(result.findings),
+        "sample": _sample_data(result.sample),
         "not_compared": [asdict(one) for one in result.not_compared],
         "took_s": round(result.took_s, 3),
     }
@@ -57,14 +58,26 @@ def print_verify(console: Console, result: VerifyResult) -> None:
         cells = (tally.rows, tally.items, tally.refused, tally.expired, tally.different)
         table.add_row(name, *(f"{cell:,}" for cell in cells))
     console.print(table)
-    console.print(f"{result.scanned:,} stored items traced back to their rows; took {result.took_s:.1f} s")
+    console.print(_looked_at(result))
     for one in result.not_compared:
         console.print(f"not compared by plain SQL: {one.what} ({one.why})", markup=False)
     if result.findings:
         counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(result.findings.items()))
         console.print(f"[bold red]not clean[/]: {counted}")
     else:
-        console.print("[bold green]clean[/]: rows and items say the same")
+        whole = "" if result.sample is None else " as far as the sample goes"
+        console.print(f"[bold green]clean[/]{whole}: rows and items say the same")
+
+
+def _looked_at(result: VerifyResult) -> str:
+    if result.sample is None:
+        return f"{result.scanned:,} stored items traced back to their rows; took {result.took_s:.1f} s"
+    what = f"a sample ({result.sample}, seed {result.sample.seed}): {result.total.rows:,} rows against their items"
+    return f"{what}; the table against its rows, and totals, were not compared; took {result.took_s:.1f} s"
+
+
+def _sample_data(sample: Sample | None) -> dict[str, Any] | None:
+    return None if sample is None else {"of": str(sample), "seed": sample.seed}
 
 
 def print_findings(console: Console, findings: Sequence[Finding], counts: Mapping[str, int]) -> None:

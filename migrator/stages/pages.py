@@ -17,7 +17,7 @@ def plan_pages(source: Source, journal: Journal, run: Run, plan: EntityPlan, pag
     if orphans:
         reason = f"{orphans} row(s) have a NULL in their primary key, so nothing names them; give them a key"
         journal.add_findings(run, [Finding("refused", name, reason)])
-    journal.plan_pages(run, name, _pages(source, plan, page_rows))
+    journal.plan_pages(run, name, pages_of(source, plan, page_rows))
 
 
 def plan_one_page(journal: Journal, run: Run, plan: EntityPlan) -> None:
@@ -27,7 +27,8 @@ def plan_one_page(journal: Journal, run: Run, plan: EntityPlan) -> None:
         journal.plan_pages(run, name, [Page(name, 1, None, None)])
 
 
-def _pages(source: Source, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
+def pages_of(source: Source, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
+    """All pages of the entity, by number."""
     name, after, number = plan.entity.name, None, 0
     for number, bound in enumerate(source.page_bounds(plan, page_rows), start=1):
         yield Page(name, number, after, bound)
