@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from migrator.errors import Fault, MappingError, SettingsError
 from migrator.mapping.document import Document, load_document, schema_faults
 from migrator.source_settings import Form, Integer, Number, SourceForm, SourceSettings
+from migrator.table_options import OptionsForm, TableOptions, UnitsForm
 
 _VARIABLE = re.compile(
     r"(?P<literal>\$\$\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
@@ -34,6 +35,7 @@ class TargetSettings:
     profile: str | None = None
     bucket: str | None = None
     prefix: str | None = None
+    options: TableOptions = TableOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class _TargetForm(Form):
     profile: Annotated[str, Field(min_length=1)] | None = None
     bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
     prefix: Annotated[str, Field(max_length=500)] | None = None
+    options: OptionsForm = OptionsForm()
 
 
 class _TuningForm(Form):
@@ -119,7 +122,10 @@ class _JobForm(Form):
 
 
 _NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
-_WORDS = {form.__name__: list(form.model_fields) for form in (_JobForm, SourceForm, _TargetForm, _TuningForm)}
+_WORDS = {
+    form.__name__: list(form.model_fields)
+    for form in (_JobForm, SourceForm, _TargetForm, OptionsForm, UnitsForm, _TuningForm)
+}
 
 
 def load_job(path: Path, environ: Mapping[str, str]) -> Job:
@@ -169,7 +175,9 @@ def _job(path: Path, form: _JobForm) -> Job:
         path=path,
         mapping=path.parent / form.mapping,
         source=form.source.settings(),
-        target=TargetSettings(**form.target.model_dump()),
+        target=TargetSettings(
+            **form.target.model_dump(exclude={"options"}), options=form.target.options.options()
+        ),
         tuning=Tuning(**form.tuning.model_dump()),
         journal=form.journal,
     )

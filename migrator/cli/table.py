@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from migrator.cli.options import job_argument, read_job
 from migrator.errors import DIFFERENT, MappingError, TargetError
 from migrator.model import TableDesign
 from migrator.settings import Job
+from migrator.target.creation import creation_request, later_requests
 
 
 @click.group()
@@ -20,30 +22,46 @@ def table() -> None:
 
 @table.command()
 @job_argument
-def create(job: Path) -> int:
-    """Create the table with its keys, indexes and TTL, and wait until it is ready."""
+@click.option("--dry-run", is_flag=True, help="Print the CreateTable request as JSON, create nothing.")
+def create(job: Path, dry_run: bool) -> int:
+    """Create the table with its keys, indexes, TTL and options, and wait until it is ready.
+
+    A table that is there and fits is left as it is.
+    """
     read = read_job(job)
+    if dry_run:
+        design = wiring.design_for(read, _design(read))
+        click.echo(json.dumps(creation_request(design, read.target.options), indent=2))
+        for operation, request in later_requests(design, read.target.options):
+            click.echo(f"then {operation}: {json.dumps(request)}", err=True)
+        return 0
     target = wiring.open_target(read, _design(read), _never)
-    state = target.admin.create(target.design)
-    indexes = len(target.design.indexes)
-    click.echo(f"table {target.design.name} is {state.status} ({indexes} indexes)")
+    name, state = target.design.name, target.admin.state(target.design)
+    if state is not None and not state.differences:
+        click.echo(f"table {name} is there already, as the mapping says")
+        return 0
+    state = target.admin.create(target.design, read.target.options)
+    for sentence in state.unlike:
+        click.echo(f"warning: this endpoint is no AWS: {sentence}", err=True)
+    click.echo(f"table {name} is {state.status} ({len(target.design.indexes)} indexes)")
     return 0
 
 
 @table.command()
 @job_argument
 def check(job: Path) -> int:
-    """Say how the table differs from the mapping. Exit code 1 when it does."""
+    """Say how the table differs from the mapping and from the job's options. Exit code 1 when it does."""
     read = read_job(job)
     target = wiring.open_target(read, _design(read), _never)
     state = target.admin.state(target.design)
     if state is None:
         raise TargetError(f"there is no table {target.design.name}; run `migrator table create {job}`")
-    for difference in state.differences:
+    differences = [*state.differences, *target.admin.unlike(target.design, read.target.options)]
+    for difference in differences:
         click.echo(difference)
-    verdict = f"{len(state.differences)} difference(s)" if state.differences else "as the mapping says"
+    verdict = f"{len(differences)} difference(s)" if differences else "as the mapping says"
     click.echo(f"table {target.design.name}: {verdict}")
-    return DIFFERENT if state.differences else 0
+    return DIFFERENT if differences else 0
 
 
 def _design(job: Job) -> TableDesign:

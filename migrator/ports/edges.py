@@ -121,11 +121,15 @@ class ObjectStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table that exists. `differences` are sentences: what is other than the mapping's design."""
+    """A table that exists. `differences` are sentences: what is other than the mapping's design.
+
+    `unlike`, told after a creation: options that are other than the job's, which hinder no run.
+    """
 
     table_id: str
     status: str
     differences: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
 
 
 class TableAdmin(Protocol):

@@ -29,6 +29,7 @@ _THROTTLES = frozenset(
 
 _PASSING = _THROTTLES | frozenset(
     {
+        "ContinuousBackupsUnavailableException",
         "InternalServerError",
         "InternalFailure",
         "ServiceUnavailable",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -12,9 +14,12 @@ from migrator.errors import StoppedError, TargetError
 from migrator.model import Index, KeyAttribute, TableDesign
 from migrator.ports import TableState
 from migrator.retry import Backoff, Retry
+from migrator.table_options import TableOptions
+from migrator.target.client import is_loopback
+from migrator.target.creation import TYPES, creation_request, key_schema, later_requests, projection
 from migrator.target.failures import can_pass, error_code, in_words
+from migrator.target.options import option_differences, wanted_answers
 
-_TYPES = {"text": "S", "number": "N", "binary": "B"}
 _READY_S = 300.0
 _FIRST_CALL = Backoff(attempts=4, base_s=0.1, cap_s=1.0, limit_s=10.0)
 
@@ -42,20 +47,58 @@ class DynamoTableAdmin:
             _table_id(found), str(found["TableStatus"]), tuple(_differences(design, found, ttl))
         )
 
-    def create(self, design: TableDesign) -> TableState:
+    def create(self, design: TableDesign, options: TableOptions | None = None) -> TableState:
         if self._describe(design.name) is not None:
             raise TargetError(
                 f"table {design.name} exists already; `migrator table check` says whether it fits"
             )
-        self._call("create_table", design.name, **creation_request(design))
+        self._call("create_table", design.name, creation_request(design, options))
         self._wait(design.name)
-        if design.ttl:
-            specification = {"Enabled": True, "AttributeName": design.ttl}
-            self._call("update_time_to_live", design.name, TimeToLiveSpecification=specification)
+        unlike = [] if options is None else self._set_options(design, options)
+        for operation, request in later_requests(design, TableOptions(pitr=False)):
+            self._call(operation, design.name, request)
         state = self.state(design)
         if state is None:
             raise StoppedError(f"table {design.name} was created and is gone again; look who deletes it")
-        return state
+        return replace(state, unlike=tuple(unlike))
+
+    def unlike(self, design: TableDesign, options: TableOptions) -> list[str]:
+        """Sentences: how the options of a table that is there differ from those asked for."""
+        found = self._describe(design.name) or {}
+        told = {}
+        for operation in wanted_answers(options):
+            table = (
+                {"ResourceArn": found.get("TableArn")} if "tags" in operation else {"TableName": design.name}
+            )
+            with self._unspoken(operation):
+                told[operation] = self._call(operation, design.name, table)
+        return list(option_differences(options, found, told))
+
+    def _set_options(self, design: TableDesign, options: TableOptions) -> list[str]:
+        """How the options are in the end other than asked for, which only an emulator may leave so.
+
+        Raises: TargetError on AWS.
+        """
+        only = replace(design, ttl=None)
+        for operation, request in later_requests(only, options):
+            with self._unspoken(operation):
+                self._call(operation, design.name, request)
+        found = self.unlike(design, options)
+        if found and not is_loopback(self._endpoint):
+            listed = "; ".join(found)
+            raise TargetError(
+                f"table {design.name} was created, but {listed}; mend it, then `migrator table check`"
+            )
+        return found
+
+    @contextmanager
+    def _unspoken(self, operation: str) -> Iterator[None]:
+        """An endpoint on this machine is an emulator, which need not know every operation."""
+        try:
+            yield
+        except TargetError:
+            if not is_loopback(self._endpoint):
+                raise
 
     def _wait(self, name: str) -> None:
         """Until the table and all its indexes are ACTIVE."""
@@ -91,13 +134,14 @@ class DynamoTableAdmin:
 
     def _ttl(self, name: str) -> str | None:
         """The TTL attribute, where TTL is on."""
-        found = self._call("describe_time_to_live", name).get("TimeToLiveDescription", {})
+        found = self._call("describe_time_to_live", name, {"TableName": name}).get(
+            "TimeToLiveDescription", {}
+        )
         return (
             found.get("AttributeName") if found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") else None
         )
 
-    def _call(self, operation: str, table: str, **request: Any) -> dict[str, Any]:
-        request = {"TableName": table, **request}
+    def _call(self, operation: str, table: str, request: dict[str, Any]) -> dict[str, Any]:
         try:
             return self.retry.call(
                 f"DynamoDB {operation} on table {table}",
@@ -110,48 +154,6 @@ class DynamoTableAdmin:
     @property
     def _endpoint(self) -> str:
         return str(self.client.meta.endpoint_url)
-
-
-def creation_request(design: TableDesign) -> dict[str, Any]:
-    """CreateTable's parameters without the name: on-demand, all indexes at once."""
-    request: dict[str, Any] = {
-        "BillingMode": "PAY_PER_REQUEST",
-        "KeySchema": _key_schema(design.key[:1], design.key[1:]),
-        "AttributeDefinitions": [
-            {"AttributeName": name, "AttributeType": _TYPES[type_]}
-            for name, type_ in _attributes(design).items()
-        ],
-    }
-    for word, local in (("GlobalSecondaryIndexes", False), ("LocalSecondaryIndexes", True)):
-        indexes = [_index_request(index) for index in design.indexes if index.local is local]
-        if indexes:
-            request[word] = indexes
-    return request
-
-
-def _index_request(index: Index) -> dict[str, Any]:
-    return {
-        "IndexName": index.name,
-        "KeySchema": _key_schema(index.partition, index.sort),
-        "Projection": _projection(index),
-    }
-
-
-def _key_schema(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> list[dict[str, str]]:
-    return [{"AttributeName": one.name, "KeyType": "HASH"} for one in partition] + [
-        {"AttributeName": one.name, "KeyType": "RANGE"} for one in sort
-    ]
-
-
-def _projection(index: Index) -> dict[str, Any]:
-    if isinstance(index.projection, tuple):
-        return {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(index.projection)}
-    return {"ProjectionType": {"all": "ALL", "keys": "KEYS_ONLY"}[index.projection]}
-
-
-def _attributes(design: TableDesign) -> dict[str, str]:
-    keys = [*design.key, *(attribute for index in design.indexes for attribute in index.attributes)]
-    return {attribute.name: attribute.type for attribute in keys}
 
 
 def _table_id(found: dict[str, Any]) -> str:
@@ -184,14 +186,14 @@ def _index_differences(index: Index, found: dict[str, Any], types: dict[str, str
     wanted, there = _shown_design(index.partition, index.sort), _shown(found["KeySchema"], types)
     if wanted != there:
         yield f"the key of index {index.name} is {wanted} in the mapping and {there} in the table"
-    ours, theirs = _projected(_projection(index)), _projected(found.get("Projection", {}))
+    ours, theirs = _projected(projection(index)), _projected(found.get("Projection", {}))
     if ours != theirs:
         yield f"index {index.name} projects {ours} in the mapping and {theirs} in the table"
 
 
 def _shown_design(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> str:
-    types = {one.name: _TYPES[one.type] for one in (*partition, *sort)}
-    return _shown(_key_schema(partition, sort), types)
+    types = {one.name: TYPES[one.type] for one in (*partition, *sort)}
+    return _shown(key_schema(partition, sort), types)
 
 
 def _shown(schema: list[dict[str, str]], types: dict[str, str]) -> str:
@@ -200,10 +202,10 @@ def _shown(schema: list[dict[str, str]], types: dict[str, str]) -> str:
     )
 
 
-def _projected(projection: dict[str, Any]) -> str:
-    kind = str(projection.get("ProjectionType", "ALL"))
+def _projected(projected: dict[str, Any]) -> str:
+    kind = str(projected.get("ProjectionType", "ALL"))
     return (
-        f"INCLUDE {', '.join(sorted(projection.get('NonKeyAttributes', [])))}" if kind == "INCLUDE" else kind
+        f"INCLUDE {', '.join(sorted(projected.get('NonKeyAttributes', [])))}" if kind == "INCLUDE" else kind
     )
 
 
