@@ -53,9 +53,10 @@ soak: setup ## storms, kills and long properties: up to 20 minutes
 demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10 for ten times as much)
 	PATH="$(CURDIR)/$(BIN):$$PATH" SCALE=$(SCALE) bash jobs/demo.sh
 
-docs: setup ## write docs/patterns.md and mappings/mapping.schema.json anew
+docs: setup ## write the pages of docs/ and the schema that are made from the code
 	$(BIN)/migrator mapping schema >mappings/mapping.schema.json
 	$(BIN)/python -m docs.generate_patterns
+	$(BIN)/python docs/generate_types.py
 
 lock: setup ## write requirements.lock anew, with the newest versions that fit
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \

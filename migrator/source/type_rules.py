@@ -26,4 +26,7 @@ REFUSED = "none"
 """The form of a type that `check` refuses."""
 
 OVER_38 = "NaN, infinity and more than 38 digits refuse their row, unless the mapping says `|text`."
+FLOATS = (
+    "NaN, infinity and what is outside of DynamoDB's range refuse their row, unless the mapping says `|text`."
+)
 MOMENTS = "Infinity, BC and years after 9999 refuse their row, unless the mapping says `|text`."

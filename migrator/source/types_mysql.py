@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.facts import Kind
-from migrator.source.type_rules import OVER_38, REFUSED, TypeRule
+from migrator.source.type_rules import FLOATS, REFUSED, TypeRule
 
 _INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
 _ZERO = "Zero dates such as 0000-00-00 refuse their row, unless the mapping says `|text`."
@@ -58,7 +58,7 @@ RULES = (
         ("DOUBLE",),
         Kind("float"),
         "N",
-        f"The shortest decimal that is this 64-bit value and no other. {OVER_38}",
+        f"The shortest decimal that is this 64-bit value and no other. {FLOATS}",
         ("0.1", "0.1"),
     ),
     TypeRule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.facts import Kind
-from migrator.source.type_rules import MOMENTS, OVER_38, REFUSED, TypeRule
+from migrator.source.type_rules import FLOATS, MOMENTS, OVER_38, REFUSED, TypeRule
 
 _INTEGERS = ("SMALLINT", "INTEGER", "BIGINT", "INT2", "INT4", "INT8", "INT")
 _SERIALS = ("SMALLSERIAL", "SERIAL", "BIGSERIAL")
@@ -63,7 +63,7 @@ RULES = (
         ("REAL", "DOUBLE PRECISION", "FLOAT", "FLOAT4", "FLOAT8", "DOUBLE"),
         Kind("float"),
         "N",
-        f"The shortest decimal that is this binary value and no other. {OVER_38}",
+        f"The shortest decimal that is this binary value and no other. {FLOATS}",
         ("0.1", "0.1"),
     ),
     TypeRule(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from migrator.errors import MappingError
+from migrator.mapping.uniqueness import is_closed
+from migrator.model import Filter, Ref
 from tests.golden.heart import check, facts, table
 
 USERS = table(
@@ -88,3 +90,46 @@ entities: {users: {items: {U: {key: ["U", "{a}%s{at|date}%s{id}"]}}}}
         MappingError, match="two rows can make one SK: several of its values can hold the separator '-'"
     ):
         check(text.replace("%s", "-"), SCHEMA, "")
+
+
+KINDS = table(
+    "kinds",
+    {
+        "id": "integer!",
+        "n": "number(2)",
+        "at": "timestamp",
+        "token": "uuid",
+        "bits": "bits",
+        "many": "list",
+        "x": "plain",
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "separator", "closed"),
+    [
+        ("id", "#", True),
+        ("n", "-", False),
+        ("n", "T", True),
+        ("at", "T", False),
+        ("token", "a", False),
+        ("token", "#a", True),
+        ("bits", "#", True),
+        ("bits", "1", False),
+        ("many", "#", False),
+        ("x", "#", False),
+        ("n|text", "#", True),
+        ("n|text", "N", False),  # NaN
+        ("at|text", "B", False),  # 0044-03-15 BC
+        ("at|text", "/", False),
+    ],
+)
+def test_a_kind_is_closed_where_its_text_cannot_hold_the_separator(
+    path: str, separator: str, closed: bool
+) -> None:
+    text = "entities: {kinds: {items: {K: {key: ['K#{id}', M], keep: all}}}}"
+    plan = check(text, facts(KINDS)).entities[0].plan
+    name, *filters = path.split("|")
+    ref = Ref((name,), None, tuple(Filter(one, ()) for one in filters))
+    assert is_closed(ref, plan, separator) is closed

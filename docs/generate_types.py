@@ -1,0 +1,96 @@
+"""Writes docs/types.md from the tables that the code uses. Run: make docs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from migrator.source import types_mysql, types_postgresql, types_sqlite
+from migrator.source.type_rules import REFUSED, TypeRule
+
+PAGE = Path(__file__).with_name("types.md")
+
+HEAD = """\
+# Types
+
+What a value of each SQL type becomes in an item. This page is made from the tables that the code uses
+(`migrator/source/types_*.py`) by `make docs`; each row has a golden case on a real server.
+
+DynamoDB's types: N number, S text, B binary, BOOL, L list, M map. Examples of items are written as JSON.
+
+## For every type
+
+- NULL is no attribute. In a list it is DynamoDB's NULL.
+- Numbers are exact, never through a float: DynamoDB holds 38 digits from 1E-130 to 9.99E+125.
+- A value that its type's form cannot hold (NaN, a 39th digit, a date BC, a zero date) **refuses its own row**, which
+  becomes a finding; nothing is rounded, clipped or left out. `|text` keeps such a value, whole:
+  `attributes: {total: total|text}`. It must stand directly behind the name (an `|or:` may come first).
+- A type that has **no form** is refused by `mapping check`, which says the SQL to write instead, as a column of the
+  entity: `columns: {geom_text: {sql: "ST_AsText(geom)", type: text}}`.
+- Text is not touched: no trimming, no normalising, no change of case.
+- Lists, maps and sets stand in attributes. In a key or a template they take `|json`, which is one text for one value;
+  they cannot be a condition, a TTL, or what names a row.
+- Times sort as text within one column. `|iso`, `|date`, `|month`, `|year`, `|epoch` and `|bucket` take dates and
+  timestamps only. A timestamp without a zone has none in the item either; where `|epoch` or a TTL needs one, it is
+  the mapping's `source: {timezone: …}`. Of an hour that a change of clocks repeats the first is meant; one that it
+  leaves out is counted with the offset before the change.
+- In a key, numbers, dates, times, UUIDs, booleans and bits are closed (they cannot hold the separator), all others open.
+"""
+
+SECTIONS = (
+    (
+        "PostgreSQL",
+        (*types_postgresql.RULES, *types_postgresql.SHAPES),
+        "A partitioned table is read once, at the parent; its partitions are no tables of their own.",
+    ),
+    ("MariaDB and MySQL", (*types_mysql.RULES, *types_mysql.SHAPES), "A partitioned table is read once."),
+    (
+        "SQLite",
+        (*types_sqlite.RULES, *types_sqlite.SHAPES),
+        (
+            "SQLite lets any column hold any value; the declared name says what is meant, and a value that does not "
+            "fit it refuses its row. STRICT tables have the same rules."
+        ),
+    ),
+)
+
+
+def page() -> str:
+    """The text of docs/types.md."""
+    return "\n".join(
+        [HEAD, *(line for title, rules, note in SECTIONS for line in _section(title, rules, note))]
+    )
+
+
+def _section(title: str, rules: Iterable[TypeRule], note: str) -> Iterator[str]:
+    yield from (f"## {title}", "", note, "")
+    yield from ("| type | in the item | rule | SQL → item |", "|---|---|---|---|")
+    yield from (_row(rule) for rule in rules)
+    yield ""
+
+
+def _row(rule: TypeRule) -> str:
+    names = ", ".join(_name(name) for name in rule.names)
+    cells = [names, _form(rule), rule.rule, _example(rule)]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _name(name: str) -> str:
+    if not name:
+        return "no type at all"
+    return name if name.islower() or name.startswith("any other") else f"`{name.lower()}`"
+
+
+def _form(rule: TypeRule) -> str:
+    if rule.form != REFUSED:
+        return rule.form
+    return f"refused: write `{rule.kind.instead.replace('{column}', 'x')}`"
+
+
+def _example(rule: TypeRule) -> str:
+    literal, item = rule.example
+    return f"`{literal}` → `{item}`" if literal else ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
