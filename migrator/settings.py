@@ -36,6 +36,9 @@ class TargetSettings:
     bucket: str | None = None
     prefix: str | None = None
     options: TableOptions = TableOptions()
+    role_arn: str | None = None
+    external_id: str | None = None
+    session_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,9 @@ _Endpoint = Annotated[
         "write 'embedded' or a URL such as http://127.0.0.1:8000; leave it out for AWS",
     ),
 ]
+_RoleArn = Annotated[
+    str, _like(r"arn:aws[a-z-]*:iam::\d{12}:role/.+", "write arn:aws:iam::123456789012:role/name")
+]
 
 
 class _TargetForm(Form):
@@ -97,6 +103,9 @@ class _TargetForm(Form):
     bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
     prefix: Annotated[str, Field(max_length=500)] | None = None
     options: OptionsForm = OptionsForm()
+    role_arn: _RoleArn | None = None
+    external_id: Annotated[str, Field(min_length=2, max_length=1224)] | None = None
+    session_name: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] | None = None
 
 
 class _TuningForm(Form):

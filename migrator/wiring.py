@@ -23,6 +23,7 @@ from migrator.source_settings import SourceSettings
 from migrator.stages.fetch import AT_ONCE
 from migrator.target import embedded
 from migrator.target.client import default_region, dynamodb_client, service_client
+from migrator.target.credentials import Role
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
@@ -122,6 +123,7 @@ def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Targ
         profile=settings.profile,
         endpoint=endpoint,
         connections=max(tuning.workers, AT_ONCE) + 2,
+        role=_role(job),
     )
     named = design_for(job, design)
     backoff = _backoff(job)
@@ -154,12 +156,20 @@ def _objects(
         profile=settings.profile,
         endpoint=endpoint,
         connections=job.tuning.workers + 2,
+        role=_role(job),
     )
     prefix = f"{design.name}/" if settings.prefix is None else settings.prefix
     objects = S3Objects(client, settings.bucket, prefix, backoff, stop)
     if settings.endpoint == EMBEDDED:
         objects.make_bucket()
     return objects
+
+
+def _role(job: Job) -> Role | None:
+    settings = job.target
+    if settings.role_arn is None:
+        return None
+    return Role(settings.role_arn, settings.session_name or f"migrator-{job.name}"[:64], settings.external_id)
 
 
 def region_of(job: Job) -> str | None:

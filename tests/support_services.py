@@ -228,7 +228,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def embedded_dynamodb(home: Path) -> Iterator[str]:
+def embedded_dynamodb(home: Path, **settings: str) -> Iterator[str]:
     """The endpoint of a MiniStack that keeps nothing and ends with the context. `home` takes its files."""
     home.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -237,7 +237,7 @@ def embedded_dynamodb(home: Path) -> Iterator[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "ministack"],
             cwd=home,
-            env=_ministack_environment(home, port),
+            env=_ministack_environment(home, port) | settings,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

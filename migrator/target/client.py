@@ -11,6 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ProfileNotFound
 
 from migrator.errors import TargetError
+from migrator.target.credentials import Role, assume
 from migrator.target.failures import no_credentials
 
 _LOCAL = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
@@ -18,37 +19,72 @@ _LOCAL_REGION = "us-east-1"
 
 
 def dynamodb_client(
-    *, region: str | None, profile: str | None, endpoint: str | None, connections: int = 10
+    *,
+    region: str | None,
+    profile: str | None,
+    endpoint: str | None,
+    connections: int = 10,
+    role: Role | None = None,
 ) -> Any:
     """A low-level client of DynamoDB, as service_client makes it."""
     return service_client(
-        "dynamodb", region=region, profile=profile, endpoint=endpoint, connections=connections
+        "dynamodb", region=region, profile=profile, endpoint=endpoint, connections=connections, role=role
     )
 
 
 def service_client(
-    service: str, *, region: str | None, profile: str | None, endpoint: str | None, connections: int = 10
+    service: str,
+    *,
+    region: str | None,
+    profile: str | None,
+    endpoint: str | None,
+    connections: int = 10,
+    role: Role | None = None,
 ) -> Any:
     """A low-level client, shared by threads. An endpoint on this machine needs no credentials and no region.
 
     Raises: TargetError when credentials, region or profile are missing.
     """
     local = endpoint is not None and is_loopback(endpoint)
-    try:
-        session = boto3.Session(profile_name=profile)
-        found = session.get_credentials()
-        where = region or session.region_name or (_LOCAL_REGION if local else None)
-    except ProfileNotFound:
-        raise TargetError(f"there is no AWS profile {profile}; see `aws configure list-profiles`") from None
-    except BotoCoreError as error:
-        raise TargetError(f"the AWS settings cannot be read ({type(error).__name__})") from None
+    session = _session(profile)
+    found = session.get_credentials()
+    where = region or session.region_name or (_LOCAL_REGION if local else None)
     if where is None:
         raise TargetError(
             "no AWS region is set; write target: {region: eu-central-1} in the job, or set AWS_REGION"
         )
-    if found is None and not local:
+    if found is None and (role is not None or not local):
         raise no_credentials()
-    config = Config(
+    if role is not None:
+        session = assume(session, role, where, endpoint if local else None)
+    keys = _LOCAL if found is None else {}
+    try:
+        return session.client(
+            service,
+            region_name=where,
+            endpoint_url=endpoint,
+            config=_config(connections, local=local),
+            **keys,
+        )
+    except (BotoCoreError, ValueError):
+        raise TargetError(
+            f"the endpoint {endpoint} in region {where} is not valid; look at the job's target"
+        ) from None
+
+
+def _session(profile: str | None) -> boto3.Session:
+    try:
+        session = boto3.Session(profile_name=profile)
+        session.get_credentials()
+    except ProfileNotFound:
+        raise TargetError(f"there is no AWS profile {profile}; see `aws configure list-profiles`") from None
+    except BotoCoreError as error:
+        raise TargetError(f"the AWS settings cannot be read ({type(error).__name__})") from None
+    return session
+
+
+def _config(connections: int, *, local: bool) -> Config:
+    return Config(
         retries={"total_max_attempts": 1, "mode": "standard"},
         connect_timeout=5,
         read_timeout=20,
@@ -56,13 +92,6 @@ def service_client(
         parameter_validation=False,
         s3={"addressing_style": "path"} if local else None,
     )
-    keys = _LOCAL if found is None else {}
-    try:
-        return session.client(service, region_name=where, endpoint_url=endpoint, config=config, **keys)
-    except (BotoCoreError, ValueError):
-        raise TargetError(
-            f"the endpoint {endpoint} in region {where} is not valid; look at the job's target"
-        ) from None
 
 
 def default_region(region: str | None, profile: str | None) -> str | None:

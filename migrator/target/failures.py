@@ -11,6 +11,8 @@ from botocore.exceptions import (
     NoCredentialsError,
     PartialCredentialsError,
     SSLError,
+    SSOError,
+    TokenRetrievalError,
 )
 from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
@@ -100,14 +102,32 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
     """One line of ours for an error of boto's. AWS's own message is left out: it can quote an item."""
     if isinstance(error, ClientError):
         code = error_code(error)
+        if error.operation_name == "AssumeRole":
+            return _not_assumed(error)
         advice = _ADVICE.get(code, "see the DynamoDB API reference for this error")
         made = StoppedError if can_pass(error) or code in _EXPIRED else TargetError
         return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
+    if isinstance(error, (SSOError, TokenRetrievalError)):
+        what = f"the credentials cannot be renewed ({type(error).__name__})"
+        return StoppedError(f"{what}; sign in again (`aws sso login`) and give the same command again")
     if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)):
         return no_credentials()
     return StoppedError(
         f"DynamoDB at {endpoint} does not answer ({type(error).__name__}); is the endpoint right?"
     )
+
+
+def _not_assumed(error: ClientError) -> MigratorError:
+    """One line for a role that STS does not let us act as. Expired credentials can be renewed, so the run goes on."""
+    code = error_code(error)
+    if code in _EXPIRED:
+        return StoppedError(f"STS refused to assume the role ({code}): {_ADVICE[code]}")
+    if can_pass(error):
+        return StoppedError(f"STS refused to assume the role ({code}); the same command goes on")
+    what = (
+        "look at target.role_arn and target.external_id in the job, and at whom the role's trust policy names"
+    )
+    return TargetError(f"STS refused to assume the role ({code}): {what}")
 
 
 def no_credentials() -> TargetError:

@@ -1,0 +1,120 @@
+"""Roles against an endpoint that checks signatures and policies: assumed, renewed, refused, run out."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from migrator.errors import StoppedError, TargetError
+from migrator.model import KeyAttribute, TableDesign
+from migrator.target.client import dynamodb_client
+from migrator.target.credentials import Role
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from tests import support_services as services
+
+REGION = "us-east-1"
+ROLE = "arn:aws:iam::000000000000:role/migrator"
+TRUST = {
+    "Effect": "Allow",
+    "Principal": {"AWS": "arn:aws:iam::000000000000:user/deployer"},
+    "Action": "sts:AssumeRole",
+    "Condition": {"StringEquals": {"sts:ExternalId": "the-shop"}},
+}
+
+
+def policy(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """MiniStack with AUTH=true; a user who may do nothing but assume a role that may do all with DynamoDB."""
+    with services.embedded_dynamodb(tmp_path_factory.mktemp("auth"), AUTH="true") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def user(endpoint: str) -> dict[str, str]:
+    root = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
+    iam = boto3.client("iam", endpoint_url=endpoint, **root)
+    iam.create_user(UserName="deployer")
+    allow = {"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"}
+    iam.put_user_policy(UserName="deployer", PolicyName="assume", PolicyDocument=policy(allow))
+    iam.create_role(RoleName="migrator", AssumeRolePolicyDocument=policy(TRUST))
+    everything = {"Effect": "Allow", "Action": "dynamodb:*", "Resource": "*"}
+    iam.put_role_policy(RoleName="migrator", PolicyName="table", PolicyDocument=policy(everything))
+    key = iam.create_access_key(UserName="deployer")["AccessKey"]
+    return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+
+
+@pytest.fixture(autouse=True)
+def environment(user: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    for name, value in user.items():
+        monkeypatch.setenv(name, value)
+
+
+def design() -> TableDesign:
+    return TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+
+
+def client(endpoint: str, role: Role | None) -> Any:
+    return dynamodb_client(region=REGION, profile=None, endpoint=endpoint, role=role)
+
+
+def test_the_role_may_what_the_user_may_not(endpoint: str) -> None:
+    made = design()
+    with pytest.raises(TargetError, match="AccessDenied"):
+        DynamoTableAdmin(client(endpoint, None)).create(made)
+    acting = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
+    assert DynamoTableAdmin(acting).create(made).status == "ACTIVE"
+    assert DynamoStore(acting, made).put([{"PK": "P", "SK": "S", "type": "T"}]).items == 1
+
+
+@pytest.mark.parametrize("external_id", [None, "another"])
+def test_a_role_that_is_refused_says_where_to_look(endpoint: str, external_id: str | None) -> None:
+    with pytest.raises(TargetError, match=r"STS refused to assume the role \(AccessDenied\): .*external_id"):
+        DynamoTableAdmin(client(endpoint, Role(ROLE, "migrator-shop", external_id))).state(design())
+
+
+def test_credentials_are_renewed_before_they_run_out(endpoint: str) -> None:
+    made = design()
+    acting = client(endpoint, Role(ROLE, "migrator-shop", "the-shop", life_s=2))
+    DynamoTableAdmin(acting).create(made)
+    store = DynamoStore(acting, made)
+    for number in range(3):
+        time.sleep(1.2)
+        store.put([{"PK": f"P{number}", "SK": "S", "type": "T"}])
+    assert len([item for page in store.scan(0, 1) for item in page.items]) == 3
+
+
+def test_credentials_that_run_out_in_mid_run_stop_it_and_it_can_go_on(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sts = boto3.client(
+        "sts", endpoint_url=endpoint, region_name=REGION, config=Config(parameter_validation=False)
+    )
+    words: Any = {"RoleArn": ROLE, "RoleSessionName": "short", "ExternalId": "the-shop", "DurationSeconds": 2}
+    keys = sts.assume_role(**words)["Credentials"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", keys["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", keys["SecretAccessKey"])
+    monkeypatch.setenv("AWS_SESSION_TOKEN", keys["SessionToken"])
+    made = design()
+    fixed = client(endpoint, None)
+    DynamoTableAdmin(fixed).create(made)
+    store = DynamoStore(fixed, made)
+    store.put([{"PK": "P", "SK": "S", "type": "T"}])
+    time.sleep(2.5)
+    with pytest.raises(
+        StoppedError, match="the credentials have expired; get new ones and give the same command again"
+    ):
+        store.put([{"PK": "Q", "SK": "S", "type": "T"}])
