@@ -25,6 +25,7 @@ from migrator.mapping.values import attribute, decoder
 from migrator.model import Item, Pattern, RowTree, TableDesign
 from migrator.report.shapes import json_ready
 from migrator.source import SqlSource
+from migrator.source_settings import SourceSettings
 from migrator.wiring import checked_on, open_source, read_mapping
 from tests.designs.golden import DESIGNS, NAMES, GoldenQuery, read_golden, script_of
 
@@ -107,7 +108,7 @@ def _design(name: str) -> DesignView:
         with sqlite3.connect(file) as connection:
             connection.executescript(script_of(name, "sqlite"))
         connection.close()
-        with open_source(f"sqlite:///{file}", parsed) as opened:
+        with open_source(SourceSettings(f"sqlite:///{file}"), parsed) as opened:
             checked = checked_on(opened, parsed)
             entities = [_entity(opened, one, number) for number, one in enumerate(checked.entities)]
             schema = _schema(opened.facts())

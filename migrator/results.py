@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 from migrator.mapping.requests import Request
 from migrator.model import Part, Pattern
@@ -67,6 +67,19 @@ class VerifyResult:
     not_compared: Sequence[NotCompared]
     took_s: float
     sample: Sample | None = None
+
+
+CheckState = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a run needs: what was found, and what mends it ('' where nothing has to be mended)."""
+
+    name: str
+    state: CheckState
+    what: str
+    mend: str = ""
 
 
 @dataclass(frozen=True)

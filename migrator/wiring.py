@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from migrator.errors import MappingError, SettingsError
+from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.parse import ParsedMapping, examine_mapping
 from migrator.model import TableDesign
 from migrator.retry import Backoff, Retry
 from migrator.settings import Job, Tuning, load_job
+from migrator.source.health import SourceHealth, source_health
 from migrator.source.manners import Manners, name_of
 from migrator.source.pace import Pace
 from migrator.source.reader import SqlSource
@@ -203,6 +205,27 @@ def lay(
     work = Work(name_of(job.name, command), workers or job.tuning.workers, Retry(_backoff(job), stop))
     with open_source(job.source, parsed, work) as source:
         yield Laid(job, checked_on(source, parsed), source)
+
+
+def sound_mapping(path: Path) -> ParsedMapping:
+    """The mapping of a file.
+
+    Raises: MappingError when its form has faults.
+    """
+    parsed = read_mapping(path)
+    if parsed.faults:
+        raise MappingError(parsed.faults)
+    return parsed
+
+
+def health_of(laid: Laid) -> SourceHealth:
+    return source_health(source_url(laid.job.source.url).get_backend_name(), laid.source.query)
+
+
+def try_journal(job: Job) -> None:
+    """Takes the job's lease and gives it back, which writes to the journal."""
+    with open_journal(job) as journal, RunLease(journal, job.name):
+        pass
 
 
 def checked_on(source: SqlSource, parsed: ParsedMapping) -> Checked:

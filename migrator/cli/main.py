@@ -10,6 +10,8 @@ import click
 
 from migrator import logs
 from migrator.cli.backfill import backfill
+from migrator.cli.completion import completion
+from migrator.cli.doctor import doctor
 from migrator.cli.journal import findings, status
 from migrator.cli.local import local
 from migrator.cli.mapping import mapping
@@ -32,7 +34,7 @@ def cli(verbose: bool) -> None:
     logs.configure(json=not sys.stderr.isatty(), level=level)
 
 
-for command in (mapping, table, backfill, verify, undo, status, findings, query, local):
+for command in (mapping, table, backfill, verify, undo, status, findings, query, doctor, completion, local):
     cli.add_command(command)
 
 

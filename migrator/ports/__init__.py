@@ -3,6 +3,7 @@
 from migrator.ports.edges import (
     ItemStore,
     ObjectStore,
+    Probe,
     QueryPage,
     Receipt,
     ScanPage,
@@ -33,6 +34,7 @@ __all__ = [
     "Lease",
     "ObjectStore",
     "Page",
+    "Probe",
     "Progress",
     "QueryPage",
     "Receipt",

@@ -132,6 +132,14 @@ class TableState:
     unlike: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An action that the credentials may do, or why it was `refused`."""
+
+    action: str
+    refused: str = ""
+
+
 class TableAdmin(Protocol):
     def state(self, design: TableDesign) -> TableState | None:
         """None where there is no such table."""

@@ -12,13 +12,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from migrator.errors import StoppedError, TargetError
 from migrator.model import Index, KeyAttribute, TableDesign
-from migrator.ports import TableState
+from migrator.ports import Probe, TableState
 from migrator.retry import Backoff, Retry
 from migrator.table_options import TableOptions
 from migrator.target.client import is_loopback
 from migrator.target.creation import TYPES, creation_request, key_schema, later_requests, projection
 from migrator.target.failures import can_pass, error_code, in_words
 from migrator.target.options import option_differences, wanted_answers
+from migrator.target.probe import clock_of, probes
 
 _READY_S = 300.0
 _FIRST_CALL = Backoff(attempts=4, base_s=0.1, cap_s=1.0, limit_s=10.0)
@@ -73,6 +74,16 @@ class DynamoTableAdmin:
             with self._unspoken(operation):
                 told[operation] = self._call(operation, design.name, table)
         return list(option_differences(options, found, told))
+
+    def probe(self, design: TableDesign, *, write: bool) -> list[Probe]:
+        return probes(self.client, design, write=write)
+
+    def clock(self, design: TableDesign) -> float | None:
+        """The service's clock in seconds since 1970, where it tells it; the table must be there."""
+        try:
+            return clock_of(self.client, design)
+        except (ClientError, BotoCoreError) as error:
+            raise in_words(error, "describe_table", design.name, self._endpoint) from None
 
     def _set_options(self, design: TableDesign, options: TableOptions) -> list[str]:
         """How the options are in the end other than asked for, which only an emulator may leave so.

@@ -17,6 +17,7 @@ from migrator.ports import RunIdentity, RunKind
 from migrator.report.progress import Lines
 from migrator.results import Answer, BackfillResult, VerifyResult
 from migrator.source import SqlSource
+from migrator.source_settings import SourceSettings
 from migrator.stages.backfill import Backfill
 from migrator.stages.claims import Claims
 from migrator.stages.query import ask
@@ -25,7 +26,7 @@ from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.wire import decode_item
-from migrator.wiring import checked_on, open_source, read_mapping
+from migrator.wiring import Work, checked_on, open_source, read_mapping
 from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
 
 
@@ -71,7 +72,7 @@ class Moved:
 def moved(name: str, url: str, endpoint: str) -> Iterator[Moved]:
     """The design on the database of this URL, moved into a table of its own that is gone afterwards."""
     parsed = read_mapping(DESIGNS / f"{name}.yaml")
-    with open_source(url, parsed, workers=4) as source:
+    with open_source(SourceSettings(url), parsed, Work(workers=4)) as source:
         checked = checked_on(source, parsed)
         design = replace(checked.mapping.table, name=f"{name}-{secrets.token_hex(4)}")
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)

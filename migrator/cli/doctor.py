@@ -1,0 +1,95 @@
+"""`migrator doctor`: everything that a run needs, looked at one by one before it starts."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from migrator import wiring
+from migrator.cli.options import job_argument, json_option, read_job, stdout
+from migrator.cli.packages import packages_for
+from migrator.errors import CLEAN, DIFFERENT
+from migrator.results import Check
+from migrator.settings import Job
+from migrator.stages.checkup import (
+    Checkup,
+    check_clock,
+    check_entities,
+    check_journal,
+    check_packages,
+    check_permissions,
+    check_server,
+    check_table,
+)
+
+_COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+
+
+@click.command()
+@job_argument
+@click.option(
+    "--write", is_flag=True, help="Try the permissions to write, too, by deleting an item that is not there."
+)
+@json_option
+def doctor(job: Path, write: bool, as_json: bool) -> int:
+    """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.
+
+    Nothing is written but the journal's own file. Exit code 0: nothing failed; 1: something did.
+    """
+    found = Checkup()
+    with ExitStack() as stack:
+        read = found.ask("job", lambda: read_job(job), "the job file is right")
+        check_packages(found, packages_for(read))
+        if read is not None:
+            _source(found, stack, read)
+            _target(found, read, write=write)
+            check_journal(found, lambda: wiring.try_journal(read))
+    if as_json:
+        click.echo(json.dumps({"job": str(job), "checks": [asdict(check) for check in found.checks]}))
+    else:
+        _print(found.checks)
+    return DIFFERENT if any(check.state == "failed" for check in found.checks) else CLEAN
+
+
+def _source(found: Checkup, stack: ExitStack, job: Job) -> None:
+    laid = found.ask(
+        "source and mapping", lambda: stack.enter_context(wiring.lay(job, "doctor")), "they fit each other"
+    )
+    if laid is None:
+        return
+    check_server(found, lambda: wiring.health_of(laid))
+    check_entities(found, laid.source, laid.checked.entities)
+
+
+def _target(found: Checkup, job: Job, *, write: bool) -> None:
+    parsed = found.ask("mapping file", lambda: wiring.sound_mapping(job.mapping), "its form is right")
+    if parsed is None:
+        return
+    target = found.ask(
+        "target",
+        lambda: wiring.open_target(job, parsed.mapping.table, lambda: False),
+        "region and credentials are there",
+    )
+    if target is None or not check_table(found, target.admin, target.design, str(job.path)):
+        return
+    check_clock(found, "clock of DynamoDB", lambda: target.admin.clock(target.design))
+    check_permissions(found, target.admin.probe(target.design, write=write), written=write)
+
+
+def _print(checks: list[Check]) -> None:
+    table = Table("check", "state", "what", "what mends it", box=None, pad_edge=False)
+    for check in checks:
+        table.add_row(
+            check.name, f"[{_COLOURS[check.state]}]{check.state}[/]", _plain(check.what), _plain(check.mend)
+        )
+    stdout().print(table)
+
+
+def _plain(text: str) -> str:
+    """The text with nothing in it that the table would take for a style."""
+    return text.replace("[", "\\[")

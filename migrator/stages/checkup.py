@@ -1,0 +1,130 @@
+"""What a run needs, checked one by one: each check is told, and none ends the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from migrator.errors import MigratorError
+from migrator.mapping.items import CompiledEntity
+from migrator.model import TableDesign
+from migrator.ports import Probe, Source, TableAdmin
+from migrator.results import Check, CheckState
+
+Found = TypeVar("Found")
+
+APART_S = 5.0
+"""Clocks further apart than this are worth a warning: a TTL is compared with ours."""
+REFUSED_S = 240.0
+"""AWS refuses requests whose time is 5 minutes off. Source: IAM User Guide, "Signature Version 4"."""
+
+
+class Server(Protocol):
+    """What a source's server says of itself."""
+
+    @property
+    def clock_s(self) -> float | None: ...
+    @property
+    def replica(self) -> bool: ...
+    @property
+    def timeout(self) -> str: ...
+
+
+class Checkup:
+    """The checks so far, in order."""
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+
+    def tell(self, name: str, what: str, mend: str = "", state: CheckState = "ok") -> None:
+        self.checks.append(Check(name, state, what, mend))
+
+    def ask(self, name: str, work: Callable[[], Found], fine: str = "") -> Found | None:
+        """What `work` gives, told as `fine` where that is not empty; None and a failed check for an error of ours."""
+        try:
+            answer = work()
+        except MigratorError as error:
+            first, _, more = str(error).partition("\n")
+            self.tell(name, first, f"{len(more.splitlines())} more line(s)" if more else "", "failed")
+            return None
+        if fine:
+            self.tell(name, fine)
+        return answer
+
+
+def check_packages(found: Checkup, packages: Mapping[str, str | None]) -> None:
+    """`packages`: name to version; None for one that the job needs and that is not installed."""
+    for name, version in packages.items():
+        if version is None:
+            mend = f"pip install 'single-table-migrator[{name}]'"
+            found.tell(f"extra {name}", "the job needs it, and it is not installed", mend, "failed")
+        else:
+            found.tell(name, version)
+
+
+def check_server(found: Checkup, ask: Callable[[], Server]) -> None:
+    server = found.ask("source server", ask)
+    if server is None:
+        return
+    where = "a replica: it may lag behind" if server.replica else "no replica"
+    found.tell("source server", f"{where}; statement time-out {server.timeout or 'none'}")
+    if server.clock_s is not None:
+        check_clock(found, "clock of the source", lambda: server.clock_s)
+
+
+def check_entities(found: Checkup, source: Source, entities: Sequence[CompiledEntity]) -> None:
+    """Whether a row of each entity can be read, with all the tables that it is made of."""
+    for entity in entities:
+        name = f"SELECT for {entity.name}"
+        rows = found.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
+        if rows is not None:
+            found.tell(name, "its tables can be read" if rows else "its tables can be read; there is no row")
+
+
+def check_table(found: Checkup, admin: TableAdmin, design: TableDesign, job: str) -> bool:
+    """Whether the table is there."""
+    try:
+        state = admin.state(design)
+    except MigratorError as error:
+        found.tell("table", str(error), "", "failed")
+        return False
+    if state is None:
+        found.tell("table", f"there is no table {design.name}", f"migrator table create {job}", "failed")
+        return False
+    if state.differences:
+        found.tell("table", "; ".join(state.differences), f"migrator table check {job}", "failed")
+    else:
+        found.tell("table", f"{design.name} is {state.status} and as the mapping says")
+    return True
+
+
+def check_clock(found: Checkup, name: str, ask: Callable[[], float | None]) -> None:
+    their_s = found.ask(name, ask)
+    if their_s is None:
+        return
+    apart_s = abs(time.time() - their_s)
+    state: CheckState = "failed" if apart_s > REFUSED_S else "warning" if apart_s > APART_S else "ok"
+    mend = "" if state == "ok" else "set this machine's clock, by NTP for instance"
+    found.tell(name, f"{apart_s:.0f} s from ours", mend, state)
+
+
+def check_permissions(found: Checkup, probes: Sequence[Probe], *, written: bool) -> None:
+    for probe in probes:
+        if probe.refused:
+            mend = f"allow dynamodb:{probe.action} on the table to the role"
+            found.tell(f"permission {probe.action}", probe.refused, mend, "failed")
+        else:
+            found.tell(f"permission {probe.action}", "allowed")
+    if not written:
+        what = "permissions to write were not tried"
+        found.tell("permission BatchWriteItem", what, "migrator doctor --write tries them", "warning")
+
+
+def check_journal(found: Checkup, try_it: Callable[[], None]) -> None:
+    try:
+        try_it()
+    except MigratorError as error:
+        found.tell("journal", str(error), "", "failed")
+    else:
+        found.tell("journal", "it can be written")

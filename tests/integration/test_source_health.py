@@ -1,0 +1,38 @@
+"""What servers say of themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from migrator.source.health import SourceHealth, source_health
+from migrator.source.reader import SqlSource
+from migrator.source.url import source_url
+
+
+def health(url: str) -> SourceHealth:
+    address = source_url(url)
+    source = SqlSource(address)
+    try:
+        return source_health(address.get_backend_name(), source.query)
+    finally:
+        source.close()
+
+
+def test_postgresql_tells_its_clock(postgres_database: str) -> None:
+    found = health(postgres_database)
+    assert found.clock_s is not None
+    assert abs(found.clock_s - time.time()) < 60
+    assert found.replica is False
+    assert found.timeout
+
+
+def test_mariadb_tells_its_clock(new_mysql_database: Callable[[], str]) -> None:
+    found = health(new_mysql_database())
+    assert found.clock_s is not None
+    assert abs(found.clock_s - time.time()) < 60
+    assert found.replica is False
+
+
+def test_an_engine_without_a_server_has_nothing_to_say() -> None:
+    assert source_health("sqlite", lambda sql, params: []) == SourceHealth()
