@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from migrator import wiring
 from migrator.cli.options import job_argument, read_job
 from migrator.errors import DIFFERENT, MappingError, TargetError
+from migrator.export.definitions import cloudformation, terraform
 from migrator.model import TableDesign
 from migrator.settings import Job
-from migrator.target.creation import creation_request, later_requests
+from migrator.target.creation import creation_request, definition, later_requests
+
+_FORMS = {"terraform": terraform, "cloudformation": cloudformation}
 
 
 @click.group()
@@ -49,19 +53,32 @@ def create(job: Path, dry_run: bool) -> int:
 
 @table.command()
 @job_argument
-def check(job: Path) -> int:
+@click.option("--as", "form", type=click.Choice(sorted(_FORMS)), help="Print the lines to edit, too.")
+def check(job: Path, form: str | None) -> int:
     """Say how the table differs from the mapping and from the job's options. Exit code 1 when it does."""
     read = read_job(job)
     target = wiring.open_target(read, _design(read), _never)
     state = target.admin.state(target.design)
     if state is None:
         raise TargetError(f"there is no table {target.design.name}; run `migrator table create {job}`")
-    differences = [*state.differences, *target.admin.unlike(target.design, read.target.options)]
+    unlike = target.admin.unlike(target.design, read.target.options)
+    differences = [*state.differences, *unlike.values()]
     for difference in differences:
         click.echo(difference)
+    if form is not None:
+        _print_lines(form, [*state.parts, *unlike], definition(target.design, read.target.options))
     verdict = f"{len(differences)} difference(s)" if differences else "as the mapping says"
     click.echo(f"table {target.design.name}: {verdict}")
     return DIFFERENT if differences else 0
+
+
+def _print_lines(form: str, parts: list[str], wanted: dict[str, Any]) -> None:
+    """The definition's lines of each part that differs, once."""
+    for part in dict.fromkeys(parts):
+        lines = _FORMS[form](part, wanted)
+        click.echo(f"# {part}" if lines else f"# {part}: take it out")
+        for line in lines:
+            click.echo(line)
 
 
 def _design(job: Job) -> TableDesign:

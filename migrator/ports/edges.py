@@ -123,13 +123,15 @@ class ObjectStore(Protocol):
 class TableState:
     """A table that exists. `differences` are sentences: what is other than the mapping's design.
 
-    `unlike`, told after a creation: options that are other than the job's, which hinder no run.
+    `parts`: what each difference is about (key, ttl, index NAME). `unlike`, told after a creation: options that are
+    other than the job's, which hinder no run.
     """
 
     table_id: str
     status: str
     differences: tuple[str, ...] = ()
     unlike: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,17 @@ def later_requests(design: TableDesign, options: TableOptions | None = None) -> 
     return requests
 
 
+def definition(design: TableDesign, options: TableOptions) -> dict[str, Any]:
+    """The whole table in CreateTable's words, with what other operations set beside it."""
+    found = creation_request(design, options)
+    for _, request in later_requests(design, options):
+        found |= request
+    if found.pop("ContributorInsightsAction", None):
+        found["ContributorInsightsSpecification"] = {"Enabled": True}
+    off = {"PointInTimeRecoveryEnabled": False}
+    return {"PointInTimeRecoverySpecification": off, **found}
+
+
 def key_schema(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> list[dict[str, str]]:
     return [{"AttributeName": one.name, "KeyType": "HASH"} for one in partition] + [
         {"AttributeName": one.name, "KeyType": "RANGE"} for one in sort

@@ -10,11 +10,13 @@ from migrator.table_options import TableOptions
 _ON = ("ENABLED", "ENABLING")
 
 
-def option_differences(asked: TableOptions, found: dict[str, Any], told: dict[str, Any]) -> Iterator[str]:
-    """Sentences. `found`: DescribeTable's answer; `told`: those of the operations that `wanted_answers` names."""
+def option_differences(
+    asked: TableOptions, found: dict[str, Any], told: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """(option, sentence). `found`: DescribeTable's answer; `told`: those of the operations that `wanted_answers` names."""
     for name, wanted, there in _pairs(asked, found, told):
         if wanted != there:
-            yield f"{name} is {wanted} in the job and {there} in the table"
+            yield name, f"{name} is {wanted} in the job and {there} in the table"
 
 
 def wanted_answers(asked: TableOptions) -> list[str]:

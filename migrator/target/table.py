@@ -44,8 +44,12 @@ class DynamoTableAdmin:
         if found is None:
             return None
         ttl = self._ttl(design.name)
+        other = list(_differences(design, found, ttl))
         return TableState(
-            _table_id(found), str(found["TableStatus"]), tuple(_differences(design, found, ttl))
+            _table_id(found),
+            str(found["TableStatus"]),
+            tuple(sentence for _, sentence in other),
+            parts=tuple(part for part, _ in other),
         )
 
     def create(self, design: TableDesign, options: TableOptions | None = None) -> TableState:
@@ -55,16 +59,16 @@ class DynamoTableAdmin:
             )
         self._call("create_table", design.name, creation_request(design, options))
         self._wait(design.name)
-        unlike = [] if options is None else self._set_options(design, options)
+        unlike = {} if options is None else self._set_options(design, options)
         for operation, request in later_requests(design, TableOptions(pitr=False)):
             self._call(operation, design.name, request)
         state = self.state(design)
         if state is None:
             raise StoppedError(f"table {design.name} was created and is gone again; look who deletes it")
-        return replace(state, unlike=tuple(unlike))
+        return replace(state, unlike=tuple(unlike.values()))
 
-    def unlike(self, design: TableDesign, options: TableOptions) -> list[str]:
-        """Sentences: how the options of a table that is there differ from those asked for."""
+    def unlike(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
+        """Per option that differs, in a table that is there, from what is asked for: a sentence."""
         found = self._describe(design.name) or {}
         told = {}
         for operation in wanted_answers(options):
@@ -73,7 +77,7 @@ class DynamoTableAdmin:
             )
             with self._unspoken(operation):
                 told[operation] = self._call(operation, design.name, table)
-        return list(option_differences(options, found, told))
+        return dict(option_differences(options, found, told))
 
     def probe(self, design: TableDesign, *, write: bool) -> list[Probe]:
         return probes(self.client, design, write=write)
@@ -85,7 +89,7 @@ class DynamoTableAdmin:
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, "describe_table", design.name, self._endpoint) from None
 
-    def _set_options(self, design: TableDesign, options: TableOptions) -> list[str]:
+    def _set_options(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
         """How the options are in the end other than asked for, which only an emulator may leave so.
 
         Raises: TargetError on AWS.
@@ -96,7 +100,7 @@ class DynamoTableAdmin:
                 self._call(operation, design.name, request)
         found = self.unlike(design, options)
         if found and not is_loopback(self._endpoint):
-            listed = "; ".join(found)
+            listed = "; ".join(found.values())
             raise TargetError(
                 f"table {design.name} was created, but {listed}; mend it, then `migrator table check`"
             )
@@ -175,31 +179,39 @@ def _indexes(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [*(found.get("GlobalSecondaryIndexes") or []), *(found.get("LocalSecondaryIndexes") or [])]
 
 
-def _differences(design: TableDesign, found: dict[str, Any], ttl: str | None) -> Iterator[str]:
-    """Sentences: what is other in the table than in the mapping."""
+def _differences(design: TableDesign, found: dict[str, Any], ttl: str | None) -> Iterator[tuple[str, str]]:
+    """(part, sentence): what is other in the table than in the mapping."""
     types = {one["AttributeName"]: one["AttributeType"] for one in found.get("AttributeDefinitions", [])}
     wanted, there = _shown_design(design.key[:1], design.key[1:]), _shown(found["KeySchema"], types)
     if wanted != there:
-        yield f"its key is {wanted} in the mapping and {there} in the table"
+        yield "key", f"its key is {wanted} in the mapping and {there} in the table"
     present = {one["IndexName"]: one for one in _indexes(found)}
     for index in design.indexes:
         if index.name not in present:
-            yield f"index {index.name} is missing in the table"
+            yield f"index {index.name}", f"index {index.name} is missing in the table"
             continue
         yield from _index_differences(index, present.pop(index.name), types)
     for name in sorted(present):
-        yield f"index {name} is in the table and not in the mapping"
+        yield f"index {name}", f"index {name} is in the table and not in the mapping"
     if ttl != design.ttl:
-        yield f"TTL is {_on(design.ttl)} in the mapping and {_on(ttl)} in the table"
+        yield "ttl", f"TTL is {_on(design.ttl)} in the mapping and {_on(ttl)} in the table"
 
 
-def _index_differences(index: Index, found: dict[str, Any], types: dict[str, str]) -> Iterator[str]:
+def _index_differences(
+    index: Index, found: dict[str, Any], types: dict[str, str]
+) -> Iterator[tuple[str, str]]:
     wanted, there = _shown_design(index.partition, index.sort), _shown(found["KeySchema"], types)
     if wanted != there:
-        yield f"the key of index {index.name} is {wanted} in the mapping and {there} in the table"
+        yield (
+            f"index {index.name}",
+            f"the key of index {index.name} is {wanted} in the mapping and {there} in the table",
+        )
     ours, theirs = _projected(projection(index)), _projected(found.get("Projection", {}))
     if ours != theirs:
-        yield f"index {index.name} projects {ours} in the mapping and {theirs} in the table"
+        yield (
+            f"index {index.name}",
+            f"index {index.name} projects {ours} in the mapping and {theirs} in the table",
+        )
 
 
 def _shown_design(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> str:

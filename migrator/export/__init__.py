@@ -1,0 +1,1 @@
+"""A table's definition in the words of other tools."""
