@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from migrator.errors import MappingError, SettingsError
@@ -15,18 +16,19 @@ from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.parse import ParsedMapping, examine_mapping
 from migrator.model import TableDesign
 from migrator.retry import Backoff, Retry
-from migrator.settings import Job, Tuning, load_job
+from migrator.settings import Job, TargetSettings, Tuning, load_job
+from migrator.source.address import Keepers, address_of
 from migrator.source.health import SourceHealth, source_health
 from migrator.source.manners import Manners, name_of
 from migrator.source.pace import Pace
 from migrator.source.reader import SqlSource
-from migrator.source.url import source_url
 from migrator.source_settings import SourceSettings
 from migrator.stages.fetch import AT_ONCE
 from migrator.target import embedded
 from migrator.target.client import default_region, dynamodb_client, service_client
 from migrator.target.credentials import Role
 from migrator.target.objects import S3Objects
+from migrator.target.secrets import read_secret
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import WriteLimit
@@ -71,13 +73,20 @@ class Work:
     name: str = name_of()
     workers: int = 1
     retry: Retry = Retry()
+    keepers: Keepers | None = None
+
+
+def keepers(folder: Path, target: TargetSettings | None = None) -> Keepers:
+    """Who is asked for a URL; files stand below `folder`, secrets are read with the target's profile."""
+    region, profile = (target.region, target.profile) if target else (None, None)
+    return Keepers(folder, os.environ, partial(read_secret, region=region, profile=profile))
 
 
 @contextmanager
 def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Work()) -> Iterator[SqlSource]:
     mapping = parsed.mapping
     source = SqlSource(
-        source_url(settings.url),
+        address_of(settings.url, settings.command, work.keepers or keepers(Path())),
         mapping.names,
         Manners(
             name=work.name,
@@ -202,7 +211,12 @@ def lay(
     `command`: what the source's administrator sees beside the job's name. `stop`: whether to give up waiting.
     """
     parsed = read_mapping(job.mapping)
-    work = Work(name_of(job.name, command), workers or job.tuning.workers, Retry(_backoff(job), stop))
+    name, at_once, retry = (
+        name_of(job.name, command),
+        workers or job.tuning.workers,
+        Retry(_backoff(job), stop),
+    )
+    work = Work(name, at_once, retry, keepers(job.path.parent, job.target))
     with open_source(job.source, parsed, work) as source:
         yield Laid(job, checked_on(source, parsed), source)
 

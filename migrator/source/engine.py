@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import URL, Connection, Dialect, Engine
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import QueuePool
 
+from migrator.errors import SettingsError, SourceError
+from migrator.source.address import Address
+from migrator.source.failures import refuses_login
 from migrator.source.manners import Manners
 
 CONNECT_TIMEOUT_S = 10
@@ -23,9 +27,12 @@ SILENCE_S = 60
 """A server that says nothing so long past a statement's limit is gone."""
 
 
-def read_engine(url: URL, manners: Manners) -> Engine:
-    """An engine with up to `manners.pool_size` connections; nothing is connected yet."""
-    return _ENGINES[url.get_backend_name()](url, manners)
+def read_engine(address: Address, manners: Manners) -> Engine:
+    """An engine with up to `manners.pool_size` connections; nothing is connected yet.
+
+    Each new connection asks the address again. Raises: SettingsError as the address does.
+    """
+    return _ENGINES[address.url().get_backend_name()](address, manners)
 
 
 def _pool(manners: Manners) -> dict[str, Any]:
@@ -47,9 +54,9 @@ class _TimedConnection(sqlite3.Connection):
     ends_at: float = math.inf
 
 
-def _sqlite_engine(url: URL, manners: Manners) -> Engine:
+def _sqlite_engine(address: Address, manners: Manners) -> Engine:
     # as_uri() escapes what a file name may hold; mode=ro never creates a file.
-    uri = f"{Path(url.database or '').resolve().as_uri()}?mode=ro"
+    uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode=ro"
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -98,19 +105,56 @@ _STEPS_A_LOOK = 10_000
 """Instructions of SQLite's machine between two looks at the clock: well below a millisecond."""
 
 
+# ── servers ──
+
+
+def _server_engine(address: Address, manners: Manners, arguments: Callable[[URL], dict[str, Any]]) -> Engine:
+    """`arguments`: what a connection is made with beside what its URL says."""
+    first = address.url()
+
+    def asked() -> URL:
+        try:
+            url = address.url()
+        except SettingsError as error:
+            # It was right when the run began, so the run can go on when it is right again.
+            raise SourceError(f"{error}; then run the same command again") from None
+        if url.drivername != first.drivername:
+            raise SourceError("source: the URL is now one of another kind of database; correct it")
+        return url
+
+    def make(dialect: Dialect, url: URL) -> DBAPIConnection:
+        words, named = dialect.create_connect_args(url)
+        return dialect.connect(*words, **{**named, **arguments(url)})
+
+    def connect(dialect: Dialect, *_: object) -> DBAPIConnection:
+        url = asked()
+        try:
+            return make(dialect, url)
+        except dialect.loaded_dbapi.Error as error:
+            # The password may have been changed within the time that an answer is believed.
+            address.forget()
+            if not refuses_login(error) or (now := asked()) == url:
+                raise
+        return make(dialect, now)
+
+    # The engine itself never holds the password.
+    engine = sa.create_engine(first.set(password=None), pool_pre_ping=True, **_pool(manners))
+    sa.event.listen(engine, "do_connect", connect)
+    return engine
+
+
+def _unless_in(url: URL, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in wanted.items() if name not in url.query}
+
+
 # ── PostgreSQL ──
 
 
-def _postgresql_engine(url: URL, manners: Manners) -> Engine:
+def _postgresql_engine(address: Address, manners: Manners) -> Engine:
     from migrator.source import postgresql  # needs psycopg, an extra that SQLite does without
 
     wanted = {"application_name": manners.name, "connect_timeout": CONNECT_TIMEOUT_S, **postgresql.ALIVE}
-    engine = sa.create_engine(
-        url,
-        connect_args={name: value for name, value in wanted.items() if name not in url.query},
-        pool_pre_ping=True,
-        **_pool(manners),
-    )
+    engine = _server_engine(address, manners, lambda url: _unless_in(url, wanted))
     sa.event.listen(engine, "connect", partial(postgresql.prepare, manners=manners))
     return engine
 
@@ -118,25 +162,21 @@ def _postgresql_engine(url: URL, manners: Manners) -> Engine:
 # ── MySQL and MariaDB ──
 
 
-def _mysql_engine(url: URL, manners: Manners) -> Engine:
+def _mysql_engine(address: Address, manners: Manners) -> Engine:
     from migrator.source import mysql  # needs PyMySQL, an extra that SQLite does without
 
     wanted: dict[str, Any] = {"program_name": manners.name, "connect_timeout": CONNECT_TIMEOUT_S}
     if manners.statement_timeout_s is not None:
         wanted["read_timeout"] = math.ceil(manners.statement_timeout_s) + SILENCE_S
-    engine = sa.create_engine(
-        url,
-        connect_args={name: value for name, value in wanted.items() if name not in url.query}
-        | mysql.arguments(url.password),
-        pool_pre_ping=True,
-        **_pool(manners),
+    engine = _server_engine(
+        address, manners, lambda url: _unless_in(url, wanted) | mysql.arguments(url.password)
     )
     sa.event.listen(engine, "connect", partial(mysql.prepare, manners=manners))
     sa.event.listen(engine, "begin", mysql.begin)
     return engine
 
 
-_ENGINES: dict[str, Callable[[URL, Manners], Engine]] = {
+_ENGINES: dict[str, Callable[[Address, Manners], Engine]] = {
     "sqlite": _sqlite_engine,
     "postgresql": _postgresql_engine,
     "mysql": _mysql_engine,

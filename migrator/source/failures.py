@@ -138,6 +138,13 @@ def is_broken(error: BaseException) -> bool:
     return type(cause).__name__ in _BY_NETWORK and bool(_BROKEN_TEXT.search(str(cause)))
 
 
+def refuses_login(error: BaseException) -> bool:
+    """Whether the server was there, but takes neither this user nor this password."""
+    if getattr(error, "sqlstate", None) in ("28P01", "28000") or _mysql_number(error) in (1045, 1698):
+        return True
+    return "authentication failed" in str(error)
+
+
 _BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
 """Errors of psycopg's that come without a state: libpq made them, not the server."""
 

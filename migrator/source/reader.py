@@ -14,6 +14,7 @@ from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import RowTree, SourceKey
 from migrator.retry import Retry
 from migrator.source import selects
+from migrator.source.address import Address
 from migrator.source.climbs import climb_select
 from migrator.source.engine import read_engine
 from migrator.source.facts import reflect
@@ -34,14 +35,15 @@ KEYS_A_SELECT = 200
 class SqlSource:
     """Reads by SQL; each call is one read-only snapshot. Safe to call from many threads at once.
 
-    `url`: as `source_url` gives it; the first call connects. `schemas`: those to read beside the default one.
+    `url`: as `source_url` gives it, or where it is asked for; the first call connects. `schemas`: those to read beside
+    the default one.
     `pace`: waited for before pages, and told of their rows, children included.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
 
     def __init__(
         self,
-        url: URL,
+        url: URL | Address,
         names: NameRule = "exact",
         manners: Manners = Manners(),  # noqa: B008  (frozen)
         *,
@@ -49,7 +51,8 @@ class SqlSource:
         pace: Pace | None = None,
         retry: Retry = Retry(),  # noqa: B008  (frozen)
     ) -> None:
-        self._reading = Reading(read_engine(url, manners), place_of(url), retry)
+        address = Address.of(url)
+        self._reading = Reading(read_engine(address, manners), place_of(address.url()), retry)
         self._pace = pace or Pace()
         self._names = names
         self._schemas = tuple(schemas)

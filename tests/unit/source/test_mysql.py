@@ -16,6 +16,7 @@ from migrator.facts import EntityPlan, SchemaFacts
 from migrator.mapping.keys import decode_key
 from migrator.mapping.values import decoder
 from migrator.source import SqlSource, source_url
+from migrator.source.address import Address
 from migrator.source.engine import read_engine
 from migrator.source.manners import Manners
 from migrator.source.selects import KeyRange, bound_select, root_select
@@ -272,7 +273,7 @@ def test_a_page_is_a_range_of_the_primary_key(mysql_database: str) -> None:
 
 def explain(url: str, statement: sa.Select[Any]) -> dict[str, Any]:
     """The one line of the server's plan."""
-    engine = read_engine(source_url(url), Manners(pool_size=1))
+    engine = read_engine(Address.of(source_url(url)), Manners(pool_size=1))
     compiled = statement.compile(dialect=engine.dialect)
     with engine.connect() as connection:
         (line,) = connection.exec_driver_sql(f"EXPLAIN {compiled}", compiled.params).mappings()

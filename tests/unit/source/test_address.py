@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.errors import SettingsError
+from migrator.source import address
+from migrator.source.address import LIFE_S, Address, Keepers, address_of
+from migrator.source.url import source_url
+
+SECRET = "hunter2"
+URL_TEXT = f"postgresql://ada:{SECRET}@db.example/shop"
+RDS = {
+    "username": "ada",
+    "password": "p@ss:w/rd",
+    "host": "db.example",
+    "port": 5433,
+    "dbname": "shop",
+    "engine": "postgres",
+}
+
+
+def keepers(folder: Path = Path(), environ: dict[str, str] | None = None, secret: str = "") -> Keepers:
+    return Keepers(folder, environ or {}, lambda name: secret)
+
+
+def python(program: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", program)
+
+
+def shown(found: Address) -> str:
+    return found.url().render_as_string(hide_password=False).replace("+psycopg", "")
+
+
+def fault_of(text: str, command: tuple[str, ...] = (), asked: Keepers | None = None) -> str:
+    """The message; neither it nor its trace holds the secret."""
+    with pytest.raises(SettingsError) as caught:
+        address_of(text, command, asked or keepers()).url()
+    assert SECRET not in str(caught.value)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    return str(caught.value)
+
+
+# ── who is asked ──
+
+
+def test_a_url_stands_for_itself() -> None:
+    assert shown(address_of(URL_TEXT, (), keepers())) == URL_TEXT
+
+
+def test_a_variable_holds_the_url() -> None:
+    assert shown(address_of("env:SHOP", (), keepers(environ={"SHOP": URL_TEXT}))) == URL_TEXT
+
+
+def test_a_file_beside_the_job_holds_the_url(tmp_path: Path) -> None:
+    (tmp_path / "url.txt").write_text(f"\n  {URL_TEXT}\n\n")
+    assert shown(address_of("file:url.txt", (), keepers(tmp_path))) == URL_TEXT
+    assert shown(address_of(f"file:{tmp_path / 'url.txt'}", (), keepers())) == URL_TEXT
+
+
+def test_a_secret_holds_the_url_or_what_rds_writes() -> None:
+    name = "secret:arn:aws:secretsmanager:eu-central-1:1:secret:shop"
+    assert shown(address_of(name, (), keepers(secret=URL_TEXT))) == URL_TEXT
+    found = address_of(name, (), keepers(secret=json.dumps(RDS))).url()
+    assert (found.username, found.password, found.host) == ("ada", "p@ss:w/rd", "db.example")
+    assert (found.port, found.database, found.drivername) == (5433, "shop", "postgresql+psycopg")
+    found = address_of(
+        name, (), keepers(secret=json.dumps({**RDS, "engine": "aurora-mysql", "port": "3306"}))
+    ).url()
+    assert (found.port, found.drivername) == (3306, "mysql+pymysql")
+
+
+def test_a_command_prints_the_url_or_the_password() -> None:
+    assert shown(address_of("", python(f"print({URL_TEXT!r})"), keepers())) == URL_TEXT
+    found = address_of(
+        "env:SHOP", python("print('t0ken&=')"), keepers(environ={"SHOP": "mysql://ada@db.example/shop"})
+    )
+    assert found.url().password == "t0ken&="
+    assert found.url().username == "ada"
+
+
+# ── what can be wrong, told without a secret ──
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "words"),
+    [
+        ("env:SHOP", {}, "the variable SHOP is not set"),
+        ("env:SHOP", {"environ": {"SHOP": SECRET}}, "source: env:SHOP is no URL; it shall hold"),
+        ("env:SHOP", {"environ": {"SHOP": f"oracle://ada:{SECRET}@h/x"}}, "is not supported"),
+        ("file:none.txt", {}, "none.txt cannot be read (No such file or directory)"),
+        ("file:.", {}, "cannot be read (Is a directory)"),
+        ("secret:shop", {"secret": SECRET}, "source: secret:shop is no URL"),
+        ("secret:shop", {"secret": '{"password": "' + SECRET}, "begins like JSON"),
+        (
+            "secret:shop",
+            {"secret": json.dumps({"username": "a", "password": SECRET})},
+            "without engine, host",
+        ),
+        ("secret:shop", {"secret": json.dumps({**RDS, "engine": "oracle"})}, "an engine or a port"),
+        ("secret:shop", {"secret": json.dumps({**RDS, "port": SECRET})}, "an engine or a port"),
+    ],
+)
+def test_an_answer_that_is_no_url_is_told(text: str, answers: dict[str, Any], words: str) -> None:
+    assert words in fault_of(text, asked=keepers(**answers))
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (python(f"import sys; print({SECRET!r}); sys.exit({SECRET!r})"), "ended with code 1"),
+        (python(f"import sys; print({SECRET!r}, file=sys.stderr)"), "printed nothing"),
+        (python(f"print({SECRET!r})"), "the command's output is no URL"),
+        (python("import sys; sys.stdout.buffer.write(b'\\xff')"), "no UTF-8"),
+        (("no-such-program-here", SECRET), "cannot be started (No such file or directory)"),
+    ],
+)
+def test_a_command_that_fails_is_told_without_its_output(command: tuple[str, ...], words: str) -> None:
+    assert words in fault_of("", command)
+
+
+def test_a_command_that_gives_no_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address, "COMMAND_LIMIT_S", 0.3)
+    assert "gave no answer in" in fault_of("", python(f"import time; {SECRET!r}; time.sleep(60)"))
+
+
+# ── asked again ──
+
+
+class Asked:
+    """An address whose password counts how often it was asked for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.times = 0
+        self.address = Address(self.ask, lambda: self.now)
+
+    def ask(self) -> Any:
+        self.times += 1
+        return source_url(f"postgresql://ada@h/shop?options={self.times}")
+
+
+def test_an_answer_is_believed_for_a_minute() -> None:
+    asked = Asked()
+    first = asked.address.url()
+    asked.now = LIFE_S
+    assert asked.address.url() == first
+    asked.now = LIFE_S + 1
+    assert asked.address.url() != first
+    assert asked.times == 2
+
+
+def test_an_answer_that_was_wrong_is_asked_for_again() -> None:
+    asked = Asked()
+    asked.address.url()
+    asked.address.forget()
+    asked.address.url()
+    assert asked.times == 2
+
+
+def test_an_address_is_never_shown() -> None:
+    found = address_of(URL_TEXT, (), keepers())
+    found.url()
+    assert SECRET not in repr(found) + str(vars(found).keys())
