@@ -31,6 +31,10 @@ class SourceError(MigratorError):
     exit_code = STOPPED
 
 
+class MissingNameError(SourceError):
+    """A statement names a table or a column that the source does not have (any more)."""
+
+
 class TargetError(MigratorError):
     """DynamoDB refused or does not fit (no table, other keys, no credentials)."""
 

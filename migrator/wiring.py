@@ -233,7 +233,7 @@ def sound_mapping(path: Path) -> ParsedMapping:
 
 
 def health_of(laid: Laid) -> SourceHealth:
-    return source_health(source_url(laid.job.source.url).get_backend_name(), laid.source.query)
+    return source_health(laid.source.dialect, laid.source.query)
 
 
 def try_journal(job: Job) -> None:

@@ -121,8 +121,7 @@ def _session(stack: ExitStack, laid: Laid, wanted: Asked, stop: Event) -> Sessio
 
 def _identity(laid: Laid, session: Session, entities: list[CompiledEntity], wanted: Asked) -> RunIdentity:
     scope = scope_of(entities, wanted.limit, named=bool(wanted.entities))
-    revision = laid.checked.mapping.revision
-    return identity_of("backfill", laid.job, session.table_id, revision, scope)
+    return identity_of("backfill", laid, session.table_id, entities, scope)
 
 
 def _bill(

@@ -11,12 +11,13 @@ from migrator import wiring
 from migrator.errors import Interrupted, MigratorError, SettingsError, TargetError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
+from migrator.mapping.columns import columns_digest
 from migrator.mapping.items import CompiledEntity
 from migrator.model import TableDesign
 from migrator.ports import ItemStore, Journal, ObjectStore, Run, RunIdentity, RunKind
 from migrator.settings import Job
 from migrator.stages.dry import DryStore
-from migrator.wiring import Target
+from migrator.wiring import Laid, Target
 
 DRY_TABLE = "dry-run"
 
@@ -92,8 +93,12 @@ def _refuse_foreign(job: Job, target: Target, journal: Journal, table_id: str) -
             )
 
 
-def identity_of(kind: RunKind, job: Job, table_id: str, revision: str, scope: str) -> RunIdentity:
-    return RunIdentity(kind, job.name, table_id, revision, scope)
+def identity_of(
+    kind: RunKind, laid: Laid, table_id: str, entities: Sequence[CompiledEntity], scope: str = ""
+) -> RunIdentity:
+    """Columns that changed make another run: it begins anew, since half of the items would be made of the old ones."""
+    revision = columns_digest(laid.checked.mapping.revision, [entity.plan for entity in entities])
+    return RunIdentity(kind, laid.job.name, table_id, revision, scope)
 
 
 def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bool) -> str:

@@ -48,9 +48,9 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, a
         table_id = existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read))
         lease = stack.enter_context(RunLease(journal, read.name))
-        revision = laid.checked.mapping.revision
         scope = "" if sample is None else f"sample={sample};seed={sample.seed}"
-        run = begin(journal, identity_of("verify", read, table_id, revision, scope), again=True)
+        identity = identity_of("verify", laid, table_id, laid.checked.entities, scope)
+        run = begin(journal, identity, again=True)
         if run.resumed:
             click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
         stage = _stage(laid, target, journal, sample, workers)

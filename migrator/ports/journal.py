@@ -23,6 +23,7 @@ class RunIdentity:
     job: str
     table_id: str
     revision: str
+    """What the run is made by: the mapping, and the columns that it reads."""
     scope: str = ""
     """Entities and limit as text; '' is everything."""
 
@@ -72,7 +73,16 @@ class Page:
 
 
 FindingKind = Literal[
-    "refused", "collision", "unwritten", "missing", "unexpected", "different", "count", "sum", "foreign"
+    "refused",
+    "collision",
+    "unwritten",
+    "missing",
+    "unexpected",
+    "different",
+    "count",
+    "sum",
+    "foreign",
+    "schema",
 ]
 
 

@@ -131,9 +131,11 @@ def _server_engine(address: Address, manners: Manners, arguments: Callable[[URL]
         try:
             return make(dialect, url)
         except dialect.loaded_dbapi.Error as error:
+            if not refuses_login(error):
+                raise
             # The password may have been changed within the time that an answer is believed.
             address.forget()
-            if not refuses_login(error) or (now := asked()) == url:
+            if (now := asked()) == url:
                 raise
         return make(dialect, now)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migrator.errors import SourceError
+from migrator.errors import MissingNameError, SourceError
 
 _RESUME = "run the same command again"
 
@@ -118,6 +118,7 @@ _CONNECTING = "the connection failed; look at host, port, user and password of t
 _OTHERWISE = "see the database's own log; nothing was written"
 
 
+_MISSING = frozenset({_BY_SQLSTATE["42P01"], _BY_SQLSTATE["42703"]})
 _BROKEN_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "25P03", "53300", "40001"})
 _BROKEN_MYSQL = frozenset({1040, 1053, 1077, 1079, 1152, 1412, 1927, 2002, 2003, 2006, 2013, 2055, 4031})
 _BROKEN_TEXT = re.compile(
@@ -157,7 +158,9 @@ def source_error(error: BaseException, place: str, doing: str, tried: str = "") 
     The driver's message is only looked at, never passed on: it may quote values, SQL or the URL.
     """
     cause = getattr(error, "orig", None) or error
-    return SourceError(f"{place}: {doing}: {type(cause).__name__}: {_reason(cause)}{tried}")
+    reason = _reason(cause)
+    made = MissingNameError if reason in _MISSING else SourceError
+    return made(f"{place}: {doing}: {type(cause).__name__}: {reason}{tried}")
 
 
 def _reason(cause: BaseException) -> str:

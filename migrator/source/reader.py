@@ -58,6 +58,10 @@ class SqlSource:
         self._schemas = tuple(schemas)
         self._statements = Statements(names, self.facts)
 
+    @property
+    def dialect(self) -> str:
+        return str(self._reading.engine.dialect.name)
+
     def facts(self) -> SchemaFacts:
         found = self._reading.read(
             "reading the schema", lambda connection: reflect(connection, self._names, self._schemas)
@@ -137,9 +141,7 @@ class SqlSource:
 
         Raises: SettingsError when the statement cannot be put into the source's names.
         """
-        statement, bound = bound_statement(
-            self._statements.translated(sql, schema), params, self._reading.engine.dialect.name
-        )
+        statement, bound = bound_statement(self._statements.translated(sql, schema), params, self.dialect)
         return self._rows("a query of the mapping", statement, bound)
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from migrator.ports import (
 )
 from migrator.results import BackfillResult
 from migrator.stages.claims import Claims
+from migrator.stages.columns import pinned_columns
 from migrator.stages.pages import plan_one_page, plan_pages
 from migrator.stages.pool import in_parallel
 from migrator.stages.projection import key_text, project, stamp
@@ -64,8 +65,9 @@ class Backfill:
         Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run goes on later.
         """
         started = self.clock()
-        for entity in entities:
-            self._copy(run, entity)
+        with pinned_columns(self.source, self.journal, run, entities):
+            for entity in entities:
+                self._copy(run, entity)
         if self.unwritten:
             what = f"DynamoDB did not take {len(self.unwritten)} item(s) to the last try (see `migrator findings`)"
             raise StoppedError(f"{what}; all else is written, and the same command tries them again")

@@ -12,6 +12,7 @@ from migrator.mapping.items import CompiledEntity
 from migrator.model import Item, ItemKey
 from migrator.ports import Finding, ItemStore, Journal, ObjectStore, Page, Progress, Run, Source, Tally
 from migrator.results import Sample, VerifyResult
+from migrator.stages.columns import pinned_columns
 from migrator.stages.pages import plan_pages
 from migrator.stages.pool import in_parallel
 from migrator.stages.projection import Projection, key_text, project
@@ -49,12 +50,13 @@ class Verify:
         """
         started = self.clock()
         sample = self.options.sample
-        counts = {entity.name: self.source.count(entity.plan) for entity in entities}
-        for entity in entities:
-            self._plan(run, entity, sum(counts.values()))
-            self._rows(run, entity, counts[entity.name])
-        scanned = ScanTotals() if sample else self._table(run, entities)
-        not_compared = [] if sample else check_totals(self.source, self.journal, run, entities, scanned)
+        with pinned_columns(self.source, self.journal, run, entities):
+            counts = {entity.name: self.source.count(entity.plan) for entity in entities}
+            for entity in entities:
+                self._plan(run, entity, sum(counts.values()))
+                self._rows(run, entity, counts[entity.name])
+            scanned = ScanTotals() if sample else self._table(run, entities)
+            not_compared = [] if sample else check_totals(self.source, self.journal, run, entities, scanned)
         return VerifyResult(
             run=run,
             entities={entity.name: self.journal.tally(run, entity.name) for entity in entities},
