@@ -28,6 +28,15 @@ class BackfillResult:
 
 
 @dataclass(frozen=True)
+class Explained:
+    """A database's plan for one SELECT of a page: its lines, and the tables that it reads as a whole for it."""
+
+    what: str
+    lines: tuple[str, ...]
+    whole_tables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class NotCompared:
     """An item type, or an attribute of it, whose total SQL was not asked for, and why."""
 

@@ -38,7 +38,7 @@ from migrator.errors import DIFFERENT
 from migrator.mapping.items import CompiledEntity
 from migrator.ports import Run, RunIdentity
 from migrator.report.costs import estimate_data
-from migrator.report.results import backfill_data, print_backfill, print_findings
+from migrator.report.results import backfill_data, explained_lines, print_backfill, print_findings
 from migrator.results import BackfillResult
 from migrator.settings import Job
 from migrator.stages.backfill import Backfill, BackfillOptions
@@ -55,6 +55,7 @@ class Asked:
     workers: int | None
     limit: int | None
     dry_run: bool
+    explain: bool
     again: bool
     into_existing: bool
     max_write_units: int | None
@@ -68,6 +69,7 @@ class Asked:
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
 @click.option("--limit", type=click.IntRange(1), help="Only the first rows of each entity.")
 @click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
+@click.option("--explain", is_flag=True, help="With --dry-run: show the source's plans for a page.")
 @click.option("--again", is_flag=True, help="Read and write everything once more after a finished run.")
 @click.option("--into-existing", is_flag=True, help="Write into a table that holds other items.")
 @click.option(
@@ -85,6 +87,8 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object)
     Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator findings`);
     3 and 130: stopped, the same command goes on.
     """
+    if asked["explain"] and not asked["dry_run"]:
+        raise click.UsageError("--explain goes with --dry-run")
     wanted = Asked(**asked)  # type: ignore[arg-type]
     read = _tuned(read_job(job), wanted)
     allowed = read.tuning.max_refused if max_refused is None else max_refused
@@ -93,6 +97,8 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object)
         laid = stack.enter_context(wiring.lay(read, "backfill", workers=wanted.workers, stop=stop.is_set))
         entities = chosen(laid.checked.entities, wanted.entities)
         need_bucket(read, entities)
+        if wanted.explain:
+            _explain(laid, entities)
         session = _session(stack, laid, wanted, stop)
         identity = _identity(laid, session, entities, wanted)
         bill = _bill(laid, session, entities, wanted, identity)
@@ -110,6 +116,13 @@ def _tuned(job: Job, wanted: Asked) -> Job:
     if wanted.max_write_units is None:
         return job
     return replace(job, tuning=replace(job.tuning, max_write_units=wanted.max_write_units))
+
+
+def _explain(laid: Laid, entities: list[CompiledEntity]) -> None:
+    """On standard error, beside the progress: the result on standard output stays as it is."""
+    for entity in entities:
+        for line in explained_lines(entity.name, laid.source.explain(entity.plan, laid.job.tuning.page_rows)):
+            click.echo(line, err=True)
 
 
 def _session(stack: ExitStack, laid: Laid, wanted: Asked, stop: Event) -> Session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.ports import Finding, Tally
-from migrator.results import BackfillResult, Sample, VerifyResult
+from migrator.results import BackfillResult, Explained, Sample, VerifyResult
 
 _SHOWN = 20
 
@@ -50,6 +50,16 @@ def print_backfill(console: Console, result: BackfillResult) -> None:
     console.print(table)
     rate = result.total.rows / result.took_s if result.took_s else 0
     console.print(f"took {result.took_s:.1f} s, {rate:,.0f} rows/s; run {result.run.id}")
+
+
+def explained_lines(entity: str, plans: Sequence[Explained]) -> Iterator[str]:
+    """The source's plans for an entity's page, each with a warning for what it would read as a whole."""
+    for one in plans:
+        yield f"{entity}, {one.what}:"
+        yield from (f"  {line}" for line in one.lines)
+        for table in one.whole_tables:
+            what = f"every page reads the whole of table {table}"
+            yield f"  warning: {what}; let an index begin with the columns that it is read by, or take larger pages"
 
 
 def print_verify(console: Console, result: VerifyResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +13,13 @@ from migrator.errors import SettingsError, SourceError
 from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import RowTree, SourceKey
+from migrator.results import Explained
 from migrator.retry import Retry
 from migrator.source import selects
 from migrator.source.address import Address
 from migrator.source.climbs import climb_select
 from migrator.source.engine import read_engine
+from migrator.source.explain import PageSelect, explained
 from migrator.source.facts import reflect
 from migrator.source.manners import Manners
 from migrator.source.names import NameRule
@@ -133,6 +136,26 @@ class SqlSource:
             return found
 
         return self._trees(plan, rows)
+
+    def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
+        """The database's plans for the SELECTs of the first page. Where that is the only one, no table is too much."""
+        bound = next(self.page_bounds(plan, page_rows), None)
+        chosen, root = KeyRange(None, _key(bound)), {"root": plan.table.real}
+        wanted = [PageSelect.of("rows", selects.root_select(plan, chosen), root, plan.joins)] + [
+            PageSelect.of(
+                f"{one.collection.kind} {one.collection.alias}",
+                _beside(plan, one, chosen),
+                {**root, "child": one.table.real},
+                one.joins,
+            )
+            for one in plan.collections
+        ]
+        many = page_rows if bound else sys.maxsize
+
+        def work(connection: Connection) -> list[Explained]:
+            return [explained(connection, one, many) for one in wanted]
+
+        return self._reading.read(_entity(plan), work)
 
     def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
         """Rows of one SELECT in written names, values as the driver gives them. A list after IN is its values.
