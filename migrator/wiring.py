@@ -84,9 +84,9 @@ def keepers(folder: Path, target: TargetSettings | None = None) -> Keepers:
 
 @contextmanager
 def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Work()) -> Iterator[SqlSource]:
-    mapping = parsed.mapping
+    mapping, asked = parsed.mapping, work.keepers or keepers(Path())
     source = SqlSource(
-        address_of(settings.url, settings.command, work.keepers or keepers(Path())),
+        address_of(settings.url, settings.command, asked),
         mapping.names,
         Manners(
             name=work.name,
@@ -96,6 +96,7 @@ def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Wo
         schemas=mapping.schemas_read,
         pace=Pace(settings.max_rows_per_s, work.retry.stop),
         retry=work.retry,
+        replica=address_of(settings.read_url, (), asked) if settings.read_url else None,
     )
     try:
         yield source

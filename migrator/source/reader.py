@@ -26,6 +26,7 @@ from migrator.source.names import NameRule
 from migrator.source.pace import Pace
 from migrator.source.parameters import bound_statement
 from migrator.source.reading import Reading
+from migrator.source.replica import Mark, ReplicaCheck, asker, mark_of
 from migrator.source.selects import Key, KeyRange, KeySet
 from migrator.source.statements import Statements
 from migrator.source.trees import key_reader, row_trees, rows_read
@@ -40,7 +41,8 @@ class SqlSource:
 
     `url`: as `source_url` gives it, or where it is asked for; the first call connects. `schemas`: those to read beside
     the default one.
-    `pace`: waited for before pages, and told of their rows, children included.
+    `replica`: the URL of one that pages are read from. `pace`: waited for before pages, and told of their rows, children
+    included.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
 
@@ -53,9 +55,12 @@ class SqlSource:
         schemas: Sequence[str] = (),
         pace: Pace | None = None,
         retry: Retry = Retry(),  # noqa: B008  (frozen)
+        replica: URL | Address | None = None,
     ) -> None:
-        address = Address.of(url)
-        self._reading = Reading(read_engine(address, manners), place_of(address.url()), retry)
+        self._reading = _reading(Address.of(url), manners, retry)
+        self._pages = self._reading
+        if replica is not None:
+            self._pages = _replica(Address.of(replica), manners, retry, self._reading)
         self._pace = pace or Pace()
         self._names = names
         self._schemas = tuple(schemas)
@@ -122,7 +127,7 @@ class SqlSource:
                 chosen = KeyRange(chosen.after, decode_key(last))
             return _with_collections(connection, plan, chosen, roots)
 
-        return self._trees(plan, page)
+        return self._trees(self._pages, plan, page)
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the keys, as many as there are; all of one snapshot."""
@@ -135,7 +140,7 @@ class SqlSource:
                 found += _with_collections(connection, plan, chosen, roots)
             return found
 
-        return self._trees(plan, rows)
+        return self._trees(self._reading, plan, rows)
 
     def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
         """The database's plans for the SELECTs of the first page. Where that is the only one, no table is too much."""
@@ -169,11 +174,14 @@ class SqlSource:
 
     def close(self) -> None:
         self._reading.close()
+        self._pages.close()
 
-    def _trees(self, plan: EntityPlan, work: Callable[[Connection], list[RowTree]]) -> list[RowTree]:
+    def _trees(
+        self, reading: Reading, plan: EntityPlan, work: Callable[[Connection], list[RowTree]]
+    ) -> list[RowTree]:
         """What `work` reads, at the run's pace."""
         self._pace.wait()
-        trees = self._reading.read(_entity(plan), work)
+        trees = reading.read(_entity(plan), work)
         self._pace.took(rows_read(plan, trees))
         return trees
 
@@ -191,6 +199,23 @@ class SqlSource:
         except TypeError as error:
             what = f"{self._reading.place}: {_entity(plan)}: {error}; name other columns in key:"
             raise SourceError(what) from None
+
+
+def _reading(address: Address, manners: Manners, retry: Retry) -> Reading:
+    return Reading(read_engine(address, manners), place_of(address.url()), retry)
+
+
+def _replica(address: Address, manners: Manners, retry: Retry, primary: Reading) -> Reading:
+    """Pages by the replica, on connections that have replayed all that the primary had at the first of them."""
+    engine = read_engine(address, manners)
+    if engine.dialect.name != primary.engine.dialect.name or engine.dialect.name == "sqlite":
+        what = "names no replica: it must be a server of url's kind (an SQLite file has no replica)"
+        raise SettingsError(f"source: read_url {what}; correct it, or leave it out")
+
+    def mark() -> Mark:
+        return primary.read("its position", lambda one: mark_of(one.dialect, asker(one)))
+
+    return Reading(engine, f"{place_of(address.url())} (read_url)", retry, ReplicaCheck(mark, retry))
 
 
 def _entity(plan: EntityPlan) -> str:

@@ -16,12 +16,22 @@ Result = TypeVar("Result")
 
 
 class Reading:
-    """`place`: what messages call the database. `retry`: how long a server that was there is waited for."""
+    """`place`: what messages call the database. `retry`: how long a server that was there is waited for.
 
-    def __init__(self, engine: Engine, place: str, retry: Retry) -> None:
+    `admit`: looks at each connection before it is read from, and raises where it must not be.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        place: str,
+        retry: Retry,
+        admit: Callable[[Connection], None] = lambda connection: None,
+    ) -> None:
         self.engine = engine
         self.place = place
         self._retry = retry
+        self._admit = admit
         self._reached = False
         driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
         # UnicodeError and OverflowError: sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
@@ -43,6 +53,7 @@ class Reading:
     def _once(self, work: Callable[[Connection], Result]) -> Result:
         with self.engine.connect() as connection:
             self._reached = True
+            self._admit(connection)
             return work(connection)
 
     def _can_pass(self, error: BaseException) -> bool:

@@ -1,0 +1,159 @@
+"""Which servers may be read in place of the primary. No replica runs here: the servers' answers are given by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+import pytest
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.engine import make_url
+
+from migrator.errors import Interrupted, SettingsError, SourceError
+from migrator.retry import Retry
+from migrator.source import SqlSource, source_url
+from migrator.source.replica import Mark, mark_of, verdict_of, wait_until_ready
+from tests.support_source import PURCHASE, plan_of
+from tests.support_source_databases import fill_mysql, fill_postgresql, make_sqlite
+
+POSTGRESQL = postgresql.dialect()
+MYSQL = mysql.dialect()
+MARK = Mark("7710", "2026-01-01 00:00:00", "shop", "1/20")
+
+
+class Server:
+    """Answers every statement with one row, and remembers the parameters."""
+
+    def __init__(self, *row: Any) -> None:
+        self.row = row
+        self.params: Mapping[str, Any] = {}
+
+    def __call__(self, sql: str, params: Mapping[str, Any]) -> tuple[Any, ...]:
+        self.params = params
+        return self.row
+
+
+# ── PostgreSQL ──
+
+
+@pytest.mark.parametrize(
+    ("ahead_bytes", "verdict"), [(0, "ready"), (16, "ready"), (-1, "behind")], ids=["at", "past", "before"]
+)
+def test_a_standby_is_ready_when_it_has_replayed_the_mark(ahead_bytes: int, verdict: str) -> None:
+    standby = Server("7710", "2026-02-02 00:00:00", "shop", True, ahead_bytes)
+    assert verdict_of(POSTGRESQL, MARK, standby) == verdict
+    assert standby.params == {"position": "1/20"}
+
+
+def test_the_primary_itself_is_ready() -> None:
+    assert verdict_of(POSTGRESQL, MARK, Server("7710", "2026-01-01 00:00:00", "shop", False, None)) == "ready"
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (("99", "2026-01-01 00:00:00", "shop", True, 0), "another cluster"),
+        (("99", "2026-02-02 00:00:00", "shop", False, None), "another cluster"),
+        (("7710", "2026-02-02 00:00:00", "shop", False, None), "no replica (any more)"),
+        (("7710", "2026-02-02 00:00:00", "test", True, 0), "another database"),
+        (("7710", "2026-02-02 00:00:00", "shop", True, None), "does not say how far"),
+    ],
+    ids=["another cluster", "another primary", "promoted", "another database", "silent"],
+)
+def test_a_server_that_is_no_replica_of_ours_is_refused(row: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        verdict_of(POSTGRESQL, MARK, Server(*row))
+    assert words in str(caught.value)
+    assert "or leave read_url out" in str(caught.value)
+
+
+# ── MySQL ──
+
+GTIDS = Mark("", "uuid-1", "shop", "uuid-1:1-77")
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict"), [(("uuid-2", "shop", 1), "ready"), (("uuid-2", "shop", 0), "behind")]
+)
+def test_a_replica_is_ready_when_it_has_the_primarys_gtids(row: tuple[Any, ...], verdict: str) -> None:
+    assert verdict_of(MYSQL, GTIDS, Server(*row)) == verdict
+
+
+def test_without_gtids_only_the_server_itself_will_do() -> None:
+    bare = Mark("", "uuid-1", "shop", "")
+    assert mark_of(MYSQL, Server("", "uuid-1", "shop", None)) == bare
+    assert verdict_of(MYSQL, bare, Server("uuid-1", "shop", 1)) == "ready"
+    with pytest.raises(SourceError, match="no binary log with GTIDs"):
+        verdict_of(MYSQL, bare, Server("uuid-2", "shop", 1))
+    with pytest.raises(SourceError, match="another database"):
+        verdict_of(MYSQL, GTIDS, Server("uuid-2", "test", 1))
+
+
+# ── waiting ──
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def time(self) -> float:
+        return self.now
+
+
+def test_a_replica_that_is_behind_is_waited_for() -> None:
+    clock = Clock()
+    retry = Retry(sleep=clock.sleep, clock=clock.time)
+    wait_until_ready(lambda: "ready" if clock.now > 10 else "behind", retry, 60)
+    assert 10 < clock.now < 12
+
+
+def test_a_replica_that_stays_behind_is_told() -> None:
+    clock = Clock()
+    with pytest.raises(SourceError, match=r"has not replayed in 60 s .* look at its lag"):
+        wait_until_ready(lambda: "behind", Retry(sleep=clock.sleep, clock=clock.time), 60)
+    assert 59 < clock.now < 62
+
+
+def test_the_wait_ends_when_the_run_is_asked_to_stop() -> None:
+    clock = Clock()
+    retry = Retry(stop=lambda: clock.now > 3, sleep=clock.sleep, clock=clock.time)
+    with pytest.raises(Interrupted):
+        wait_until_ready(lambda: "behind", retry, 60)
+
+
+# ── the real servers, as their own replica ──
+
+
+@pytest.mark.parametrize("engine", ["postgres", "mysql"])
+def test_the_server_itself_serves_as_read_url(engine: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(f"{engine}_database")
+    (fill_postgresql if engine == "postgres" else fill_mysql)(url)
+    with closing(SqlSource(source_url(url), replica=source_url(url))) as source:
+        for _ in range(2):
+            assert len(source.read_page(plan_of(PURCHASE), None, None)) == 5
+        assert len(source.read_rows(plan_of(PURCHASE), ["[10]"])) == 1
+
+
+@pytest.mark.parametrize(("engine", "other"), [("postgres", "template1"), ("mysql", "mysql")])
+def test_another_database_of_the_server_is_refused(
+    engine: str, other: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue(f"{engine}_database")
+    elsewhere = make_url(url).set(database=other).render_as_string(hide_password=False)
+    source = SqlSource(source_url(url), replica=source_url(elsewhere))
+    with closing(source), pytest.raises(SourceError, match="read_url: this is another database"):
+        source.read_page(plan_of(PURCHASE), None, None)
+
+
+def test_a_file_and_another_kind_of_server_are_no_replicas(tmp_path: Any) -> None:
+    file = source_url(make_sqlite(tmp_path / "shop.db"))
+    server = source_url("postgresql://me@h/shop")
+    for primary, replica in [(file, file), (server, file), (server, source_url("mysql://me@h/shop"))]:
+        with pytest.raises(SettingsError, match="read_url names no replica"):
+            SqlSource(primary, replica=replica)
