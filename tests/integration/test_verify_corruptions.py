@@ -1,0 +1,130 @@
+"""Verify finds every kind of corruption, each as what it is, and finds nothing on a clean table."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.journal.store import SqlJournal
+from migrator.mapping.check import Checked, check_mapping
+from migrator.mapping.parse import parse_mapping
+from migrator.model import Item
+from migrator.ports import Finding, RunIdentity
+from migrator.source import SqlSource, source_url
+from migrator.stages.backfill import Backfill
+from migrator.stages.claims import Claims
+from migrator.stages.verify import Verify
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from tests.fakes.progress import Silent
+
+TEXT = """
+mapping: 1
+table: {name: %s, key: [PK, SK], type: type, indexes: {GSI1: {key: [GSI1PK, GSI1SK]}}}
+entities:
+  book:
+    collect: {tags: {of: tag, by: book_id}}
+    items:
+      Book:
+        key: ["BOOK#{id}", META]
+        GSI1: ["YEAR#{year}", "{title}#{id:04}"]
+        keep: [title, price, active]
+        attributes: {tags: {each: tags, attributes: {name: name}}, year: year}
+"""
+SCRIPT = """
+CREATE TABLE book (id INTEGER PRIMARY KEY, title TEXT, year INTEGER, price NUMERIC(8, 2), active BOOLEAN);
+CREATE TABLE tag (book_id INTEGER REFERENCES book (id), name TEXT, PRIMARY KEY (book_id, name));
+"""
+
+
+class Library:
+    """Ten books in SQL and in a table."""
+
+    def __init__(self, url: str, endpoint: str) -> None:
+        text = TEXT % f"T{secrets.token_hex(6)}"
+        self.source = SqlSource(source_url(url))
+        self.checked: Checked = check_mapping(parse_mapping(text, "m.yaml"), self.source.facts())
+        self.client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
+        self.design = self.checked.mapping.table
+        DynamoTableAdmin(self.client).create(self.design)
+        self.store = DynamoStore(self.client, self.design)
+        self.journal = SqlJournal.in_memory()
+        entities = {entity.name: entity for entity in self.checked.entities}
+        claims = Claims(self.journal, self.source, entities, self.checked.unproved, "table")
+        run = self.journal.start_run(RunIdentity("backfill", "job", "table", "r", ""))
+        Backfill(self.source, self.store, self.journal, claims, Silent()).run(run, self.checked.entities)
+
+    def book(self, number: int) -> Item:
+        (item,) = self.store.get([(f"BOOK#{number}", "META")]).values()
+        return item
+
+    def findings(self) -> list[Finding]:
+        run = self.journal.start_run(RunIdentity("verify", "job", "table", "r", secrets.token_hex(4)))
+        Verify(self.source, self.store, self.journal, Silent()).run(run, self.checked.entities)
+        return [one for one in self.journal.findings(run) if one.kind not in ("count", "sum")]
+
+    def close(self) -> None:
+        self.client.delete_table(TableName=self.design.name)
+        self.source.close()
+        self.journal.close()
+
+
+@pytest.fixture
+def library(tmp_path: Path, dynamodb_url: str) -> Iterator[Library]:
+    connection = sqlite3.connect(tmp_path / "books.db")
+    connection.executescript(SCRIPT)
+    books = [(n, f"Title {n}", 1990 + n, n + 0.5, True) for n in range(1, 11)]
+    connection.executemany("INSERT INTO book VALUES (?, ?, ?, ?, ?)", books)
+    connection.executemany(
+        "INSERT INTO tag VALUES (?, ?)", [(n, name) for n in range(1, 11) for name in "ab"]
+    )
+    connection.commit()
+    connection.close()
+    made = Library(f"sqlite:///{tmp_path}/books.db", dynamodb_url)
+    yield made
+    made.close()
+
+
+Corrupt = Callable[[Library, Item], list[Item]]
+CORRUPTIONS: dict[str, tuple[Corrupt, set[tuple[str, str]]]] = {
+    "a changed value": (lambda _, book: [{**book, "title": "Other"}], {("different", "title")}),
+    "one hundredth": (lambda _, book: [{**book, "price": 3}], {("different", "price")}),
+    "a changed type": (lambda _, book: [{**book, "price": "3.50"}], {("different", "price")}),
+    "a boolean as a number": (lambda _, book: [{**book, "active": 1}], {("different", "active")}),
+    "a missing attribute": (lambda _, book: [{k: v for k, v in book.items() if k != "year"}], {("different", "year")}),
+    "an attribute too many": (lambda _, book: [{**book, "extra": 1}], {("different", "extra")}),
+    "a list in another order": (lambda _, book: [{**book, "tags": book["tags"][::-1]}], {("different", "tags")}),  # type: ignore[index]
+    "a child too few": (lambda _, book: [{**book, "tags": book["tags"][:1]}], {("different", "tags")}),  # type: ignore[index]
+    "a wrong index key": (lambda _, book: [{**book, "GSI1PK": "YEAR#1"}], {("different", "GSI1PK")}),
+    "out of an index": (
+        lambda _, book: [{k: v for k, v in book.items() if not k.startswith("GSI1")}],
+        {("different", "GSI1PK"), ("different", "GSI1SK")},
+    ),
+    "another discriminator": (lambda _, book: [{**book, "type": "Boook"}], {("different", "type")}),
+    "a stale key": (lambda _, book: [{**book, "SK": "OLD"}], {("unexpected", "")}),
+    "an item of no row": (lambda _, book: [{**book, "PK": "BOOK#99", "_src": "book:[99]"}], {("unexpected", "")}),
+    "somebody else's item": (lambda _, book: [{"PK": "X", "SK": "Y", "type": "Book"}], {("foreign", "")}),
+    "another row's item": (lambda _, book: [{**book, "_src": "book:[4]"}], {("collision", ""), ("unexpected", "")}),
+}  # fmt: skip
+
+
+def test_a_clean_table_has_no_findings(library: Library) -> None:
+    assert library.findings() == []
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_each_corruption_is_found_as_what_it_is(library: Library, name: str) -> None:
+    corrupt, expected = CORRUPTIONS[name]
+    library.store.put(corrupt(library, library.book(3)))
+    assert {(one.kind, one.attribute) for one in library.findings()} == expected
+
+
+def test_a_missing_item_is_found(library: Library) -> None:
+    library.store.delete([("BOOK#3", "META")])
+    (found,) = library.findings()
+    assert (found.kind, found.source_key) == ("missing", "[3]")
