@@ -11,8 +11,8 @@ from migrator.model import RowTree
 from migrator.ports import Source
 from migrator.stages.projection import project
 
-SPOTS = 4
-SPOT_ROWS = 250
+SPOTS = 8
+SPOT_ROWS = 50
 
 
 def estimate(
