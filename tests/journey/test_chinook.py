@@ -106,7 +106,9 @@ def test_three_kills_and_every_fault_and_the_table_is_the_same(
         made.done("table", "create", str(made.job))
         for _ in range(3):
             process = made.start("backfill", str(made.job))
-            time.sleep(random.uniform(1.5, 4.0))
+            while '"event": "entity_started"' not in (line := process.stderr.readline()):  # type: ignore[union-attr]
+                assert line, "the run ended before it began"
+            time.sleep(random.uniform(0.3, 2.0))
             assert process.poll() is None, "the run ended before it was killed"
             process.kill()
             process.communicate()
