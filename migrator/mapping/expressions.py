@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from migrator.errors import RowError
@@ -32,6 +32,8 @@ Row = Sequence[Any]
 """A decoded row: one Python value per place, children as a list of decoded rows."""
 
 Compiled = Callable[[Row], Any]
+
+_EXACT = Context(prec=400)
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ def _filtered(get: Compiled, apply: Callable[..., Any], *, with_null: bool) -> C
 
 def _formatted(get: Compiled, format_spec: str) -> Compiled:
     width, decimals = format_width(format_spec)
-    quantum = Decimal(1).scaleb(-decimals)
+    quantum = Decimal(1).scaleb(-decimals, _EXACT)
 
     def formatted(row: Row) -> str | None:
         value = get(row)
@@ -216,9 +218,10 @@ def _formatted(get: Compiled, format_spec: str) -> Compiled:
         if value < 0:
             raise RowError(f"a negative number cannot be padded to sort ({format_spec})")
         number = Decimal(value)
-        if number != number.quantize(quantum):
+        rounded = number.quantize(quantum, context=_EXACT)
+        if number != rounded:
             raise RowError(f"the number has more decimals than its format {format_spec}")
-        text = format(number.quantize(quantum), f"0{width}.{decimals}f")
+        text = format(rounded, f"0{width}.{decimals}f")
         if len(text) > width:
             raise RowError(f"the number is wider than its format {format_spec}")
         return text

@@ -6,12 +6,13 @@ import base64
 import json
 from collections.abc import Sequence
 from datetime import date, datetime, time
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
 from migrator.model import SourceKey
 
+_EXACT = Context(prec=400)
 _AS_TEXT = (Decimal, UUID)
 _AS_ISO = (datetime, date, time)
 
@@ -24,6 +25,16 @@ def encode_key(values: Sequence[Any]) -> SourceKey:
     Raises: TypeError for a value that no primary key should hold.
     """
     return json.dumps([_plain(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+
+
+def item_key_text(values: Sequence[Any]) -> str:
+    """The values of an item's key as encode_key's text; numbers that DynamoDB holds equal have one text."""
+    return encode_key([_canonical(value) if isinstance(value, Decimal) else value for value in values])
+
+
+def _canonical(number: Decimal) -> int | Decimal:
+    whole = number == number.to_integral_value(context=_EXACT)
+    return int(number) if whole else number.normalize(_EXACT)
 
 
 def decode_key(text: SourceKey) -> tuple[Any, ...]:

@@ -62,10 +62,14 @@ class Links:
     def fault(self, at: Path, what: str) -> None:
         self.faults.append(self.document.fault(at, what))
 
-    def table(self, name: str, at: Path) -> TableFacts | None:
-        """The table of that written name, of the entity's own schema first."""
+    def table(self, name: str, at: Path, *, shared: bool = False) -> TableFacts | None:
+        """The table of that written name in the entity's own schema.
+
+        `shared`: a parent may stand in the default schema too; rows of a tenant never do, nor its children.
+        """
         own = f"{self.entity.schema}.{name}" if self.entity.schema else name
-        table = self.facts.tables.get(own) or self.facts.tables.get(name)
+        elsewhere = self.facts.tables.get(name) if shared or "." in name else None
+        table = self.facts.tables.get(own) or elsewhere
         if table is None:
             self.fault(at, f"the source has no table '{own}'{did_you_mean(own, self.facts.tables)}")
         return table
@@ -105,7 +109,7 @@ class Links:
     def _on(
         self, join: Join, parent: TableFacts, at: Path
     ) -> tuple[TableFacts | None, list[tuple[str, str]]]:
-        target = self.table(join.table or "", (*at, "table"))
+        target = self.table(join.table or "", (*at, "table"), shared=True)
         if target is None:
             return None, []
         pairs = []

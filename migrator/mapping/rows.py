@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -106,7 +107,8 @@ def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]
     names = [slot.path for slot in plan.slots] + [one.collection.alias for one in plan.collections]
 
     def view(row: Row) -> dict[str, Any]:
-        named = dict(zip(names, map(fitting, row), strict=True))
+        # A copy all the way down: what a transform does to a document must not reach the items.
+        named = dict(zip(names, copy.deepcopy([fitting(value) for value in row]), strict=True))
         for alias, paths in lists.items():
             named[alias] = [dict(zip(paths, map(fitting, child), strict=True)) for child in named[alias]]
         return named

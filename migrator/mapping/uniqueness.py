@@ -14,10 +14,18 @@ from migrator.model import Filter, ItemDesign, Ref, TableDesign, Template
 _WHOLE_DAYS = frozenset({Filter("date"), Filter("bucket", ("day",))})
 """Filters that give back all of a date (of a timestamp they drop the time)."""
 
-_DATES = frozenset({"iso", "date", "month", "year", "bucket"})
 _OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain", "list", "map", "set"})
 _DIGITS = "0123456789-."
 _MOMENT = f"{_DIGITS}:+TZ"
+_FILTER_TEXTS = {
+    **dict.fromkeys(("iso", "date", "month", "year", "bucket", "desc"), _MOMENT),
+    **dict.fromkeys(("epoch", "shard", "depth"), _DIGITS),
+    "hash": "0123456789abcdef",
+    "geohash": "0123456789bcdefghjkmnpqrstuvwxyz",
+    "escape": "%0123456789ABCDEF",
+}
+"""What stands in the text that a filter gives; a separator made of these can stand in it too."""
+
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ALPHABETS = {
     "date": _MOMENT,
@@ -73,7 +81,7 @@ def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
         closed = not set(separator) <= set(alphabet)
     for used in ref.filters:
         promise = FILTERS[used.name].closed
-        if used.name in _DATES and set(separator) <= set(_MOMENT):
+        if set(separator) <= set(_FILTER_TEXTS.get(used.name, "")):
             promise = False
         closed = closed if promise == "same" else promise
         if used.name == "or" and separator in used.args[0]:

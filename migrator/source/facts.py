@@ -83,7 +83,8 @@ class _Schema:
     def _foreign_keys(self, real: str, schemas: Sequence[_Schema]) -> Iterator[ForeignKey]:
         """Foreign keys to tables among the facts. SQLite lets one write the other table's names in any case."""
         for key in self.found.foreign_keys.get(real, ()):
-            meant = key["referred_schema"] or self.found.schema
+            # PostgreSQL leaves out a schema on its search path; MySQL, whose default has no name here, its own.
+            meant = key["referred_schema"] or schemas[0].found.schema or self.found.schema
             other = (
                 self
                 if meant == self.found.schema

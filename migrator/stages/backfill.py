@@ -9,7 +9,7 @@ from threading import Event
 
 from migrator.errors import StoppedError
 from migrator.mapping.items import CompiledEntity
-from migrator.mapping.keys import encode_key
+from migrator.mapping.keys import item_key_text
 from migrator.model import Item
 from migrator.ports import (
     Finding,
@@ -147,7 +147,7 @@ class _PageWork:
         """A page with items that the table does not take: findings, and no checkpoint, so that it comes again."""
         reason = "DynamoDB left the item unprocessed however often it was sent"
         findings = [
-            Finding("unwritten", self.entity.name, reason, item_key=encode_key(key))
+            Finding("unwritten", self.entity.name, reason, item_key=item_key_text(key))
             for key in receipt.unwritten
         ]
         self.stage.journal.add_findings(self.run, findings)

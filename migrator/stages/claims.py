@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from migrator.errors import RowError
 from migrator.mapping.items import CompiledEntity, items_for
-from migrator.mapping.keys import encode_key, split_source
+from migrator.mapping.keys import item_key_text, split_source
 from migrator.model import Item
 from migrator.ports import Finding, Journal, Source
 from migrator.stages.projection import key_text
@@ -80,7 +80,7 @@ class Claims:
 
 def digest_of(entity: CompiledEntity, item: Item) -> bytes:
     """16 bytes that stand for the item's key."""
-    text = encode_key(entity.table.key_of(item))
+    text = item_key_text(entity.table.key_of(item))
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 

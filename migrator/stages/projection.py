@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from migrator.errors import RowError
 from migrator.mapping.items import CompiledEntity, items_for, objects_for
-from migrator.mapping.keys import encode_key
+from migrator.mapping.keys import item_key_text
 from migrator.model import Item, RowTree, TableDesign
 from migrator.ports import Finding
 
@@ -47,7 +47,7 @@ def is_expired(item: Item, table: TableDesign, now_s: float) -> bool:
 
 def key_text(table: TableDesign, item: Item) -> str:
     """The item's key as JSON text, for findings."""
-    return encode_key(table.key_of(item))
+    return item_key_text(table.key_of(item))
 
 
 def stamp(items: Iterable[Item], table: TableDesign, ticket: int) -> None:

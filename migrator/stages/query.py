@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 from migrator.facts import EntityPlan
@@ -18,6 +18,8 @@ from migrator.model import Part, Pattern
 from migrator.ports import ItemStore, Source
 from migrator.results import Answer, PartAnswer, Rows, Took
 from migrator.stages.fetch import fetch
+
+_EXACT = Context(prec=400)
 
 
 def ask(
@@ -77,8 +79,12 @@ def _text(row: tuple[Any, ...]) -> str:
 
 
 def _comparable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _comparable(value[name]) for name in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [_comparable(one) for one in value]
     number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
-    return ("N", Decimal(value).normalize()) if number else value
+    return ("N", Decimal(value).normalize(_EXACT)) if number else value
 
 
 def _ms(seconds: float) -> float:

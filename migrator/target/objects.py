@@ -12,11 +12,15 @@ from migrator.retry import Backoff, Retry
 from migrator.target.failures import can_pass, error_code, no_credentials
 
 _NO_BUCKET = "there is no such bucket; create it, or correct target: {bucket: …} in the job"
+_NOT_ALLOWED = (
+    "these credentials may not do this; allow s3:GetObject, s3:PutObject and s3:ListBucket (without the last one S3 "
+    "says 403 where nothing is stored)"
+)
 _ADVICE = {
     "404": _NO_BUCKET,
     "NoSuchBucket": _NO_BUCKET,
-    "403": "these credentials may not do this; allow s3:GetObject and s3:PutObject on the bucket's prefix",
-    "AccessDenied": "these credentials may not do this; allow s3:GetObject and s3:PutObject on the bucket's prefix",
+    "403": _NOT_ALLOWED,
+    "AccessDenied": _NOT_ALLOWED,
     "PermanentRedirect": "the bucket is in another region; correct target: {region: …} in the job",
 }
 

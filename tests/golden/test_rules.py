@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from migrator.errors import RowError
-from tests.golden.heart import entity, items
+from tests.golden.heart import entity, facts, items, table
 from tests.golden.shop import PLAIN, SCHEMA, made
 
 
@@ -182,3 +182,18 @@ def test_a_null_in_a_base_key_refuses_the_row() -> None:
     text = 'entities: {orders: {items: {Order: {key: ["USER#{user_id}", "ORDER#{id:06}"]}}}}'
     with pytest.raises(RowError, match=r"orders\.Order: PK has a NULL"):
         items(entity(text, SCHEMA), {"id": 1})
+
+
+def test_a_format_takes_numbers_of_38_digits() -> None:
+    compiled = entity(
+        'entities: {t: {items: {T: {key: [P, "{n:040}"]}}}}',
+        facts(table("t", {"id": "integer!", "n": "number"})),
+    )
+    (item,) = items(compiled, {"id": 1, "n": Decimal(10**37 + 1)})
+    assert item["SK"] == "0010000000000000000000000000000000000001"
+    narrow = entity(
+        'entities: {t: {items: {T: {key: [P, "{n:010}"]}}}}',
+        facts(table("t", {"id": "integer!", "n": "number"})),
+    )
+    with pytest.raises(RowError, match="the number is wider than its format"):
+        items(narrow, {"id": 1, "n": Decimal(10**37)})

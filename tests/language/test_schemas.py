@@ -125,3 +125,16 @@ access_patterns:
     with pytest.raises(SettingsError, match=r"parameter 'tenant': source\.schemas has no 'public'"):
         ask(mapping, pattern, {"tenant": "public", "id": 2}, source, store)
     source.close()
+
+
+def test_a_tenant_without_the_table_is_a_fault_and_never_gets_the_default_schemas_rows(
+    schemas: tuple[str, str, str], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    _, one, _ = schemas
+    if one != "acme":
+        return  # on MariaDB the default schema is a database of its own
+    script = f"CREATE SCHEMA acme; CREATE SCHEMA bolt;{TABLES.format('acme')}CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT);"
+    script += "CREATE TABLE bolt.invoice (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL);"
+    url = database_on("postgresql", request, tmp_path)(script)
+    with pytest.raises(MappingError, match=r"the source has no table 'bolt\.customer'"):
+        checked(url, HEAD + TENANTS % ("acme", "bolt"))

@@ -107,6 +107,20 @@ def test_what_a_transform_must_not_do(database: Database, name: str) -> None:
         items(database(SCRIPT), TEXT, {"shop_rules:derived": function})
 
 
+def test_what_it_does_to_a_document_does_not_reach_the_items(database: Database) -> None:
+    def spoiling(row: Any) -> dict[str, Any]:
+        row["body"]["tags"].sort()
+        return {"n": 1}
+
+    script = "CREATE TABLE doc (id INTEGER PRIMARY KEY, body JSON); INSERT INTO doc VALUES (1, '{\"tags\": [3, 1]}');"
+    text = (
+        HEAD
+        + "entities: {doc: {transform: shop_rules:derived, items: {Doc: {key: ['D#{id}', '{transform.n:02}'], keep: [body]}}}}"
+    )
+    (item,) = items(database(script), text, {"shop_rules:derived": spoiling})
+    assert item["body"] == {"tags": [3, 1]}
+
+
 # ── finding it ──────────────────────────────────────────────────────────────────────────────────
 
 MODULE = """

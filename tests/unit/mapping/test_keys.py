@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from migrator.mapping.keys import decode_key, encode_key, source_text, split_source
+from migrator.mapping.keys import decode_key, encode_key, item_key_text, source_text, split_source
 
 
 def test_a_key_comes_back_as_it_went() -> None:
@@ -40,3 +40,11 @@ def test_source_text_comes_apart_again() -> None:
 def test_a_foreign_source_text_is_an_error(text: str) -> None:
     with pytest.raises(ValueError):
         split_source(text)
+
+
+def test_numbers_that_dynamodb_holds_equal_have_one_text_in_an_items_key() -> None:
+    texts = {item_key_text([value, "S"]) for value in (5, Decimal(5), Decimal("5.00"), Decimal("0.5E+1"))}
+    assert texts == {'[5,"S"]'}
+    big = Decimal("12345678901234567890123456789012345678")
+    assert item_key_text([big]) != item_key_text([big + 1])
+    assert item_key_text([Decimal("1.50")]) == item_key_text([Decimal("1.5")])

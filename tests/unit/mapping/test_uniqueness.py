@@ -133,3 +133,16 @@ def test_a_kind_is_closed_where_its_text_cannot_hold_the_separator(
     name, *filters = path.split("|")
     ref = Ref((name,), None, tuple(Filter(one, ()) for one in filters))
     assert is_closed(ref, plan, separator) is closed
+
+
+@pytest.mark.parametrize(
+    ("separator", "key"), [("-", "{a}-{n|epoch}"), ("%", "{a|escape}%{b|escape}"), ("0", "{a}0{id|shard:4}")]
+)
+def test_what_a_filter_gives_is_open_where_it_can_hold_the_separator(separator: str, key: str) -> None:
+    text = f"""
+mapping: 1
+table: {{name: Shop, key: [PK, SK], type: type, separator: "{separator}"}}
+entities: {{users: {{items: {{U: {{key: ["U", "{key.replace("{n|", "{at|")}"]}}}}}}}}
+"""
+    with pytest.raises(MappingError, match="two rows can make one SK"):
+        check(text, SCHEMA, "")
