@@ -149,3 +149,5 @@ class EntityPlan:
     """Conditions on columns of the root: allowed values (None among them: NULL too), or None for IS NOT NULL."""
     transformed: tuple[str, ...] = ()
     """Paths of what the entity's transform gives; they are no part of the row tree."""
+    loosely_typed: bool = False
+    """Whether the source keeps times and UUIDs as text (SQLite), so that two texts may be one value."""

@@ -48,9 +48,9 @@ class _Planner:
             return None
         collections = tuple(_filled(plan, children) for plan in plans if plan is not None)
         transformed = tuple(scope.transformed or ())
-        return EntityPlan(
-            entity, table, key, tuple(scope.slots.values()), joins, collections, where, transformed
-        )
+        slots = tuple(scope.slots.values())
+        loose = links.facts.dialect == "sqlite"
+        return EntityPlan(entity, table, key, slots, joins, collections, where, transformed, loose)
 
     def _with_computed(self, table: TableFacts) -> TableFacts:
         for name in self.entity.computed:

@@ -17,6 +17,9 @@ _WHOLE_DAYS = frozenset({Filter("date"), Filter("bucket", ("day",))})
 _OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain", "list", "map", "set"})
 _DIGITS = "0123456789-."
 _MOMENT = f"{_DIGITS}:+TZ"
+_SPELLED = frozenset({"uuid", "date", "time", "timestamp"})
+"""Kinds whose values can be spelled in two ways where the source keeps them as text."""
+
 _FILTER_TEXTS = {
     **dict.fromkeys(("iso", "date", "month", "year", "bucket", "desc"), _MOMENT),
     **dict.fromkeys(("epoch", "shard", "depth"), _DIGITS),
@@ -145,6 +148,8 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
     if len(ref.paths) != 1:
         return False
     kind = kind_of(ref.paths[0], plan)
+    if kind is not None and kind.name in _SPELLED and plan.loosely_typed:
+        return False
     if kind is not None and kind.name == "date" and len(ref.filters) == 1 and ref.filters[0] in _WHOLE_DAYS:
         return True
     return all(FILTERS[used.name].injective for used in ref.filters)

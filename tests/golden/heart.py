@@ -49,8 +49,8 @@ def table(name: str, columns: dict[str, str], key: tuple[str, ...] = ("id",), **
     return TableFacts(name, name, made, key, tuple(more.get("unique", ())), keys)
 
 
-def facts(*tables: TableFacts) -> SchemaFacts:
-    return SchemaFacts("sqlite", {one.name: one for one in tables})
+def facts(*tables: TableFacts, dialect: str = "postgresql") -> SchemaFacts:
+    return SchemaFacts(dialect, {one.name: one for one in tables})
 
 
 def check(

@@ -146,3 +146,14 @@ entities: {{users: {{items: {{U: {{key: ["U", "{key.replace("{n|", "{at|")}"]}}}
 """
     with pytest.raises(MappingError, match="two rows can make one SK"):
         check(text, SCHEMA, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "proved"), [("uuid!", False), ("timestamp!", False), ("date!", False), ("integer!", True)]
+)
+def test_what_sqlite_can_spell_in_two_ways_proves_no_key(kind: str, proved: bool) -> None:
+    text = "entities: {t: {items: {T: {key: ['T#{id}', M]}}}}"
+    made = table("t", {"id": kind})
+    assert check(text, facts(made)).unproved == {"t": frozenset()}
+    on_sqlite = check(text, facts(made, dialect="sqlite")).unproved["t"]
+    assert on_sqlite == (frozenset() if proved else frozenset({"T"}))
