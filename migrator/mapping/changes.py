@@ -1,0 +1,179 @@
+"""Which root rows a change of a captured table touches, and which columns tell: pure, from the plans alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from migrator.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
+from migrator.mapping.expressions import Places
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """How one changed row leads to root rows of an entity.
+
+    `values`: columns of the changed table, by written name. Where nothing else is said they are the root's key.
+    Else roots are those for which `columns` (real names) of the alias `parent` hold the values: an alias of the
+    entity's joins ('' the root), or with `collection` one of the list's ('' the child). `climb`: and all rows
+    that have such a row among their ancestors.
+    """
+
+    entity: str
+    values: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    parent: str = ""
+    collection: CollectionPlan | None = None
+    climb: CollectionPlan | None = None
+
+    @property
+    def is_root(self) -> bool:
+        return not self.columns
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A table whose changes leave marks.
+
+    `name`: schema.table or table, as the source has it. `columns`: written names that a mark's images hold.
+    `watched`: an update that changes none of these leaves no mark (None: every update does).
+    """
+
+    name: str
+    table: TableFacts
+    columns: tuple[str, ...]
+    watched: tuple[str, ...] | None
+    lookups: tuple[Lookup, ...]
+
+
+def captured_name(table: TableFacts) -> str:
+    return table.real if table.schema is None else f"{table.schema}.{table.real}"
+
+
+def captured_tables(plans: Sequence[EntityPlan]) -> dict[str, Captured]:
+    """Every table that the plans read, by name: roots, joined, collected and climbed ones."""
+    found: dict[str, Captured] = {}
+    for plan in plans:
+        for use in _uses(plan):
+            name = captured_name(use.table)
+            found[name] = use if name not in found else _merged(found[name], use)
+    return found
+
+
+def needs_memory(plan: EntityPlan) -> bool:
+    """Whether a base key is made of anything but columns of the root row itself (rule 7)."""
+    return not set(key_paths(plan)) <= set(_own_columns(plan))
+
+
+def key_paths(plan: EntityPlan) -> tuple[str, ...]:
+    """Paths that the base keys of the entity's items name."""
+    templates = (template for item in plan.entity.items for template in item.key)
+    paths = (path for template in templates for ref in template.refs for path in ref.paths)
+    return tuple(dict.fromkeys(paths))
+
+
+def image_places(plan: EntityPlan) -> Places:
+    """Where the columns of base keys stand in an image that is made a row (see item_keys.py)."""
+    own = _own_columns(plan)
+    wanted = [path for path in key_paths(plan) if path in own]
+    return Places({path: number for number, path in enumerate(wanted)}, {})
+
+
+def _own_columns(plan: EntityPlan) -> set[str]:
+    """Paths of the root's columns that its own row holds; what SQL or a transform makes is none of them."""
+    slots = (slot for slot in plan.slots if slot.alias == "" and slot.column.sql is None)
+    return {slot.path for slot in slots} - set(plan.transformed)
+
+
+# ── uses of one plan ──
+
+
+def _uses(plan: EntityPlan) -> Iterator[Captured]:
+    yield _root_use(plan)
+    yield from _join_uses(plan, plan.joins, None)
+    for one in plan.collections:
+        if one.collection.kind == "climb":
+            yield _climb_use(plan, one)
+        else:
+            yield _child_use(plan, one)
+            yield from _join_uses(plan, one.joins, one)
+
+
+def _root_use(plan: EntityPlan) -> Captured:
+    key = tuple(column.name for column in plan.key)
+    columns = (*key, *(path for path in key_paths(plan) if path in _own_columns(plan)))
+    computed = any(column.sql is not None for column in plan.table.columns)
+    slots = [slot.column.name for slot in plan.slots if slot.alias == ""]
+    links = [real for one in plan.joins if one.parent == "" for real, _ in one.on]
+    links += [real for one in plan.collections for _, real in one.link]
+    watched = [*slots, *_written(plan.table, links), *(column.name for column, _ in plan.where)]
+    return _captured(
+        plan.table, columns, None if computed or plan.transformed else watched, Lookup(plan.entity.name, key)
+    )
+
+
+def _join_uses(
+    plan: EntityPlan, joins: Sequence[JoinPlan], collection: CollectionPlan | None
+) -> Iterator[Captured]:
+    slots = plan.slots if collection is None else collection.slots
+    for join in joins:
+        values = _written(join.table, [own for _, own in join.on])
+        lookup = Lookup(
+            plan.entity.name, values, tuple(theirs for theirs, _ in join.on), join.parent, collection
+        )
+        onward = [real for one in joins if one.parent == join.alias for real, _ in one.on]
+        used = [slot.column.name for slot in slots if slot.alias == join.alias]
+        ordered = () if collection is None else _ordering(collection, join.alias)
+        yield _captured(join.table, values, [*used, *ordered, *_written(join.table, onward)], lookup)
+
+
+def _child_use(plan: EntityPlan, one: CollectionPlan) -> Captured:
+    values = _written(one.table, [own for own, _ in one.link])
+    lookup = Lookup(plan.entity.name, values, tuple(theirs for _, theirs in one.link))
+    used = [slot.column.name for slot in one.slots if slot.alias == ""]
+    used += [] if one.column is None else [one.column.name]
+    links = [real for join in one.joins if join.parent == "" for real, _ in join.on]
+    # Its key too: it decides the order of children that are equal otherwise.
+    watched = [*used, *_ordering(one, ""), *one.table.primary_key, *_written(one.table, links)]
+    return _captured(one.table, values, watched, lookup)
+
+
+def _climb_use(plan: EntityPlan, one: CollectionPlan) -> Captured:
+    values = _written(one.table, [theirs for _, theirs in one.link])
+    lookup = Lookup(plan.entity.name, values, tuple(own for own, _ in one.link), climb=one)
+    used = [slot.column.name for slot in one.slots if slot.alias == ""]
+    watched = [*used, *_written(one.table, [own for own, _ in one.link])]
+    return _captured(one.table, values, watched, lookup)
+
+
+def _ordering(one: CollectionPlan, alias: str) -> tuple[str, ...]:
+    """Columns of the alias that the list is ordered by."""
+    found = []
+    for path in one.order_by:
+        head, dot, name = path.partition(".")
+        if alias == (head if dot else ""):
+            found.append(name if dot else path)
+    return tuple(found)
+
+
+def _captured(
+    table: TableFacts, columns: Sequence[str], watched: Sequence[str] | None, lookup: Lookup
+) -> Captured:
+    held = tuple(dict.fromkeys(columns))
+    seen = None if watched is None else tuple(dict.fromkeys([*held, *watched]))
+    return Captured(captured_name(table), table, held, seen, (lookup,))
+
+
+def _merged(one: Captured, other: Captured) -> Captured:
+    columns = tuple(dict.fromkeys([*one.columns, *other.columns]))
+    watched = None
+    if one.watched is not None and other.watched is not None:
+        watched = tuple(dict.fromkeys([*one.watched, *other.watched]))
+    return Captured(
+        one.name, one.table, columns, watched, tuple(dict.fromkeys([*one.lookups, *other.lookups]))
+    )
+
+
+def _written(table: TableFacts, reals: Sequence[str]) -> tuple[str, ...]:
+    names = {column.real: column.name for column in table.columns}
+    return tuple(names[real] for real in reals)

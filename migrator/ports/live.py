@@ -1,0 +1,207 @@
+"""What live change needs beside the data's edges: marks and tickets in the source, memory and writers in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from migrator.facts import EntityPlan
+from migrator.mapping.changes import Lookup
+from migrator.model import Item, ItemKey, RowTree, SourceKey
+
+Root: TypeAlias = tuple[str, SourceKey]
+"""A root row: its entity's name and its key."""
+
+Image: TypeAlias = Mapping[str, Any]
+"""Relevant columns of a row by written name, values as the driver gives them when it reads the row itself."""
+
+TICKETS_AN_EPOCH = 10**12
+
+# ── source ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A durable note that a row changed: of a captured table with its images, or of a root that is to be looked at.
+
+    `table`: schema.table (or table) as the source has it, '' where `root` is named. `keys`: item keys that the root
+    had. `cursor`: where the work on a mark of many roots goes on ('' at its start). `tries`: how often it failed.
+    """
+
+    id: int
+    table: str = ""
+    before: Image | None = None
+    after: Image | None = None
+    root: Root | None = None
+    keys: tuple[ItemKey, ...] = ()
+    cursor: str = ""
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MarksState:
+    """`oldest_age_s`: of the oldest mark that is ripe, 0 where none waits. `failed`: marks that were put back."""
+
+    waiting: int = 0
+    oldest_age_s: float = 0.0
+    failed: int = 0
+    unripe: int = 0
+
+
+class Marks(Protocol):
+    """Marks in the source. Every method is one transaction of its own."""
+
+    def take(self, count: int, lease_s: float) -> list[Mark]:
+        """Ripe marks that nobody else works on, oldest id first; they are this relay's until the lease ends.
+
+        A lease only saves work: a mark may be worked by two.
+        """
+
+    def finish(self, ids: Sequence[int]) -> None:
+        """Delete the marks; ids that are gone are no fault."""
+
+    def advance(self, mark: Mark, cursor: str) -> None:
+        """The mark's work goes on after `cursor`; anybody may take it."""
+
+    def put_back(self, ids: Sequence[int], wait_s: float) -> None:
+        """Give marks back, one failure more counted, to be taken again after `wait_s`."""
+
+    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
+        """A mark for each root, with item keys that it had."""
+
+    def state(self) -> MarksState: ...
+
+
+class Tickets(Protocol):
+    """The counter in the source. A ticket is epoch * 10^12 + number."""
+
+    def draw(self) -> int:
+        """A number higher than all drawn before; committed before it is returned."""
+
+    def highest(self) -> int:
+        """The last ticket drawn; epoch * 10^12 where none was."""
+
+    def installation(self) -> str:
+        """What tells this installation of capture from any before and after it; it outlives an epoch."""
+
+    def raise_epoch(self, above: int) -> int:
+        """Moves on to an epoch all of whose tickets are higher than `above`; the new epoch."""
+
+
+class RootFinder(Protocol):
+    """Finds and reads root rows; a source does. Each call is one snapshot, begun after the call."""
+
+    def find_roots(
+        self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], after: SourceKey | None, limit: int
+    ) -> list[SourceKey]:
+        """Keys of roots that the lookup reaches from `values`, distinct, in key order, past `after`.
+
+        Rows that `where` leaves out are among them; a NULL among the values reaches nothing.
+        """
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...
+
+
+# ── target ──────────────────────────────────────────────────────────────────────────────────────
+
+Verdict = Literal["stored", "newer", "buried", "taken"]
+"""Of a conditional write: done; refused by something newer of the same source; by another's newer tombstone; by
+another's live item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one conditional write. `owner`: the other's `_src`, where it was buried or taken."""
+
+    item: Item
+    verdict: Verdict
+    owner: str = ""
+
+
+class ConditionalStore(Protocol):
+    """Writes beside other writers; a tombstone is an item of the type `_tombstone`.
+
+    Raises: StoppedError when DynamoDB gave up, with any part of the items written.
+    """
+
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+        """Puts each item by rule 3, no two under one key; outcomes in the order of `items`.
+
+        The condition: no item there, or (its source is this one's or it is a tombstone) and its ticket is not higher.
+        `fresh`: most keys are thought to be free, so inserts are tried first, 25 at a time.
+        """
+
+    def remove_dead(self, tombstones: Sequence[Item]) -> int:
+        """Delete each tombstone that still is what was given (same ticket); how many were."""
+
+
+# ── journal ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """Item keys that were intended for a root before, and the highest ticket that intended any (-1: none)."""
+
+    ticket: int = -1
+    keys: frozenset[ItemKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A root that wants a key that another root's live item has."""
+
+    key: ItemKey
+    root: Root
+
+
+class Memory(Protocol):
+    """Keys that cannot be worked out again, and keys that two roots want. Every method is one transaction."""
+
+    def remember(self, ticket: int, intended: Mapping[Root, Iterable[ItemKey]]) -> dict[Root, Remembered]:
+        """What was remembered of each root before. Where its ticket is not higher, it now is `ticket`, and the
+        intended keys are added; where it is higher, nothing is changed."""
+
+    def settle(self, ticket: int, current: Mapping[Root, Iterable[ItemKey]]) -> None:
+        """Only the current keys stay remembered, where the highest ticket still is `ticket`."""
+
+    def contest(self, contests: Sequence[Contest]) -> None: ...
+
+    def contests(self, keys: Sequence[ItemKey]) -> list[Contest]: ...
+
+    def concede(self, contests: Sequence[Contest]) -> None:
+        """Forget the contests; those that are gone are no fault."""
+
+
+WriterKind = Literal["fast", "conditional", "relay", "strict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Somebody who writes items. `since`: when its oldest work that is under way began, `alive_at` its last heartbeat,
+    both in seconds of the journal's clock; `fenced`: told to stop."""
+
+    id: str
+    kind: WriterKind
+    since: float
+    alive_at: float
+    fenced: bool = False
+
+
+class Writers(Protocol):
+    """Who writes items of one table, so that unsafe combinations are refused. Every method is one transaction."""
+
+    def enter(self, kind: WriterKind) -> Writer:
+        """Registers a writer. 'fast' is given only while no other kind ever was here; else it is 'conditional'."""
+
+    def beat(self, writer: Writer, since: float | None = None) -> Writer:
+        """Renews the heartbeat; `since`: the work that is now under way began then. Says whether it was fenced."""
+
+    def leave(self, writer: Writer) -> None: ...
+
+    def fence(self) -> list[Writer]:
+        """No fast writer may enter from now on; every one that is here is told to stop. Those that are (or may be)
+        alive."""
+
+    def living(self, silent_s: float) -> list[Writer]:
+        """Writers whose last heartbeat is younger than `silent_s`."""
