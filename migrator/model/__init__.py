@@ -33,6 +33,7 @@ from migrator.model.patterns import (
     SortCondition,
 )
 from migrator.model.table import (
+    TOMBSTONE,
     Index,
     Item,
     ItemKey,
@@ -45,6 +46,7 @@ from migrator.model.table import (
 
 __all__ = [
     "SCHEMA_PATH",
+    "TOMBSTONE",
     "Collection",
     "Computed",
     "Condition",

@@ -24,6 +24,10 @@ SourceKey: TypeAlias = str
 """A root row's primary key as a JSON array: opaque to the stages, stored in the journal and in `_src`."""
 
 
+TOMBSTONE = "_tombstone"
+"""The type of what is left under the key of a deleted item, until nobody can be on his way to put an old one there."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyAttribute:
     name: str

@@ -83,6 +83,7 @@ FindingKind = Literal[
     "sum",
     "foreign",
     "schema",
+    "mark",
 ]
 
 

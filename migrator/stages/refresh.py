@@ -1,0 +1,275 @@
+"""Refresh: makes the items of root rows what the rows say now. The one way to write beside other writers."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from migrator.errors import StoppedError
+from migrator.facts import EntityPlan
+from migrator.mapping.items import CompiledEntity
+from migrator.mapping.keys import source_text, split_source
+from migrator.model import TOMBSTONE, Item, ItemKey, RowTree, SourceKey, TableDesign
+from migrator.ports import Finding, ObjectStore
+from migrator.ports.live import ConditionalStore, Contest, Memory, Outcome, Root, Tickets
+from migrator.stages.projection import project, stamp
+
+Told: TypeAlias = Mapping[Root, Iterable[ItemKey]]
+"""Roots to be refreshed, each with item keys that it had; those that it no longer has become tombstones."""
+
+ROUNDS = 20
+"""Readings after which roots that still change hands are left to a later try."""
+TOMBSTONE_DAYS = 7
+
+
+class RowReader(Protocol):
+    """Reads root rows by key; each call begins a snapshot of its own."""
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...
+
+
+class UnsettledError(StoppedError):
+    """Rows changed hands faster than they could be followed; the same work succeeds later."""
+
+
+@dataclass(frozen=True)
+class LiveEntity:
+    """`remembered`: its keys cannot be worked out from one row, so they are remembered (rule 7)."""
+
+    compiled: CompiledEntity
+    remembered: bool
+
+
+@dataclass
+class Refreshed:
+    """What a refresh came to. `collisions`: roots that want a key which another row really has."""
+
+    roots: int = 0
+    stored: int = 0
+    buried: int = 0
+    newer: int = 0
+    refused: list[Finding] = field(default_factory=list)
+    collisions: set[Contest] = field(default_factory=set)
+
+
+@dataclass
+class Refresh:
+    """Rules 2, 3, 4 and 7 of docs/protocol.md. `check` raises when its worker must write no more."""
+
+    rows: RowReader
+    store: ConditionalStore
+    tickets: Tickets
+    memory: Memory
+    entities: Mapping[str, LiveEntity]
+    table: TableDesign
+    revision: str
+    clock: Callable[[], float] = time.time
+    check: Callable[[], None] = lambda: None
+    objects: ObjectStore | None = None
+
+    def __call__(self, told: Told) -> Refreshed:
+        """Refreshes the roots, and those that have a key which one of them wants.
+
+        Raises: UnsettledError, or what an edge raises when it gave up; any part may be written then, and the same
+        roots are to be refreshed again.
+        """
+        work = _Refreshing(self)
+        left: dict[Root, set[ItemKey]] = {root: set(keys) for root, keys in told.items()}
+        for _ in range(ROUNDS):
+            if not left:
+                return work.result
+            left = work.round(left)
+        if left:
+            raise UnsettledError(f"{len(left)} row(s) changed faster than they could be followed")
+        return work.result
+
+    def bury(self, root: Root, key: ItemKey, ticket: int) -> Item:
+        """A tombstone: key, source, ticket and TTL; no index key."""
+        item: Item = {one.name: value for one, value in zip(self.table.key, key, strict=True)}
+        item[self.table.type_attribute] = TOMBSTONE
+        item[self.table.source_attribute] = source_text(*root)
+        item[self.table.ticket_attribute] = ticket
+        item[self.table.revision_attribute] = self.revision
+        if self.table.ttl is not None:
+            item[self.table.ttl] = int(self.clock()) + TOMBSTONE_DAYS * 86_400
+        return item
+
+
+@dataclass
+class _Refreshing:
+    """One call of a refresh, round by round."""
+
+    stage: Refresh
+    result: Refreshed = field(default_factory=Refreshed)
+    contested: set[tuple[Root, ItemKey]] = field(default_factory=set)
+    """Wishes that the memory knew before the round began, so that its reading is later than they are."""
+
+    def round(self, told: Mapping[Root, set[ItemKey]]) -> dict[Root, set[ItemKey]]:
+        """One ticket, one reading, one writing; the roots that have to be read again."""
+        stage = self.stage
+        ticket = stage.tickets.draw()
+        one = _Round(ticket, told, self._read(told))
+        again: dict[Root, set[ItemKey]] = defaultdict(set)
+        for root in self._remember(one):
+            again[root] |= told[root]
+        self._write(one)
+        for outcome in one.outcomes:
+            self._follow(one, outcome, again)
+        self._ask_contesters(one, again)
+        self._settle(one, again)
+        return {root: keys | told.get(root, set()) for root, keys in again.items()}
+
+    # ── reading ──
+
+    def _read(self, told: Mapping[Root, set[ItemKey]]) -> dict[Root, dict[ItemKey, Item]]:
+        """The items of each root as its row is now; none where there is no row, or the heart refuses it."""
+        by_entity: dict[str, list[SourceKey]] = defaultdict(list)
+        for name, key in told:
+            by_entity[name].append(key)
+        found: dict[Root, dict[ItemKey, Item]] = {root: {} for root in told}
+        for name, keys in by_entity.items():
+            entity = self.stage.entities[name].compiled
+            rows = self.stage.rows.read_rows(entity.plan, keys)
+            projected = project(entity, rows, self.stage.clock())
+            self.result.refused += projected.refused
+            if projected.objects and self.stage.objects is not None:
+                self.stage.objects.put(projected.objects)
+            for item in projected.items:
+                root = (name, split_source(str(item[self.stage.table.source_attribute]))[1])
+                found[root][self.stage.table.key_of(item)] = item
+        self.result.roots += len(told)
+        return found
+
+    def _remember(self, one: _Round) -> list[Root]:
+        """Adds the keys that were intended before; the roots of which somebody knows more, who are not written."""
+        mine = {root: list(items) for root, items in one.states.items() if self._is_remembered(root)}
+        behind = []
+        for root, before in self.stage.memory.remember(one.ticket, mine).items() if mine else ():
+            if before.ticket > one.ticket:
+                behind.append(root)
+                del one.states[root]
+            else:
+                one.recalled[root] = before.keys
+        return behind
+
+    def _is_remembered(self, root: Root) -> bool:
+        return self.stage.entities[root[0]].remembered
+
+    # ── writing ──
+
+    def _write(self, one: _Round) -> None:
+        """Tombstones before puts: a key that moves from one root to another is free when it is wanted."""
+        stage = self.stage
+        dead = [stage.bury(root, key, one.ticket) for root, key in one.stale()]
+        live = [item for items in one.states.values() for item in items.values()]
+        stamp(live, stage.table, one.ticket)
+        for wave in (*_waves(dead, stage.table), *_waves(live, stage.table)):
+            stage.check()
+            one.outcomes += stage.store.write(wave)
+
+    # ── what came of it ──
+
+    def _follow(self, one: _Round, outcome: Outcome, again: dict[Root, set[ItemKey]]) -> None:
+        root, key, is_put = self._told_apart(outcome)
+        self._count(outcome, is_put)
+        if outcome.verdict == "buried":
+            again[root] |= set()
+        elif outcome.verdict == "taken":
+            self._ask(one, (root, key), outcome.owner, again, is_put=is_put)
+
+    def _ask(
+        self,
+        one: _Round,
+        wish: tuple[Root, ItemKey],
+        owner_text: str,
+        again: dict[Root, set[ItemKey]],
+        *,
+        is_put: bool,
+    ) -> None:
+        """The root that has the key is read again, then the one that wants it; unless that was done just now."""
+        root, key = wish
+        owner = self._root_of(owner_text)
+        # Asked in a reading that began after the wish was written down: a change of the owner that comes later finds it.
+        answered = owner in one.told and (not is_put or wish in self.contested)
+        if owner is None or (answered and key in one.states.get(owner, {})):
+            if is_put:
+                self.stage.memory.contest([Contest(key, root)])
+                self.result.collisions.add(Contest(key, root))
+            return
+        if is_put and wish not in self.contested:
+            self.stage.memory.contest([Contest(key, root)])
+            self.contested.add(wish)
+        again[root] |= {key}
+        again[owner] |= {key}
+
+    def _ask_contesters(self, one: _Round, again: dict[Root, set[ItemKey]]) -> None:
+        """Whoever wanted a key that was given up now is read again; wishes that are fulfilled, or gone, are forgotten."""
+        stored = {self._told_apart(outcome) for outcome in one.outcomes if outcome.verdict == "stored"}
+        keys = {self._told_apart(outcome)[1] for outcome in one.outcomes}
+        conceded = []
+        for wish in self.stage.memory.contests(sorted(keys, key=repr)) if keys else ():
+            asked = one.states.get(wish.root)
+            if asked is not None and (wish.key not in asked or (wish.root, wish.key, True) in stored):
+                conceded.append(wish)
+            elif any(key == wish.key and not put and root != wish.root for root, key, put in stored):
+                again[wish.root] |= {wish.key}
+        if conceded:
+            self.stage.memory.concede(conceded)
+            self.result.collisions -= set(conceded)
+
+    def _settle(self, one: _Round, again: Mapping[Root, set[ItemKey]]) -> None:
+        """What was tombstoned need not be remembered any longer."""
+        done = {root: list(one.states[root]) for root in one.recalled if root not in again}
+        if done:
+            self.stage.memory.settle(one.ticket, done)
+
+    def _told_apart(self, outcome: Outcome) -> tuple[Root, ItemKey, bool]:
+        table = self.stage.table
+        root = split_source(str(outcome.item[table.source_attribute]))
+        return root, table.key_of(outcome.item), outcome.item[table.type_attribute] != TOMBSTONE
+
+    def _root_of(self, text: str) -> Root | None:
+        """The root that a `_src` names; None where it is none of this mapping."""
+        try:
+            root = split_source(text)
+        except ValueError:
+            return None
+        return root if root[0] in self.stage.entities else None
+
+    def _count(self, outcome: Outcome, is_put: bool) -> None:
+        result = self.result
+        if outcome.verdict == "stored":
+            result.stored, result.buried = result.stored + is_put, result.buried + (not is_put)
+        elif outcome.verdict == "newer":
+            result.newer += 1
+
+
+@dataclass
+class _Round:
+    ticket: int
+    told: Mapping[Root, set[ItemKey]]
+    states: dict[Root, dict[ItemKey, Item]]
+    recalled: dict[Root, frozenset[ItemKey]] = field(default_factory=dict)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def stale(self) -> Iterator[tuple[Root, ItemKey]]:
+        """Keys that a root had and has not, in one order, so that a schedule can be replayed."""
+        for root, items in self.states.items():
+            had = {*self.told[root], *self.recalled.get(root, ())} - items.keys()
+            yield from ((root, key) for key in sorted(had, key=repr))
+
+
+def _waves(items: Sequence[Item], table: TableDesign) -> list[list[Item]]:
+    """The items in as few groups as there are of one key at most: a store takes no two under one key at once."""
+    waves: list[list[Item]] = []
+    count: dict[ItemKey, int] = defaultdict(int)
+    for item in items:
+        key = table.key_of(item)
+        if count[key] == len(waves):
+            waves.append([])
+        waves[count[key]].append(item)
+        count[key] += 1
+    return waves
