@@ -106,7 +106,7 @@ def _maker(
     table = mapping.table
     at = f"{plan.entity.name}.{design.type}"
     when = compile_conditions(design.when, places)
-    base = _base_key(table, design, places, around)
+    base = base_key(table, design, places, around)
     entries = _entries(table, design, places, around)
     attributes = _attributes(plan, design, places, around)
     plain_keys = _plain_keys(plan, table, design)
@@ -137,7 +137,7 @@ def _maker(
 Step = Callable[[Row, Item], None]
 
 
-def _base_key(table: TableDesign, design: ItemDesign, places: Places, around: Surroundings) -> Step:
+def base_key(table: TableDesign, design: ItemDesign, places: Places, around: Surroundings) -> Step:
     parts = [
         (attribute.name, compile_key(template, attribute, places, around), limit)
         for attribute, template, limit in zip(

@@ -169,6 +169,12 @@ class Memory(Protocol):
 
     def contests(self, keys: Sequence[ItemKey]) -> list[Contest]: ...
 
+    def reached(self, ticket: int) -> None:
+        """Items are going to be written with this ticket: the highest one stays known when the source is restored."""
+
+    def highest(self) -> int:
+        """The highest ticket that was reached; 0 where none was."""
+
     def concede(self, contests: Sequence[Contest]) -> None:
         """Forget the contests; those that are gone are no fault."""
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from migrator.errors import RowError
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.keys import item_key_text, split_source
 from migrator.model import Item
-from migrator.ports import Finding, Journal, Source
+from migrator.ports import Finding
+from migrator.ports.live import Contest, Memory
 from migrator.stages.projection import key_text
+from migrator.stages.refresh import RowReader
+
+
+class ClaimBook(Protocol):
+    """The part of a journal in which keys are claimed."""
+
+    def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]: ...
+
+    def release(self, table_id: str, digests: Sequence[bytes]) -> None: ...
 
 
 class Claims:
@@ -18,17 +29,19 @@ class Claims:
 
     def __init__(
         self,
-        journal: Journal,
-        source: Source,
+        journal: ClaimBook,
+        source: RowReader,
         entities: Mapping[str, CompiledEntity],
         unproved: Mapping[str, frozenset[str]],
         table_id: str,
+        memory: Memory | None = None,
     ) -> None:
         self.journal = journal
         self.source = source
         self.entities = entities
         self.unproved = unproved
         self.table_id = table_id
+        self.memory = memory
 
     def sift(self, entity: CompiledEntity, items: Sequence[Item]) -> tuple[list[Item], list[Finding]]:
         """(the items whose key is theirs, a finding for each other one). The first to claim a key keeps it."""
@@ -37,13 +50,17 @@ class Claims:
         if not doubtful:
             return list(items), []
         owners = self._owners(entity, doubtful)
-        kept, findings = [], []
+        kept, findings, wishes = [], [], []
         for item in items:
             owner = owners.get(digest_of(entity, item))
             if owner is None or owner == item[entity.table.source_attribute]:
                 kept.append(item)
             else:
                 findings.append(_collision(entity, item, owner))
+                wishes.append(Contest(entity.table.key_of(item), (entity.name, findings[-1].source_key)))
+        if wishes and self.memory is not None:
+            # Whoever gives the key up later asks for those who want it.
+            self.memory.contest(wishes)
         return kept, findings
 
     def _owners(self, entity: CompiledEntity, items: Sequence[Item]) -> dict[bytes, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from migrator.errors import StoppedError
+from migrator.errors import SettingsError, StoppedError
 from migrator.facts import EntityPlan
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import source_text, split_source
@@ -29,6 +29,26 @@ class RowReader(Protocol):
     """Reads root rows by key; each call begins a snapshot of its own."""
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...
+
+
+def drawn(tickets: Tickets, memory: Memory) -> int:
+    """A new ticket that the journal knows of before anything is written with it (rule 8).
+
+    Raises: SettingsError where the source's counter has gone back.
+    """
+    # Asked first: a ticket that somebody draws after us may be reached before ours.
+    known = memory.highest()
+    ticket = tickets.draw()
+    if ticket <= known:
+        raise SettingsError(behind(ticket, known))
+    memory.reached(ticket)
+    return ticket
+
+
+def behind(ticket: int, known: int) -> str:
+    """Why nothing is written: what the source's counter says, and what was written with."""
+    what = f"the source's ticket counter stands at {ticket}, and items were written with {known}"
+    return f"{what}: the source was restored to an older state; run migrator capture epoch JOB --raise, then verify --repair"
 
 
 class UnsettledError(StoppedError):
@@ -110,7 +130,7 @@ class _Refreshing:
     def round(self, told: Mapping[Root, set[ItemKey]]) -> dict[Root, set[ItemKey]]:
         """One ticket, one reading, one writing; the roots that have to be read again."""
         stage = self.stage
-        ticket = stage.tickets.draw()
+        ticket = drawn(stage.tickets, stage.memory)
         one = _Round(ticket, told, self._read(told))
         again: dict[Root, set[ItemKey]] = defaultdict(set)
         for root in self._remember(one):
@@ -166,7 +186,7 @@ class _Refreshing:
         dead = [stage.bury(root, key, one.ticket) for root, key in one.stale()]
         live = [item for items in one.states.values() for item in items.values()]
         stamp(live, stage.table, one.ticket)
-        for wave in (*_waves(dead, stage.table), *_waves(live, stage.table)):
+        for wave in (*waves(dead, stage.table), *waves(live, stage.table)):
             stage.check()
             one.outcomes += stage.store.write(wave)
 
@@ -262,7 +282,7 @@ class _Round:
             yield from ((root, key) for key in sorted(had, key=repr))
 
 
-def _waves(items: Sequence[Item], table: TableDesign) -> list[list[Item]]:
+def waves(items: Sequence[Item], table: TableDesign) -> list[list[Item]]:
     """The items in as few groups as there are of one key at most: a store takes no two under one key at once."""
     waves: list[list[Item]] = []
     count: dict[ItemKey, int] = defaultdict(int)

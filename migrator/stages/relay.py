@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from migrator.errors import Interrupted, MigratorError, MissingNameError, SourceError, StoppedError
 from migrator.mapping.changes import Captured
@@ -67,6 +67,18 @@ class Relay:
         if marks:
             self._work(marks, worked)
         return worked
+
+    def reach(self, mark: Mark) -> dict[Root, set[ItemKey]]:
+        """All roots that a mark touches, with the item keys that its images tell."""
+        told: dict[Root, set[ItemKey]] = {}
+        while True:
+            work = self._next_roots(
+                mark, reach_of(self.captured[mark.table], self.keys, mark.before, mark.after)
+            )
+            told |= work.told
+            if work.cursor is None:
+                return told
+            mark = replace(mark, cursor=work.cursor)
 
     def _work(self, marks: Sequence[Mark], worked: Worked) -> None:
         works = [work for mark in marks if (work := self._planned(mark, worked)) is not None]

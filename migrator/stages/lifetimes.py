@@ -1,0 +1,97 @@
+"""How long things may last, and what follows from it: fast runs that must have ended, tombstones that nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from migrator.errors import StoppedError
+from migrator.model import TOMBSTONE, Item, TableDesign
+from migrator.ports.live import ConditionalStore, Writer, Writers
+from migrator.stages.refresh import TOMBSTONE_DAYS
+
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """`request_s`: what one request may last, from its signature to its effect. `silent_s`: a writer that has not
+    renewed its heartbeat for so long sends nothing more."""
+
+    request_s: float = 60.0
+    silent_s: float = 30.0
+
+    @property
+    def gone_s(self) -> float:
+        """After so long without a heartbeat, nothing of a writer can take effect any more."""
+        return self.silent_s + self.request_s
+
+    @property
+    def ripe_s(self) -> float:
+        """The age at which a tombstone may go, if nobody is older."""
+        return 10 * self.request_s
+
+
+@dataclass
+class Presence:
+    """One writer's place in the journal. `check` stands before each request: who lost his place sends nothing."""
+
+    writers: Writers
+    writer: Writer
+    lifetimes: Lifetimes
+    clock: Callable[[], float]
+    seen_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.seen_at = self.clock()
+
+    def beat(self, *, begins: bool = False) -> None:
+        """Renews the heartbeat. `begins`: what is read from now on is newer than now."""
+        now = self.clock()
+        self.writer = self.writers.beat(self.writer, now if begins else None)
+        # The time before the call: the heartbeat may be as old as that.
+        self.seen_at = now
+
+    def check(self) -> None:
+        """Raises: StoppedError when the writer was fenced, or has been silent for too long."""
+        if self.writer.fenced:
+            raise StoppedError(
+                "a relay has started meanwhile; run the same command again, it goes on beside it"
+            )
+        if self.clock() - self.seen_at >= self.lifetimes.silent_s:
+            raise StoppedError(
+                "the journal could not be told that this run is alive; run the same command again"
+            )
+
+
+def fence_off(writers: Writers, lifetimes: Lifetimes, wait: Callable[[float], None]) -> None:
+    """Comes back when no fast run is writing, and none can begin: from then on every write has its condition."""
+    writers.fence()
+    while any(one.kind == "fast" for one in writers.living(lifetimes.gone_s)):
+        wait(_LOOK_S)
+
+
+def purge(
+    items: Iterable[list[Item]],
+    store: ConditionalStore,
+    writers: Writers,
+    design: TableDesign,
+    lifetimes: Lifetimes,
+    now_s: float,
+) -> Iterator[int]:
+    """Removes tombstones that nobody's put can come under any more (rule 6); how many, page by page.
+
+    `items`: pages of a scan.
+    """
+    begun = [one.since for one in writers.living(lifetimes.gone_s)]
+    before_s = min([now_s - lifetimes.ripe_s, *begun])
+    for page in items:
+        ripe = [item for item in page if _is_ripe(item, design, before_s)]
+        yield store.remove_dead(ripe) if ripe else 0
+
+
+def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:
+    expiry = item.get(design.ttl or "")
+    if item.get(design.type_attribute) != TOMBSTONE or not isinstance(expiry, int):
+        return False
+    return expiry - TOMBSTONE_DAYS * 86_400 < before_s

@@ -1,0 +1,293 @@
+"""Who takes part in a schedule: a service, relays, backfills, purge, the network and the clock."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from migrator.errors import MigratorError, StoppedError
+from migrator.mapping.keys import encode_key, split_source
+from migrator.model import ItemKey
+from migrator.ports.live import Mark, Root, Writer
+from migrator.stages.beside import write_beside
+from migrator.stages.lifetimes import Presence, fence_off, purge
+from migrator.stages.projection import project, stamp
+from migrator.stages.refresh import Refresh
+from tests.simulation.database import Database, Kept, Reader, RolledBack, Saved, Transaction
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.world import LIFETIMES, Parts, World, checked, live_entities
+
+OWNERS, PETS = (1, 2, 3), (1, 2)
+NAMES = ("ann", "bob", None)
+TRANSACTION_S = 200.0
+
+
+@dataclass
+class Cast:
+    """Makes the actors of one world. A test that breaks a rule overrides what it breaks."""
+
+    world: World
+
+    @property
+    def schedule(self) -> Scheduler:
+        return self.world.schedule
+
+    @property
+    def database(self) -> Database:
+        return self.world.database
+
+    # ── the service ──
+
+    def service(self, *, strict: bool) -> None:
+        for _ in range(3):
+            self.transaction(strict=strict)
+
+    def transaction(self, *, strict: bool = False) -> None:
+        """One transaction of the service, committed or rolled back."""
+        rng, begun_at = self.schedule.random, self.schedule.now_s
+        work = Transaction(self.database)
+        try:
+            for _ in range(rng.randrange(1, 3)):
+                self.schedule.step()
+                self.change(work)
+            if strict and work.marks:
+                self.write_first(work)
+            self.schedule.step()
+            if rng.random() < 0.15 or self.schedule.now_s - begun_at > TRANSACTION_S:
+                return
+            self.commit(work)
+        except (RolledBack, MigratorError):
+            return
+        finally:
+            work.release()
+
+    def commit(self, work: Transaction) -> None:
+        work.commit()
+
+    def change(self, work: Transaction) -> None:
+        rng = self.schedule.random
+        if rng.random() < 0.6:
+            key = rng.choice(OWNERS)
+            row = {"id": key, "name": rng.choice(NAMES)}
+            work.write("owner", key, None if rng.random() < 0.25 else row)
+        else:
+            key = rng.choice(PETS)
+            row = {"id": key, "owner_id": rng.choice(OWNERS), "age": rng.randrange(3)}
+            work.write("pet", key, None if rng.random() < 0.25 else row)
+
+    def write_first(self, work: Transaction) -> None:
+        """Strict mode: a pre-mark on a connection of its own, then the items, then the commit."""
+        begun_at = self.schedule.now_s
+        for mark in work.marks:
+            ripe_at = begun_at + TRANSACTION_S + 2 * LIFETIMES.request_s
+            before = Mark(self.database.new_id(), mark.table, mark.before, mark.after)
+            self.database.keep(Kept(before, ready_at=ripe_at))
+        self.schedule.step()
+        refresh = self.world.refresh(work)
+        refresh.check = self.until(begun_at + TRANSACTION_S)
+        relay = self.world.relay(refresh)
+        relay.finder = Reader(self.database, work)
+        told: dict[Root, set[ItemKey]] = defaultdict(set)
+        for mark in work.marks:
+            for root, keys in relay.reach(mark).items():
+                told[root] |= keys
+        refresh(told)
+
+    def until(self, end_s: float) -> Callable[[], None]:
+        """A check that lets nothing be sent when the pre-marks may be ripe already."""
+
+        def check() -> None:
+            if self.schedule.now_s >= end_s:
+                raise StoppedError("the transaction has lasted for too long")
+
+        return check
+
+    # ── relays ──
+
+    def relays(self, times: int) -> None:
+        """One relay: it starts, works, may be cut off, and starts again."""
+        for _ in range(times):
+            try:
+                self.relay_once()
+            except StoppedError:
+                continue
+
+    def relay_once(self) -> None:
+        fence_off(self.world.writers, LIFETIMES, self.wait)
+        presence = self.present("relay")
+        relay = self.world.relay(self.refresh_of(presence))
+        for _ in range(3):
+            presence.beat(begins=True)
+            relay.once()
+        self.world.writers.leave(presence.writer)
+
+    def refresh_of(self, presence: Presence) -> Refresh:
+        refresh = self.world.refresh()
+        refresh.check = presence.check
+        return refresh
+
+    # ── backfills ──
+
+    def backfill(self) -> None:
+        """A run over all entities, in pages of two rows; it begins anew when it was stopped."""
+        for _ in range(4):
+            presence = self.present("fast")
+            try:
+                for name in live_entities():
+                    for after in range(0, max(OWNERS) + 1, 2):
+                        presence.beat(begins=True)
+                        self.page(name, after, presence)
+            except StoppedError:
+                continue
+            self.world.writers.leave(presence.writer)
+            return
+
+    def page(self, name: str, after: int, presence: Presence) -> None:
+        entity, reader = live_entities()[name].compiled, Reader(self.database)
+
+        def read() -> list[tuple[object, ...]]:
+            return reader.read_page(entity.plan, encode_key([after]), encode_key([after + 2]))
+
+        if presence.writer.kind == "conditional":
+            write_beside(self.refresh_of(presence), entity, read)
+            return
+        projected = project(entity, read(), self.schedule.now_s)
+        items, _ = self.world.claims.sift(entity, projected.items)
+        stamp(items, entity.table, 0)
+        if live_entities()[name].remembered:
+            intended: dict[Root, set[ItemKey]] = defaultdict(set)
+            for item in items:
+                intended[(name, str(item["_src"]).partition(":")[2])].add(entity.table.key_of(item))
+            self.world.memory.remember(0, intended)
+        for item in items:
+            presence.check()
+            self.world.table.put([item])
+
+    # ── a restore ──
+
+    def restore(self, saved: Saved) -> None:
+        """The source goes back to an older state, everybody is stopped; then the two commands that set it right."""
+        self.schedule.kill_all()
+        self.database.restore(saved)
+        self.schedule.now_s += LIFETIMES.gone_s + 1
+        self.raise_epoch()
+        self.repair()
+
+    def raise_epoch(self) -> None:
+        self.database.raise_epoch(self.world.memory.highest())
+
+    def repair(self) -> None:
+        """What verify --repair does: a mark for every root that a difference names."""
+        told: dict[Root, list[ItemKey]] = defaultdict(list)
+        wanted, live = self.world.wanted(), self.world.table.live()
+        for key in wanted.keys() | live.keys():
+            claims = wanted.get(key, {})
+            if key not in live or live[key] not in [
+                {**item, "_tk": live[key]["_tk"]} for item in claims.values()
+            ]:
+                for root in claims:
+                    told[root].append(key)
+                if key in live:
+                    told[split_source(str(live[key]["_src"]))].append(key)
+        self.database.add(told)
+
+    # ── time, network, purge ──
+
+    def present(self, kind: str) -> Presence:
+        writer: Writer = self.world.writers.enter(kind)  # type: ignore[arg-type]
+        return Presence(self.world.writers, writer, LIFETIMES, self.schedule.clock)
+
+    def network(self, times: int) -> None:
+        for _ in range(times):
+            self.schedule.step()
+            if self.world.table.late:
+                self.world.table.deliver(self.schedule.random.randrange(len(self.world.table.late)))
+
+    def time(self, times: int) -> None:
+        for _ in range(times):
+            self.wait(self.schedule.random.choice((0.1, 1.0, 10.0, 50.0, 400.0)))
+
+    def wait(self, wait_s: float) -> None:
+        self.schedule.step()
+        self.schedule.now_s += wait_s
+
+    def purge(self) -> None:
+        self.schedule.step()
+        pages = [list(self.world.table.items.values())]
+        design = checked().mapping.table
+        writers, table = self.world.writers, self.world.table
+        list(purge(pages, table, writers, design, LIFETIMES, self.schedule.now_s))
+
+
+def run(seed: int, cast_of: Callable[[World], Cast] = Cast, parts: Parts = Parts()) -> World:  # noqa: B008  (frozen)
+    """A world at rest after the schedule of a seed. Which actors there are is chosen by the seed as well."""
+    schedule = Scheduler(seed)
+    rng = schedule.random
+    world = World(schedule, unique=rng.random() < 0.7, faults=rng.choice((0.0, 0.1, 0.3)), parts=parts)
+    populate(world)
+    cast = cast_of(world)
+    crash_share = rng.choice((0.0, 0.0, 0.01, 0.03))
+    enter(cast)
+    if rng.random() < 0.1:
+        schedule.run(crash_share=crash_share, limit=rng.randrange(1, 60))
+        saved = world.database.saved()
+        schedule.run(crash_share=crash_share, limit=rng.randrange(1, 100))
+        cast.restore(saved)
+        enter(cast)
+    schedule.run(crash_share=crash_share)
+    come_to_rest(world, cast)
+    return world
+
+
+def enter(cast: Cast) -> None:
+    """The actors of a schedule."""
+    schedule, rng = cast.schedule, cast.schedule.random
+    strict_share = rng.choice((0.0, 0.0, 0.5))
+    for _ in range(rng.randrange(1, 4)):
+        schedule.start(partial(cast.service, strict=rng.random() < strict_share))
+    if rng.random() < 0.6:
+        schedule.start(cast.backfill)
+    for _ in range(rng.randrange(1, 3)):
+        schedule.start(partial(cast.relays, 3))
+    schedule.start(partial(cast.network, 20))
+    schedule.start(partial(cast.time, rng.randrange(2, 10)))
+    if rng.random() < 0.5:
+        schedule.start(cast.purge)
+
+
+def populate(world: World) -> None:
+    """Rows from before capture: they have no marks, so that only a backfill brings them."""
+    rng, tables = world.schedule.random, world.database.tables
+    for key, name in zip(OWNERS, rng.sample(NAMES, len(NAMES)), strict=True):
+        if rng.random() < 0.5:
+            tables["owner"][key] = {"id": key, "name": name}
+    for key in PETS:
+        if tables["owner"] and rng.random() < 0.5:
+            owner = rng.choice(sorted(tables["owner"]))
+            tables["pet"][key] = {"id": key, "owner_id": owner, "age": 0}
+
+
+def come_to_rest(world: World, cast: Cast) -> None:
+    """The service is quiet, nothing fails any more; relays go on until no mark is left, and all late requests land."""
+    world.table.faults = 0.0
+    world.database.locks.clear()
+    world.schedule.now_s += 1000.0
+    world.schedule.start(cast.backfill)
+    world.schedule.run()
+    drain(world)
+    # What verify --repair does with wishes that a page read long ago may have left behind.
+    world.database.add({wish.root: [wish.key] for wish in world.memory.wishes})
+    drain(world)
+
+
+def drain(world: World) -> None:
+    for _ in range(200):
+        while world.table.late:
+            world.table.deliver(0)
+        if not world.database.marks:
+            return
+        world.schedule.now_s += 100.0
+        world.relay().once()
+    raise AssertionError(f"marks are never done: {world.database.marks}")

@@ -1,0 +1,256 @@
+"""A small relational database in memory: transactions, row locks, one unique column, marks and tickets beside the rows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from migrator.facts import EntityPlan
+from migrator.mapping.changes import Captured, Lookup
+from migrator.mapping.keys import decode_key, encode_key
+from migrator.model import ItemKey, RowTree, SourceKey
+from migrator.ports.live import TICKETS_AN_EPOCH, Mark, MarksState, Root
+from tests.simulation.scheduler import Scheduler
+
+Row = dict[str, Any]
+Tables = dict[str, dict[int, Row]]
+Place = tuple[str, int]
+Saved = tuple[Tables, dict[int, "Kept"], int, int]
+
+
+class RolledBack(Exception):
+    """The transaction came to nothing."""
+
+
+@dataclass
+class Kept:
+    """A mark as it lies in the database."""
+
+    mark: Mark
+    ready_at: float = 0.0
+    leased_until: float = 0.0
+
+
+@dataclass
+class Database:
+    """`unique`: names are one owner's alone. `image_of`: the columns that a mark holds, per table."""
+
+    schedule: Scheduler
+    captured: Mapping[str, Captured]
+    unique: bool = True
+    tables: Tables = field(default_factory=lambda: {"owner": {}, "pet": {}})
+    marks: dict[int, Kept] = field(default_factory=dict)
+    epoch: int = 0
+    number: int = 0
+    next_mark: int = 0
+    locks: dict[Any, object] = field(default_factory=dict)
+
+    # ── tickets ──
+
+    def draw(self) -> int:
+        self.schedule.step()
+        self.number += 1
+        return self.epoch * TICKETS_AN_EPOCH + self.number
+
+    def highest(self) -> int:
+        return self.epoch * TICKETS_AN_EPOCH + self.number
+
+    def installation(self) -> str:
+        return "simulated"
+
+    def raise_epoch(self, above: int) -> int:
+        self.epoch = above // TICKETS_AN_EPOCH + 1
+        self.number = 0
+        return self.epoch
+
+    # ── marks ──
+
+    def take(self, count: int, lease_s: float) -> list[Mark]:
+        self.schedule.step()
+        now = self.schedule.now_s
+        ripe = [one for one in self.marks.values() if one.ready_at <= now and one.leased_until <= now]
+        # Not the oldest first: what is found out in one order alone must be found out.
+        chosen = self.schedule.random.sample(ripe, min(len(ripe), count))
+        for one in chosen:
+            one.leased_until = now + lease_s
+        return [one.mark for one in chosen]
+
+    def finish(self, ids: Sequence[int]) -> None:
+        self.schedule.step()
+        for number in ids:
+            self.marks.pop(number, None)
+
+    def advance(self, mark: Mark, cursor: str) -> None:
+        self.schedule.step()
+        kept = self.marks.get(mark.id)
+        if kept is not None:
+            kept.mark, kept.leased_until = replace(kept.mark, cursor=cursor), 0.0
+
+    def put_back(self, ids: Sequence[int], wait_s: float) -> None:
+        self.schedule.step()
+        for number in ids:
+            if number in self.marks:
+                kept = self.marks[number]
+                kept.mark = replace(kept.mark, tries=kept.mark.tries + 1)
+                kept.ready_at, kept.leased_until = self.schedule.now_s + wait_s, 0.0
+
+    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
+        self.schedule.step()
+        for root, keys in roots.items():
+            self.keep(Kept(Mark(self.new_id(), root=root, keys=tuple(keys))))
+
+    def state(self) -> MarksState:
+        return MarksState(waiting=len(self.marks))
+
+    def new_id(self) -> int:
+        self.next_mark += 1
+        return self.next_mark
+
+    def keep(self, kept: Kept) -> None:
+        self.marks[kept.mark.id] = kept
+
+    # ── a state to go back to ──
+
+    def saved(self) -> Saved:
+        return copy.deepcopy((self.tables, self.marks, self.epoch, self.number))
+
+    def restore(self, saved: Saved) -> None:
+        self.tables, self.marks, self.epoch, self.number = copy.deepcopy(saved)
+        self.locks.clear()
+
+
+@dataclass
+class Transaction:
+    """Rows as its owner sees them: what is committed now, under its own changes (read committed)."""
+
+    database: Database
+    changes: dict[Place, Row | None] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
+    held: list[Any] = field(default_factory=list)
+
+    def row(self, place: Place) -> Row | None:
+        if place in self.changes:
+            return self.changes[place]
+        return self.database.tables[place[0]].get(place[1])
+
+    def rows(self, table: str) -> list[tuple[int, Row]]:
+        committed = self.database.tables[table]
+        own = {key for name, key in self.changes if name == table}
+        found = ((key, self.row((table, key))) for key in sorted(committed.keys() | own))
+        return [(key, row) for key, row in found if row is not None]
+
+    def write(self, table: str, key: int, row: Row | None) -> None:
+        """One INSERT, UPDATE or DELETE with its mark. Raises: RolledBack where the lock or the name is another's."""
+        place = (table, key)
+        self._lock(place)
+        if row is not None and table == "owner" and self.database.unique:
+            self._lock_name(key, row["name"])
+        before = self.row(place)
+        if before == row:
+            return
+        self.changes[place] = row
+        captured = self.database.captured[table]
+        self.marks.append(
+            Mark(self.database.new_id(), table, _image(captured, before), _image(captured, row))
+        )
+        if row is None and table == "owner":
+            for pet, child in self.rows("pet"):
+                if child["owner_id"] == key:
+                    self.write("pet", pet, None)
+
+    def commit(self, with_marks: Callable[[Iterable[Mark]], Iterable[Mark]] = lambda marks: marks) -> None:
+        for (table, key), row in self.changes.items():
+            if row is None:
+                self.database.tables[table].pop(key, None)
+            else:
+                self.database.tables[table][key] = row
+        for mark in with_marks(self.marks):
+            self.database.keep(Kept(mark))
+        self.release()
+
+    def release(self) -> None:
+        for lock in self.held:
+            self.database.locks.pop(lock, None)
+        self.held.clear()
+
+    def _lock(self, what: Any) -> None:
+        locks = self.database.locks
+        for _ in range(20):
+            if locks.get(what, self) is self:
+                break
+            self.database.schedule.step()
+        else:
+            raise RolledBack
+        if what not in locks:
+            locks[what] = self
+            self.held.append(what)
+
+    def _lock_name(self, key: int, name: str | None) -> None:
+        if name is None:
+            return
+        self._lock(("name", name))
+        before = self.database.tables["owner"].get(key)
+        if before is not None:
+            self._lock(("name", before["name"]))
+        if any(row["name"] == name for other, row in self.rows("owner") if other != key):
+            raise RolledBack
+
+
+def _image(captured: Captured, row: Row | None) -> dict[str, Any] | None:
+    return None if row is None else {name: row[name] for name in captured.columns}
+
+
+@dataclass
+class Reader:
+    """The source's reading side; `transaction`: whose uncommitted changes it sees."""
+
+    database: Database
+    transaction: Transaction | None = None
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
+        self.database.schedule.step()
+        view = self._view()
+        wanted = sorted({decode_key(key)[0] for key in keys})
+        return [tree for key in wanted if (tree := self._tree(view, plan, key)) is not None]
+
+    def read_page(
+        self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
+    ) -> list[RowTree]:
+        self.database.schedule.step()
+        view = self._view()
+        low = 0 if after is None else decode_key(after)[0]
+        high = 10**9 if upto is None else decode_key(upto)[0]
+        keys = [key for key, _ in view.rows(plan.table.real) if low < key <= high]
+        return [tree for key in keys if (tree := self._tree(view, plan, key)) is not None]
+
+    def find_roots(
+        self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], after: SourceKey | None, limit: int
+    ) -> list[SourceKey]:
+        self.database.schedule.step()
+        low = 0 if after is None else decode_key(after)[0]
+        found = [
+            encode_key([key])
+            for key, row in self._view().rows(plan.table.real)
+            if key > low and [row[name] for name in lookup.columns] == list(values)
+        ]
+        return found[:limit]
+
+    def _view(self) -> Transaction:
+        return self.transaction or Transaction(self.database)
+
+    def _tree(self, view: Transaction, plan: EntityPlan, key: int) -> RowTree | None:
+        root = view.row((plan.table.real, key))
+        if root is None:
+            return None
+        aliases: dict[str, Row] = {"": root}
+        for join in plan.joins:
+            theirs, _ = join.on[0]
+            aliases[join.alias] = view.row((join.table.real, aliases[join.parent].get(theirs) or 0)) or {}
+        slots = tuple(aliases[slot.alias].get(slot.column.real) for slot in plan.slots)
+        counts = tuple(
+            sum(row[one.link[0][0]] == key for _, row in view.rows(one.table.real))
+            for one in plan.collections
+        )
+        return (*slots, *counts)

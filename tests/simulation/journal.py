@@ -1,0 +1,113 @@
+"""The journal in memory: remembered keys, contests, and who writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from migrator.model import ItemKey
+from migrator.ports.live import Contest, Remembered, Root, Writer, WriterKind
+from tests.simulation.scheduler import Scheduler
+
+
+@dataclass
+class Memory:
+    schedule: Scheduler
+    known: dict[Root, Remembered] = field(default_factory=dict)
+    wishes: dict[Contest, None] = field(default_factory=dict)
+    ticket: int = 0
+
+    def remember(self, ticket: int, intended: Mapping[Root, Iterable[ItemKey]]) -> dict[Root, Remembered]:
+        self.schedule.step()
+        before = {root: self.known.get(root, Remembered()) for root in intended}
+        for root, keys in intended.items():
+            if before[root].ticket <= ticket:
+                self.known[root] = Remembered(ticket, before[root].keys | set(keys))
+        return before
+
+    def settle(self, ticket: int, current: Mapping[Root, Iterable[ItemKey]]) -> None:
+        self.schedule.step()
+        for root, keys in current.items():
+            if self.known.get(root, Remembered()).ticket == ticket:
+                self.known[root] = Remembered(ticket, frozenset(keys))
+
+    def contest(self, contests: Sequence[Contest]) -> None:
+        self.schedule.step()
+        self.wishes |= dict.fromkeys(contests)
+
+    def contests(self, keys: Sequence[ItemKey]) -> list[Contest]:
+        if not self.wishes:
+            return []
+        self.schedule.step()
+        return [wish for wish in self.wishes if wish.key in keys]
+
+    def reached(self, ticket: int) -> None:
+        self.schedule.step()
+        self.ticket = max(self.ticket, ticket)
+
+    def highest(self) -> int:
+        return self.ticket
+
+    def concede(self, contests: Sequence[Contest]) -> None:
+        self.schedule.step()
+        for wish in contests:
+            self.wishes.pop(wish, None)
+
+
+@dataclass
+class Writers:
+    schedule: Scheduler
+    here: dict[str, Writer] = field(default_factory=dict)
+    guarded: bool = False
+    count: int = 0
+
+    def enter(self, kind: WriterKind) -> Writer:
+        self.schedule.step()
+        if kind == "fast" and self.guarded:
+            kind = "conditional"
+        now = self.schedule.now_s
+        self.count += 1
+        writer = Writer(f"w{self.count}", kind, now, now)
+        self.here[writer.id] = writer
+        return writer
+
+    def beat(self, writer: Writer, since: float | None = None) -> Writer:
+        known = self.here.get(writer.id, writer)
+        now = self.schedule.now_s
+        self.here[writer.id] = replace(known, alive_at=now, since=known.since if since is None else since)
+        return self.here[writer.id]
+
+    def leave(self, writer: Writer) -> None:
+        self.schedule.step()
+        self.here.pop(writer.id, None)
+
+    def fence(self) -> list[Writer]:
+        self.schedule.step()
+        self.guarded = True
+        fast = [writer for writer in self.here.values() if writer.kind == "fast"]
+        for writer in fast:
+            self.here[writer.id] = replace(writer, fenced=True)
+        return [self.here[writer.id] for writer in fast]
+
+    def living(self, silent_s: float) -> list[Writer]:
+        self.schedule.step()
+        return [one for one in self.here.values() if self.schedule.now_s - one.alive_at <= silent_s]
+
+
+@dataclass
+class ClaimBook:
+    schedule: Scheduler
+    owners: dict[bytes, str] = field(default_factory=dict)
+
+    def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+        self.schedule.step()
+        found = {}
+        for digest, owner in claims:
+            if self.owners.setdefault(digest, owner) != owner:
+                found[digest] = self.owners[digest]
+        return found
+
+    def release(self, table_id: str, digests: Sequence[bytes]) -> None:
+        self.schedule.step()
+        for digest in digests:
+            self.owners.pop(digest, None)

@@ -1,0 +1,184 @@
+"""One schedule: a small service, its database, a table, relays and backfills around the protocol's own code."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from migrator.mapping.changes import Captured, captured_tables, needs_memory
+from migrator.mapping.check import Checked
+from migrator.mapping.image_keys import ImageKeys, compile_image_keys
+from migrator.mapping.keys import encode_key
+from migrator.model import Item, ItemKey
+from migrator.ports.live import Contest, Root
+from migrator.stages.claims import Claims
+from migrator.stages.lifetimes import Lifetimes
+from migrator.stages.projection import project
+from migrator.stages.refresh import LiveEntity, Refresh
+from migrator.stages.relay import Relay, RelayOptions
+from tests.golden.heart import check, facts, table
+from tests.simulation.database import Database, Reader, Transaction
+from tests.simulation.journal import ClaimBook, Memory, Writers
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.table import REQUEST_LIFE_S, Table
+
+HEAD = """
+mapping: 1
+table: {name: Sim, key: [PK, SK], type: T, ttl: expiresAt}
+"""
+MAPPING = """
+entities:
+  owner:
+    collect: {pets: {count: all, of: pet, by: owner_id}}
+    items:
+      Owner:
+        key: ["OWNER#{id}", OWNER]
+        attributes: {name: name, pets: pets}
+      Name:
+        key: ["NAME#{name}", NAME]
+        when: name
+        attributes: {owner: id}
+  pet:
+    join: {owner: owner_id}
+    items:
+      Pet:
+        key: ["OWNER#{owner_id}", "PET#{id}"]
+        attributes: {ownerName: owner.name, age: age}
+  tag:
+    table: pet
+    join: {owner: owner_id}
+    items:
+      Tag:
+        key: ["TAG#{owner.name}", "PET#{id}"]
+        when: owner.name
+        attributes: {age: age}
+"""
+SCHEMA = facts(
+    table("owner", {"id": "integer!", "name": "text"}),
+    table(
+        "pet",
+        {"id": "integer!", "owner_id": "integer!", "age": "integer"},
+        references={"owner_id": "owner.id"},
+    ),
+)
+LIFETIMES = Lifetimes(request_s=REQUEST_LIFE_S, silent_s=30.0)
+
+
+@functools.cache
+def checked() -> Checked:
+    return check(MAPPING, SCHEMA, HEAD)
+
+
+@functools.cache
+def captured() -> dict[str, Captured]:
+    return captured_tables([entity.plan for entity in checked().entities])
+
+
+@functools.cache
+def live_entities() -> dict[str, LiveEntity]:
+    return {one.name: LiveEntity(one, needs_memory(one.plan)) for one in checked().entities}
+
+
+@functools.cache
+def image_keys() -> dict[str, ImageKeys]:
+    return {one.name: compile_image_keys(checked().mapping, one.plan) for one in checked().entities}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a world is made of; a test that breaks a rule puts a broken part in."""
+
+    database: type[Database] = Database
+    table: type[Table] = Table
+    memory: type[Memory] = Memory
+    writers: type[Writers] = Writers
+
+
+@dataclass
+class World:
+    """All that there is in a schedule."""
+
+    schedule: Scheduler
+    unique: bool = True
+    faults: float = 0.1
+    parts: Parts = Parts()
+    database: Database = field(init=False)
+    table: Table = field(init=False)
+    memory: Memory = field(init=False)
+    writers: Writers = field(init=False)
+    claims: Claims = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.database = self.parts.database(self.schedule, captured(), self.unique)
+        self.table = self.parts.table(self.schedule, checked().mapping.table, self.faults)
+        self.memory = self.parts.memory(self.schedule)
+        self.writers = self.parts.writers(self.schedule)
+        book, entities = ClaimBook(self.schedule), {one.name: one for one in checked().entities}
+        unproved = checked().unproved
+        self.claims = Claims(book, Reader(self.database), entities, unproved, "Sim", self.memory)
+
+    def refresh(self, transaction: Transaction | None = None) -> Refresh:
+        return Refresh(
+            rows=Reader(self.database, transaction),
+            store=self.table,
+            tickets=self.database,
+            memory=self.memory,
+            entities=live_entities(),
+            table=checked().mapping.table,
+            revision=checked().mapping.revision,
+            clock=self.schedule.clock,
+        )
+
+    def relay(self, refresh: Refresh | None = None) -> Relay:
+        options = RelayOptions(marks=1 + self.schedule.random.randrange(4), roots=2, lease_s=20.0)
+        return Relay(
+            self.database,
+            Reader(self.database),
+            refresh or self.refresh(),
+            captured(),
+            image_keys(),
+            options,
+        )
+
+    # ── what must hold at rest ──
+
+    def wanted(self) -> dict[ItemKey, dict[Root, Item]]:
+        """Per key, each root that has it by its row, and the item that it makes of it."""
+        found: dict[ItemKey, dict[Root, Item]] = defaultdict(dict)
+        view = Transaction(self.database)
+        reader = Reader(self.database)
+        for name, live in live_entities().items():
+            plan = live.compiled.plan
+            for key, _ in view.rows(plan.table.real):
+                tree = reader._tree(view, plan, key)
+                assert tree is not None
+                for item in project(live.compiled, [tree], 0.0).items:
+                    found[self.table.design.key_of(item)][(name, encode_key([key]))] = item
+        return found
+
+    def differences(self) -> list[str]:
+        """Every way in which the live items, and the known collisions, are not what the rows say."""
+        wanted, live = self.wanted(), self.table.live()
+        found = [f"missing: {key}" for key in wanted if key not in live]
+        found += [f"stale: {key} of {item['_src']}" for key, item in live.items() if key not in wanted]
+        for key, claims in wanted.items():
+            if key not in live:
+                continue
+            holder = [root for root, item in claims.items() if _same(item, live[key])]
+            if not holder:
+                found.append(f"different: {key}: {live[key]} instead of {claims}")
+            wishes = {wish.root for wish in self.memory.wishes if wish.key == key}
+            if len(claims) > 1 and wishes | set(holder[:1]) != set(claims):
+                found.append(f"collision: {key}: {sorted(claims)}, known of {sorted(wishes)}")
+            if len(claims) == 1 and wishes:
+                found.append(f"no collision: {key}, and yet wanted by {wishes}")
+        return found + [f"no collision: {wish}" for wish in self._idle_wishes(wanted)]
+
+    def _idle_wishes(self, wanted: Mapping[ItemKey, Mapping[Root, Item]]) -> list[Contest]:
+        return [wish for wish in self.memory.wishes if wish.root not in wanted.get(wish.key, {})]
+
+
+def _same(one: Item, other: Item) -> bool:
+    return {**one, "_tk": 0} == {**other, "_tk": 0}
