@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
-from migrator import logs
-from migrator.cli.backfill import backfill
-from migrator.cli.completion import completion
-from migrator.cli.doctor import doctor
-from migrator.cli.journal import findings, status
-from migrator.cli.local import local
-from migrator.cli.mapping import mapping
-from migrator.cli.query import query
-from migrator.cli.table import table
-from migrator.cli.undo import undo
-from migrator.cli.verify import verify
 from migrator.errors import INTERRUPTED, STOPPED, WRONG_USE, MappingError, MigratorError
 
+_MODULES = {
+    "mapping": "mapping",
+    "table": "table",
+    "backfill": "backfill",
+    "verify": "verify",
+    "undo": "undo",
+    "status": "journal",
+    "findings": "journal",
+    "query": "query",
+    "doctor": "doctor",
+    "completion": "completion",
+    "local": "local",
+}
+"""Commands with the modules of this room that they are in."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+class _Commands(click.Group):
+    """Commands that are imported when they are asked for: a shell's completion and --version wait for no SQL or AWS."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        # What an import makes stays; looking for garbage in it would take a tenth of the start.
+        gc.disable()
+        try:
+            module = import_module(f"migrator.cli.{_MODULES[cmd_name]}")
+        finally:
+            gc.enable()
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="single-table-migrator", prog_name="migrator")
 @click.option("--verbose", is_flag=True, help="Log what is done, not only warnings.")
 def cli(verbose: bool) -> None:
@@ -30,12 +58,10 @@ def cli(verbose: bool) -> None:
 
     The steps: `mapping check`, `table create`, `backfill`, `verify`; see README.md.
     """
+    from migrator import logs  # here, so that --version does not wait for it
+
     level = "debug" if verbose else "info" if not sys.stderr.isatty() else "warning"
     logs.configure(json=not sys.stderr.isatty(), level=level)
-
-
-for command in (mapping, table, backfill, verify, undo, status, findings, query, doctor, completion, local):
-    cli.add_command(command)
 
 
 def main(args: list[str] | None = None) -> NoReturn:

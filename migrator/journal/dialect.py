@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import Connection, Insert, Table, func, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 _SETTING_UP = 0x6D696772
 """Any number, as long as it stays the same: the lock under which PostgreSQL sets a journal up."""
@@ -12,6 +12,8 @@ _SETTING_UP = 0x6D696772
 def insert_or_ignore(connection: Connection, table: Table) -> Insert:
     """INSERT that leaves a row alone that is there already."""
     if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # slow to import, and SQLite does without
+
         return postgresql.insert(table).on_conflict_do_nothing()
     return sqlite.insert(table).on_conflict_do_nothing()
 

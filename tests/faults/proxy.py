@@ -124,6 +124,9 @@ class _Handler(BaseHTTPRequestHandler):
     upstream: str
     faults: Faults
     protocol_version = "HTTP/1.1"
+    # Head and body in one packet: the second of two would wait some 40 ms for the first to be acknowledged.
+    wbufsize = -1
+    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:
         return

@@ -56,6 +56,7 @@ def test_postgresql_keeps_the_limits_of_every_connection(postgres_database: str)
         assert setting(source, "idle_in_transaction_session_timeout") == "1min"
         assert setting(source, "transaction_read_only") == "on"
         assert setting(source, "default_transaction_read_only") == "on"
+        assert setting(source, "jit") == "off"
 
 
 def test_without_a_limit_the_roles_own_stays(postgres_database: str) -> None:

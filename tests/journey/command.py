@@ -1,44 +1,38 @@
-"""The installed command as a person or a script runs it."""
+"""The command as a person or a script runs it: in a process of its own, or, much faster, inside of the test's."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from migrator.model import Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
+from tests.journey.in_process import LIMIT_S, Ended, run_here
+
+__all__ = ["ROOT", "Ended", "Project", "digest", "keys", "project"]
 
 ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
-class Ended:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.out)
-
-
-@dataclass(frozen=True)
 class Project:
-    """A working folder with a job of its own in it."""
+    """A working folder with a job of its own in it.
+
+    `own_process`: whether `run` starts the command as a person does; `start` always does.
+    """
 
     folder: Path
     job: Path
     table: str
     endpoint: str
     environment: dict[str, str]
+    own_process: bool = False
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -51,9 +45,15 @@ class Project:
         )
 
     def run(self, *words: str) -> Ended:
+        ended = (
+            self._run_apart(*words) if self.own_process else run_here(words, self.folder, self.environment)
+        )
+        assert "Traceback" not in ended.out + ended.err, ended.err
+        return ended
+
+    def _run_apart(self, *words: str) -> Ended:
         process = self.start(*words)
-        out, err = process.communicate(timeout=240)
-        assert "Traceback" not in out + err, err
+        out, err = process.communicate(timeout=LIMIT_S)
         return Ended(process.returncode, out, err)
 
     def done(self, *words: str) -> Ended:
@@ -79,6 +79,7 @@ def project(
     through: str = "",
     tuning: str = "",
     mapping: str = "chinook",
+    own_process: bool = False,
 ) -> Project:
     """`through`: the endpoint that the command uses, where it is another one than the test's."""
     job = folder / "shop.yaml"
@@ -87,7 +88,7 @@ def project(
         f"target: {{table: {table}, endpoint: '{through or endpoint}'}}\ntuning: {{{tuning}}}\n"
     )
     environment = {**os.environ, "MIGRATOR_SOURCE_URL": source, "PYTHONPATH": str(ROOT)}
-    return Project(folder, job, table, endpoint, environment)
+    return Project(folder, job, table, endpoint, environment, own_process)
 
 
 def digest(entries: Sequence[Sequence[str]]) -> str:

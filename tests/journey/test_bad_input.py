@@ -162,8 +162,9 @@ def test_a_job_whose_variable_is_not_set(new: New) -> None:
 
 
 def test_ctrl_c_keeps_the_checkpoint_and_the_same_command_goes_on(new: New, dynamodb_url: str) -> None:
-    with FaultProxy(dynamodb_url, Faults(unprocessed=0.6, seed=3)) as proxy:
-        made = new(through=proxy.url, tuning="page_rows: 50, workers: 2, attempts: 50")
+    faults = Faults(unprocessed=0.6, seed=3)  # so that the run takes long enough to be met at work
+    with FaultProxy(dynamodb_url, faults) as proxy:
+        made = new(through=proxy.url, tuning="page_rows: 50, workers: 2, attempts: 50, backoff_cap_s: 0.5")
         made.done("table", "create", "shop.yaml")
         process = made.start("backfill", "shop.yaml")
         while "page_done" not in (line := process.stderr.readline()):  # type: ignore[union-attr]
@@ -177,6 +178,7 @@ def test_ctrl_c_keeps_the_checkpoint_and_the_same_command_goes_on(new: New, dyna
         (run,) = made.done("status", "shop.yaml", "--json").data["runs"]
         assert run["state"] == "interrupted"
         assert 0 < run["pages_done"] < run["pages_planned"]
+        faults.unprocessed = 0.1
         assert "goes on" in made.done("backfill", "shop.yaml").err
     assert len(made.items()) == 3000
 

@@ -1,23 +1,27 @@
-"""Chinook's 14 access patterns: `migrator query` on every engine, beside the golden figures of the data's README."""
+"""Chinook on every engine, moved once from end to end, and its 14 access patterns beside the README's golden figures."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import secrets
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from migrator.cli.main import run
 from migrator.mapping.parse import parse_mapping
-from tests.journey.command import ROOT, Project, project
+from tests.journey.chinook import ITEMS, ROWS, assert_whole
+from tests.journey.command import ROOT, Ended, Project, project
 from tests.support_chinook import Golden, golden_runs
 
-ENGINES = ("sqlite", "postgresql", "mysql")
+# What a group asks of one table is asked by one worker, which moves Chinook once.
+ENGINES = [
+    pytest.param(name, marks=pytest.mark.xdist_group(f"chinook {name}"))
+    for name in ("sqlite", "postgresql", "mariadb")
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +38,23 @@ def engine(request: pytest.FixtureRequest) -> str:
 def filled(
     engine: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str
 ) -> Project:
-    """A project on the engine's Chinook, its table filled."""
-    folder = tmp_path_factory.mktemp(f"patterns_{engine}")
-    made = project(folder, source_of(engine, request, folder), dynamodb_url, f"Chinook{secrets.token_hex(4)}")
+    """A project on the engine's Chinook, its table filled; its commands run in processes of their own."""
+    folder = tmp_path_factory.mktemp(f"chinook_{engine}")
+    made = project(
+        folder,
+        source_of(engine, request, folder),
+        dynamodb_url,
+        f"Chinook{secrets.token_hex(4)}",
+        own_process=True,
+    )
     made.done("table", "create", str(made.job))
-    made.done("backfill", str(made.job))
+    assert_total(made.done("backfill", str(made.job), "--json"))
     return made
+
+
+def assert_total(ended: Ended) -> None:
+    total = ended.data["total"]
+    assert (total["rows"], total["items"], total["refused"]) == (ROWS, ITEMS, 0)
 
 
 def source_of(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:
@@ -47,7 +62,7 @@ def source_of(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:
         copy = folder / "chinook.sqlite"
         shutil.copyfile(request.getfixturevalue("chinook_dir") / "Chinook_Sqlite.sqlite", copy)
         return f"sqlite:///{copy}"
-    fixtures = {"postgresql": "chinook_postgres", "mysql": "chinook_mysql"}
+    fixtures = {"postgresql": "chinook_postgres", "mariadb": "chinook_mysql"}
     return str(request.getfixturevalue(fixtures[engine]))
 
 
@@ -58,17 +73,24 @@ def test_the_mapping_has_every_pattern_of_the_readme(golden: list[Golden]) -> No
     assert set(patterns) == {one.pattern for one in golden}
 
 
-def test_every_golden_run_is_the_same_on_both_sides(
-    filled: Project, golden: list[Golden], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # In this process: 42 new ones would take most of a minute.
-    monkeypatch.setenv("MIGRATOR_SOURCE_URL", filled.environment["MIGRATOR_SOURCE_URL"])
+def test_chinook_from_end_to_end(filled: Project, engine: str) -> None:
+    job = str(filled.job)
+    assert "as the mapping says" in filled.done("table", "check", job).out
+    assert_whole(filled.items(), engine)
+    verified = filled.done("verify", job, "--json").data
+    assert (verified["clean"], verified["scanned_items"], verified["not_compared"]) == (True, ITEMS, [])
+    again = filled.done("backfill", job, "--json")
+    assert "nothing left to do" in again.err
+    assert_total(again)
+    runs = filled.done("status", job, "--json").data["runs"]
+    assert [(run["kind"], run["state"]) for run in runs] == [("backfill", "done"), ("verify", "done")]
+
+
+def test_every_golden_run_is_the_same_on_both_sides(filled: Project, golden: list[Golden]) -> None:
+    here = replace(filled, own_process=False)  # 42 new processes would take most of a minute
     for one in golden:
         words = [word for name, value in one.params.items() for word in ("-p", f"{name}={value}")]
-        code = run(["query", str(filled.job), one.pattern, *words, "--json"])
-        printed = capsys.readouterr()
-        assert code == 0, (one.pattern, one.params, printed.err[-2000:])
-        parts = json.loads(printed.out)["parts"]
+        parts = here.done("query", str(here.job), one.pattern, *words, "--json").data["parts"]
         assert all(part["same"] for part in parts)
         assert sum(len(part["items"]) for part in parts) == one.items, (one.pattern, one.params)
         # The README joins a parent with its children: as many rows as children, and one without any.

@@ -31,6 +31,15 @@ def test_a_shell_is_told_commands_and_options() -> None:
     assert migrator(**asked).stdout.split() == ["plain,--max-cost"]
 
 
+def test_who_waits_for_a_shell_waits_for_neither_sql_nor_aws() -> None:
+    code = (
+        "import sys; from migrator.cli.main import run; assert run(['completion', 'bash']) == 0; "
+        "assert not {'sqlalchemy', 'sqlglot', 'boto3', 'pydantic'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_unknown_shell_is_wrong_use_and_the_version_is_told() -> None:
     assert migrator("completion", "tcsh").returncode == 2
     assert migrator("--version").stdout.startswith("migrator, version ")
