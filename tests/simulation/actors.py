@@ -202,12 +202,12 @@ class Cast:
     def network(self, times: int) -> None:
         for _ in range(times):
             self.schedule.step()
-            if self.world.table.late:
+            if self.world.table.late and self.schedule.chance(0.3):
                 self.world.table.deliver(self.schedule.random.randrange(len(self.world.table.late)))
 
-    def time(self, times: int) -> None:
+    def time(self, times: int, longest_s: float) -> None:
         for _ in range(times):
-            self.wait(self.schedule.random.choice((0.1, 1.0, 10.0, 50.0, 400.0)))
+            self.wait(self.schedule.random.choice((0.1, 1.0, 5.0, 30.0, longest_s)))
 
     def wait(self, wait_s: float) -> None:
         self.schedule.step()
@@ -251,8 +251,8 @@ def enter(cast: Cast) -> None:
         schedule.start(cast.backfill)
     for _ in range(rng.randrange(1, 3)):
         schedule.start(partial(cast.relays, 3))
-    schedule.start(partial(cast.network, 20))
-    schedule.start(partial(cast.time, rng.randrange(2, 10)))
+    schedule.start(partial(cast.network, 40))
+    schedule.start(partial(cast.time, rng.randrange(2, 10), rng.choice((30.0, 400.0))))
     if rng.random() < 0.5:
         schedule.start(cast.purge)
 

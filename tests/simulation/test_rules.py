@@ -22,7 +22,7 @@ from tests.simulation.database import Database, Kept, Reader, Transaction
 from tests.simulation.journal import Memory, Writers
 from tests.simulation.world import LIFETIMES, Parts, World
 
-SCHEDULES = 4000
+SCHEDULES = 8000
 
 
 def found_out(cast_of: Callable[[World], Cast] = Cast, parts: Parts = Parts()) -> int:  # noqa: B008  (frozen)
@@ -72,7 +72,8 @@ class SnapshotFirst(Database):
     def draw(self) -> int:
         tables = copy.deepcopy(self.tables)
         self.snapshots[getcurrent()] = Transaction(Database(self.schedule, self.captured, tables=tables))
-        self.schedule.step()
+        for _ in range(20):
+            self.schedule.step()
         return super().draw()
 
     @functools.cached_property
@@ -228,7 +229,7 @@ class HastyPurge(Cast):
 
     def network(self, times: int) -> None:
         self.schedule.start(self.purge)
-        super().network(4 * times)
+        super().network(times)
 
     def purge(self) -> None:
         for _ in range(200):
