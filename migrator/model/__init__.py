@@ -33,6 +33,9 @@ from migrator.model.patterns import (
     SortCondition,
 )
 from migrator.model.table import (
+    CONTROL,
+    OWN_TYPES,
+    TOMBSTONE,
     Index,
     Item,
     ItemKey,
@@ -44,7 +47,10 @@ from migrator.model.table import (
 )
 
 __all__ = [
+    "CONTROL",
+    "OWN_TYPES",
     "SCHEMA_PATH",
+    "TOMBSTONE",
     "Collection",
     "Computed",
     "Condition",
