@@ -19,7 +19,7 @@ from migrator.model import Item, ItemDesign, ItemKey, Mapping, TableDesign
 ImageKeys: TypeAlias = Callable[[Dict[str, Any]], frozenset[ItemKey]]
 """From an image (values by written name, as the driver gives them) to item keys.
 
-Raises: RowError where the image lacks a column that a key is made of.
+Raises: KeyError where the image lacks a column that a key is made of: it was left for another mapping.
 """
 
 
@@ -57,10 +57,6 @@ def _getter(
     wanted = {path: decoders[path] for path in places.columns if path in template_paths(design.key)}
 
     def get(image: Dict[str, Any]) -> ItemKey | None:
-        missing = [path for path in wanted if path not in image]
-        if missing:
-            what = f"the image of a changed row lacks the column {missing[0]}"
-            raise RowError(f"{what}; was capture installed for this mapping?")
         return _key(table, base, _row(places, wanted, image))
 
     return get

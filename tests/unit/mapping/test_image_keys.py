@@ -73,7 +73,7 @@ def test_a_key_that_is_refused_is_none(values: dict[str, Any], left: set[str]) -
 
 def test_an_image_that_lacks_a_column_of_a_key_is_told() -> None:
     keys, _, _ = compiled(ORDERS)
-    with pytest.raises(RowError, match="lacks the column invoice_no"):
+    with pytest.raises(KeyError, match="invoice_no"):
         keys({"id": 7, "status": "S"})
 
 
