@@ -15,6 +15,8 @@ NESTING_LEVELS = 32
 
 BATCH_WRITE_ITEMS = 25
 BATCH_WRITE_BYTES = 16 * 1024 * 1024
+STATEMENT_BYTES = 8192
+"""Of a PartiQL statement without its parameters. A BatchExecuteStatement takes as many statements as a batch items."""
 BATCH_GET_KEYS = 100
 BATCH_GET_BYTES = 16 * 1024 * 1024
 

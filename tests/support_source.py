@@ -34,7 +34,7 @@ def column(name: str, kind: Kind, real: str | None = None, *, nullable: bool = T
     return Column(name, real or name, kind, nullable)
 
 
-def _table(name: str, key: Sequence[str], columns: Sequence[Column], **more: Any) -> TableFacts:
+def table_of(name: str, key: Sequence[str], columns: Sequence[Column], **more: Any) -> TableFacts:
     """Facts of a table; the columns of its key are NOT NULL."""
     real = more.pop("real", name)
     found = tuple(replace(one, nullable=one.nullable and one.name not in key) for one in columns)
@@ -42,23 +42,23 @@ def _table(name: str, key: Sequence[str], columns: Sequence[Column], **more: Any
 
 
 def _keyed(name: str, kind: Kind) -> TableFacts:
-    return _table(name, ["k"], [column("k", kind), column("n", INTEGER)])
+    return table_of(name, ["k"], [column("k", kind), column("n", INTEGER)])
 
 
-REGION = _table("region", ["id"], [column("id", INTEGER), column("name", TEXT)])
-CUSTOMER = _table(
+REGION = table_of("region", ["id"], [column("id", INTEGER), column("name", TEXT)])
+CUSTOMER = table_of(
     "customer",
     ["id"],
     [column("id", INTEGER), column("name", TEXT), column("region_id", INTEGER, "RegionId")],
     foreign_keys=(ForeignKey(("region_id",), "region", ("id",)),),
 )
-SHELF = _table(
+SHELF = table_of(
     "shelf",
     ["house", "number"],
     [column("house", TEXT), column("number", INTEGER), column("label", TEXT)],
     unique=(("label", "house"),),
 )
-PURCHASE = _table(
+PURCHASE = table_of(
     "purchase",
     ["id"],
     [
@@ -73,7 +73,7 @@ PURCHASE = _table(
     ],
     foreign_keys=(ForeignKey(("customer_id",), "customer", ("id",)),),
 )
-LINE = _table(
+LINE = table_of(
     "purchase_line",
     ["purchase_id", "line_no"],
     [
@@ -90,8 +90,10 @@ LINE = _table(
         ForeignKey(("purchase_id",), "purchase", ("id",)),
     ),
 )
-PAIR = _table("pair", ["a", "b"], [column("a", TEXT), column("b", INTEGER), column("n", INTEGER)])
-TRIPLE = _table(
+NODE = table_of("node", ["id"], [column("id", INTEGER), column("parent_id", INTEGER), column("name", TEXT)])
+"""Trees without a declared foreign key, so that there may be cycles."""
+PAIR = table_of("pair", ["a", "b"], [column("a", TEXT), column("b", INTEGER), column("n", INTEGER)])
+TRIPLE = table_of(
     "triple",
     ["at", "id", "word"],
     [column("at", ZONED), column("id", Kind("uuid")), column("word", TEXT), column("n", INTEGER)],
@@ -110,29 +112,11 @@ KEYED = [
     PAIR,
     TRIPLE,
 ]
-TABLES = {table.name: table for table in (REGION, CUSTOMER, SHELF, PURCHASE, LINE, *KEYED)}
+TABLES = {table.name: table for table in (REGION, CUSTOMER, SHELF, PURCHASE, LINE, NODE, *KEYED)}
 
-WORDS = [
-    "a",
-    "A",
-    "a b",
-    "a-b",
-    "ab",
-    "B",
-    "b",
-    "",
-    " ",
-    "#",
-    "a#b",
-    "a#",
-    "O'Neil",
-    'say "x"',
-    "é",
-    "e",
-    "ß",
-    "ss",
-]
-WORDS += ["Z", "z", "zz", "日本", "Ω", "%", "%(x)s", ":x", "\\", "10", "9", "😀", "a_b", "NULL", "a\nb"]
+WORDS = ["a", "A", "a b", "a-b", "ab", "B", "b", "", " ", "#", "a#b", "a#", "O'Neil", 'say "x"', "é", "e"]
+WORDS += ["ß", "ss", "Z", "z", "zz", "日本", "Ω", "%", "%(x)s", ":x", "\\", "10", "9", "😀", "a_b"]
+WORDS += ["NULL", "a\nb"]
 _START = datetime(2024, 2, 28, 23, 59, 59, 999_999)
 
 
@@ -178,6 +162,7 @@ def rows_of_the_schema() -> dict[str, list[Row]]:
         ],
         "purchase": _purchases(),
         "Purchase Line": _lines(),
+        "node": _nodes(),
     }
 
 
@@ -191,6 +176,13 @@ def _purchases() -> list[Row]:
         {"Id": 40, "CustomerId": 3, "status": "X", "total": Decimal("99.99"), **common, "deleted_at": at},
         {"Id": 50, "CustomerId": 1, "status": "P", "total": Decimal("5.00"), **common},
     ]
+
+
+def _nodes() -> list[Row]:
+    """A tree below 1, a cycle of 6 and 7 with 8 below, 9 below itself, and a line of 130 below 1000."""
+    parents: dict[int, int | None] = {1: None, 2: 1, 3: 2, 4: 3, 5: 1, 6: 7, 7: 6, 8: 7, 9: 9, 1000: None}
+    parents |= {number: number - 1 for number in range(1001, 1131)}
+    return [{"id": id_, "parent_id": parent, "name": f"n{id_}"} for id_, parent in parents.items()]
 
 
 def _lines() -> list[Row]:

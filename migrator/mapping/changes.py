@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from migrator.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
 from migrator.mapping.expressions import Places
+from migrator.model import Template
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,12 @@ def needs_memory(plan: EntityPlan) -> bool:
 def key_paths(plan: EntityPlan) -> tuple[str, ...]:
     """Paths that the base keys of the entity's items name."""
     templates = (template for item in plan.entity.items for template in item.key)
-    paths = (path for template in templates for ref in template.refs for path in ref.paths)
-    return tuple(dict.fromkeys(paths))
+    return tuple(dict.fromkeys(path for template in templates for path in _paths(template)))
+
+
+def template_paths(templates: Sequence[Template]) -> frozenset[str]:
+    """Paths that the templates name."""
+    return frozenset(path for template in templates for path in _paths(template))
 
 
 def image_places(plan: EntityPlan) -> Places:
@@ -77,6 +82,10 @@ def image_places(plan: EntityPlan) -> Places:
     own = _own_columns(plan)
     wanted = [path for path in key_paths(plan) if path in own]
     return Places({path: number for number, path in enumerate(wanted)}, {})
+
+
+def _paths(template: Template) -> Iterator[str]:
+    return (path for ref in template.refs for path in ref.paths)
 
 
 def _own_columns(plan: EntityPlan) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from migrator.errors import RowError
@@ -20,10 +19,11 @@ from migrator.mapping.expressions import (
     compile_values,
 )
 from migrator.mapping.filters import Surroundings, epoch_seconds
+from migrator.mapping.item_keys import Step, checked_key, compile_base_key
 from migrator.mapping.keys import encode_key, source_text
 from migrator.mapping.objects import compile_contents
 from migrator.mapping.rows import Transform, places_of, row_decoder
-from migrator.mapping.sizes import item_bytes, value_bytes
+from migrator.mapping.sizes import item_bytes
 from migrator.mapping.stored import Content
 from migrator.mapping.unfit import fitting
 from migrator.mapping.values import attribute
@@ -106,7 +106,7 @@ def _maker(
     table = mapping.table
     at = f"{plan.entity.name}.{design.type}"
     when = compile_conditions(design.when, places)
-    base = base_key(table, design, places, around)
+    base = compile_base_key(table, design, places, around)
     entries = _entries(table, design, places, around)
     attributes = _attributes(plan, design, places, around)
     plain_keys = _plain_keys(plan, table, design)
@@ -132,27 +132,6 @@ def _maker(
         return item
 
     return make
-
-
-Step = Callable[[Row, Item], None]
-
-
-def base_key(table: TableDesign, design: ItemDesign, places: Places, around: Surroundings) -> Step:
-    parts = [
-        (attribute.name, compile_key(template, attribute, places, around), limit)
-        for attribute, template, limit in zip(
-            table.key, design.key, (PARTITION_KEY_BYTES, SORT_KEY_BYTES), strict=False
-        )
-    ]
-
-    def step(row: Row, item: Item) -> None:
-        for name, get, limit in parts:
-            value = get(row)
-            if value is None:
-                raise RowError(f"{name} has a NULL in it; give the item a when: or the value an |or:")
-            item[name] = _checked_key(name, value, limit)
-
-    return step
 
 
 def _entries(
@@ -189,7 +168,7 @@ def _entry(
         found = {name: (get(row), limit) for name, get, limit in parts}
         if any(value is None for value, _ in found.values()):
             return
-        item.update({name: _checked_key(name, value, limit) for name, (value, limit) in found.items()})
+        item.update({name: checked_key(name, value, limit) for name, (value, limit) in found.items()})
 
     return step
 
@@ -218,18 +197,9 @@ def _plain_keys(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> Ste
                 continue
             if not isinstance(value, types) or isinstance(value, bool):
                 raise RowError(f"{name} is a key of an index, of type {called}; the value is of another type")
-            _checked_key(name, value, limit)
+            checked_key(name, value, limit)
 
     return step
-
-
-def _checked_key(name: str, value: Any, limit: int) -> Any:
-    size = value_bytes(value)
-    if size == 0:
-        raise RowError(f"{name} is empty; DynamoDB takes no empty key")
-    if size > limit:
-        raise RowError(f"{name} takes {size} bytes; DynamoDB takes {limit} at most")
-    return value
 
 
 def _attributes(plan: EntityPlan, design: ItemDesign, places: Places, around: Surroundings) -> Step:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from migrator.mapping.changes import Captured, Lookup
+from migrator.mapping.image_keys import ImageKeys
 from migrator.mapping.keys import encode_key
 from migrator.model import ItemKey, SourceKey
 
 Root: TypeAlias = tuple[str, SourceKey]
 Image: TypeAlias = Mapping[str, Any]
-ImageKeys: TypeAlias = Callable[[Image], frozenset[ItemKey]]
-"""The base keys that a root row with this image has, if every `when` holds."""
 
 
 @dataclass

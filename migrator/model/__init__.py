@@ -33,6 +33,8 @@ from migrator.model.patterns import (
     SortCondition,
 )
 from migrator.model.table import (
+    CONTROL,
+    OWN_TYPES,
     TOMBSTONE,
     Index,
     Item,
@@ -45,6 +47,8 @@ from migrator.model.table import (
 )
 
 __all__ = [
+    "CONTROL",
+    "OWN_TYPES",
     "SCHEMA_PATH",
     "TOMBSTONE",
     "Collection",

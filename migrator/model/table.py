@@ -23,9 +23,14 @@ Values are as the driver gave them; the heart decodes them by their kind.
 SourceKey: TypeAlias = str
 """A root row's primary key as a JSON array: opaque to the stages, stored in the journal and in `_src`."""
 
-
 TOMBSTONE = "_tombstone"
-"""The type of what is left under the key of a deleted item, until nobody can be on his way to put an old one there."""
+"""The type of what a delete leaves where an item was."""
+
+CONTROL = "_control"
+"""The type of the one item that holds the highest ticket known."""
+
+OWN_TYPES = frozenset({TOMBSTONE, CONTROL})
+"""Types of items that no row makes; readers of ours skip them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,10 @@ class TableDesign:
 
     def type_of(self, item: Item) -> str:
         return str(item.get(self.type_attribute, "item"))
+
+    def is_hidden(self, item: Item) -> bool:
+        """Whether the item is our own, a tombstone or the control item, so that readers skip it."""
+        return item.get(self.type_attribute) in OWN_TYPES
 
     def asked(self, index: str | None) -> Index | None:
         """The index of this name, or the table itself seen as one (None); None where there is no such index."""

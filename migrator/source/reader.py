@@ -11,6 +11,7 @@ from sqlalchemy.engine import URL, Connection
 
 from migrator.errors import SettingsError, SourceError
 from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts
+from migrator.mapping.changes import Lookup
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import RowTree, SourceKey
 from migrator.results import Explained
@@ -27,6 +28,7 @@ from migrator.source.pace import Pace
 from migrator.source.parameters import bound_statement
 from migrator.source.reading import Reading
 from migrator.source.replica import Mark, ReplicaCheck, asker, mark_of
+from migrator.source.roots import roots_select
 from migrator.source.selects import Key, KeyRange, KeySet
 from migrator.source.statements import Statements
 from migrator.source.trees import key_reader, row_trees, rows_read
@@ -141,6 +143,15 @@ class SqlSource:
             return found
 
         return self._trees(self._reading, plan, rows)
+
+    def find_roots(
+        self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], after: SourceKey | None, limit: int
+    ) -> list[SourceKey]:
+        """Keys of root rows that the lookup reaches from the values: distinct, in key order, past `after`."""
+        if any(value is None for value in values):
+            return []
+        statement = roots_select(plan, lookup, values, _key(after), limit)
+        return [self._key_text(plan, row) for row in self._rows(_entity(plan), statement)]
 
     def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
         """The database's plans for the SELECTs of the first page. Where that is the only one, no table is too much."""

@@ -49,7 +49,7 @@ Rows: TypeAlias = KeyRange | KeySet
 def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
     """The plan's slots of the given root rows, in key order."""
     root = named(plan.table, "root")
-    aliases, source = _joined({"": root}, root, plan.joins)
+    aliases, source = joined({"": root}, root, plan.joins)
     key = key_of(plan, root)
     return (
         sa.select(*(slot_of(slot, aliases) for slot in plan.slots))
@@ -65,9 +65,9 @@ def collection_select(plan: EntityPlan, collection: CollectionPlan, rows: Rows) 
     root = named(plan.table, "root")
     child = named(collection.table, "child")
     link = sa.and_(*(_column(child, own) == _column(root, roots) for own, roots in collection.link))
-    aliases, source = _joined({"": child}, root.join(child, link), collection.joins)
+    aliases, source = joined({"": child}, root.join(child, link), collection.joins)
     key = key_of(plan, root)
-    wanted = chosen(plan, root, rows) + _chosen_children(plan, collection, child, rows)
+    wanted = chosen(plan, root, rows) + children_within(plan, collection, child, rows)
     if collection.collection.kind != "list":
         value = _aggregate(collection, child)
         return sa.select(*key, value).select_from(source).where(*wanted).group_by(*key)
@@ -146,17 +146,17 @@ def slot_of(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
     return read(_column(aliases[slot.alias], slot.column.real))
 
 
-def _joined(
-    aliases: dict[str, FromClause], source: FromClause, joins: Sequence[JoinPlan]
+def joined(
+    aliases: dict[str, FromClause], source: FromClause, joins: Sequence[JoinPlan], *, outer: bool = True
 ) -> tuple[dict[str, FromClause], FromClause]:
-    """Every alias with its table, and `source` LEFT JOINed to the parents.
+    """Every alias with its table, and `source` joined to the parents; `outer`: also where there is none.
 
     Parents are called j1, j2, … in SQL: a mapping's alias may be too long for a database, or 'root'.
     """
     for number, join in enumerate(joins, 1):
         parent, own = aliases[join.parent], named(join.table, f"j{number}")
         on = sa.and_(*(_column(parent, theirs) == _column(own, ours) for theirs, ours in join.on))
-        source = source.outerjoin(own, on)
+        source = source.join(own, on, isouter=outer)
         aliases = {**aliases, join.alias: own}
     return aliases, source
 
@@ -191,18 +191,19 @@ def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> 
 
 
 def chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement[bool]]:
-    # SQLite lets a key hold NULL; a row compared by its other columns would come and go with the bounds.
-    found: list[ColumnElement[bool]] = [
-        _column(root, column.real).is_not(None) for column in plan.key if column.nullable
-    ]
     if isinstance(rows, KeySet):
         by_key = [_one_of([exact(_column(root, column.real)) for column in plan.key], rows.keys)]
     else:
-        by_key = _within(key_of(plan, root), rows)
-    return found + by_key + _where(root, plan.where)
+        by_key = within(key_of(plan, root), rows)
+    return with_key(plan, root) + by_key + _where(root, plan.where)
 
 
-def _chosen_children(
+def with_key(plan: EntityPlan, root: FromClause) -> list[ColumnElement[bool]]:
+    # SQLite lets a key hold NULL; a row compared by its other columns would come and go with the bounds.
+    return [_column(root, column.real).is_not(None) for column in plan.key if column.nullable]
+
+
+def children_within(
     plan: EntityPlan, collection: CollectionPlan, child: FromClause, rows: Rows
 ) -> list[ColumnElement[bool]]:
     """The range of keys once more, on the child's side; nothing where that could mean other rows.
@@ -219,19 +220,19 @@ def _chosen_children(
     )
     if not linked or isinstance(rows, KeySet):
         return []
-    return _within([_column(child, own[column.real]) for column in plan.key], rows)
+    return within([_column(child, own[column.real]) for column in plan.key], rows)
 
 
-def _within(key: Sequence[ColumnElement[Any]], rows: KeyRange) -> list[ColumnElement[bool]]:
+def within(key: Sequence[ColumnElement[Any]], rows: KeyRange) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if rows.after is not None:
-        found.append(row_after(key, _values(key, rows.after)))
+        found.append(row_after(key, bound_values(key, rows.after)))
     if rows.upto is not None:
-        found.append(row_upto(key, _values(key, rows.upto)))
+        found.append(row_upto(key, bound_values(key, rows.upto)))
     return found
 
 
-def _values(columns: Sequence[ColumnElement[Any]], key: Key) -> list[ColumnElement[Any]]:
+def bound_values(columns: Sequence[ColumnElement[Any]], key: Key) -> list[ColumnElement[Any]]:
     return [_bound(value, column) for column, value in zip(columns, key, strict=True)]
 
 
@@ -240,7 +241,7 @@ def _one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> Colum
     if len(columns) == 1:
         return columns[0].in_(_bound_list([key[0] for key in keys], columns[0]))
     rows = (
-        sa.and_(*(own == value for own, value in zip(columns, _values(columns, key), strict=True)))
+        sa.and_(*(own == value for own, value in zip(columns, bound_values(columns, key), strict=True)))
         for key in keys
     )
     return sa.or_(sa.false(), *rows)

@@ -34,6 +34,7 @@ class Claims:
         entities: Mapping[str, CompiledEntity],
         unproved: Mapping[str, frozenset[str]],
         table_id: str,
+        *,
         memory: Memory | None = None,
     ) -> None:
         self.journal = journal

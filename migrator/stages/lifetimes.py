@@ -71,23 +71,22 @@ def fence_off(writers: Writers, lifetimes: Lifetimes, wait: Callable[[float], No
         wait(_LOOK_S)
 
 
-def purge(
-    items: Iterable[list[Item]],
-    store: ConditionalStore,
-    writers: Writers,
-    design: TableDesign,
-    lifetimes: Lifetimes,
-    now_s: float,
-) -> Iterator[int]:
-    """Removes tombstones that nobody's put can come under any more (rule 6); how many, page by page.
+@dataclass(frozen=True)
+class Purge:
+    """Removes tombstones that nobody's put can come under any more (rule 6)."""
 
-    `items`: pages of a scan.
-    """
-    begun = [one.since for one in writers.living(lifetimes.gone_s)]
-    before_s = min([now_s - lifetimes.ripe_s, *begun])
-    for page in items:
-        ripe = [item for item in page if _is_ripe(item, design, before_s)]
-        yield store.remove_dead(ripe) if ripe else 0
+    store: ConditionalStore
+    writers: Writers
+    design: TableDesign
+    lifetimes: Lifetimes
+
+    def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
+        """How many tombstones went, page by page of a scan that begins with the first one."""
+        begun = [one.since for one in self.writers.living(self.lifetimes.gone_s)]
+        before_s = min([now_s - self.lifetimes.ripe_s, *begun])
+        for page in pages:
+            ripe = [item for item in page if _is_ripe(item, self.design, before_s)]
+            yield self.store.remove_dead(ripe) if ripe else 0
 
 
 def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:

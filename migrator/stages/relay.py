@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from migrator.errors import Interrupted, MigratorError, MissingNameError, SourceError, StoppedError
 from migrator.mapping.changes import Captured
-from migrator.mapping.reach import ImageKeys, Reach, reach_of
+from migrator.mapping.image_keys import ImageKeys
+from migrator.mapping.reach import Reach, reach_of
 from migrator.model import ItemKey
 from migrator.ports import Finding
 from migrator.ports.live import Mark, Marks, Root, RootFinder

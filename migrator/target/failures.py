@@ -45,6 +45,17 @@ _PASSING = _THROTTLES | frozenset(
     }
 )
 
+_PASSING_IN_BATCH = frozenset(
+    {
+        "ProvisionedThroughputExceeded",
+        "ThrottlingError",
+        "RequestLimitExceeded",
+        "InternalServerError",
+        "TransactionConflict",
+    }
+)
+"""Of one statement of a batch. Source: API reference, BatchStatementError."""
+
 _ADVICE = {
     "ResourceNotFoundException": "there is no such table; run `migrator table create` with this job file",
     "AccessDeniedException": "these credentials may not do this; see which role or profile the job uses",
@@ -76,6 +87,11 @@ def can_pass(error: BaseException) -> bool:
     if isinstance(error, SSLError):
         return False
     return isinstance(error, (BotoConnectionError, HTTPClientError))
+
+
+def passes_in_batch(code: str) -> bool:
+    """Whether a statement of a batch that failed with this code may be taken later."""
+    return code in _PASSING_IN_BATCH
 
 
 def is_throttle(error: ClientError) -> bool:

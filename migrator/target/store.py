@@ -50,7 +50,7 @@ class DynamoStore:
         return Receipt(len(items) - len(unwritten), size, units, requests, tuple(unwritten))
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
-        wired = [(key, self._key(key), 1) for key in dict.fromkeys(keys)]
+        wired = [(key, self.key(key), 1) for key in dict.fromkeys(keys)]
         for batch in batches(wired):
             deletes = [{"DeleteRequest": {"Key": key}} for _, key, _ in batch]
             if self._send(deletes, [1] * len(batch)).unwritten:
@@ -63,7 +63,7 @@ class DynamoStore:
         found: dict[ItemKey, Item] = {}
         wanted = list(dict.fromkeys(keys))
         for start in range(0, len(wanted), BATCH_GET_KEYS):
-            asked = [self._key(key) for key in wanted[start : start + BATCH_GET_KEYS]]
+            asked = [self.key(key) for key in wanted[start : start + BATCH_GET_KEYS]]
             for item in self._read(asked, consistent=True).items:
                 found[self.design.key_of(item)] = item
         return found
@@ -75,7 +75,7 @@ class DynamoStore:
             "Segment": segment,
             "TotalSegments": segments,
         }
-        last = None if start is None else self._key(start)
+        last = None if start is None else self.key(start)
         while True:
             page = self._call("scan", request if last is None else {**request, "ExclusiveStartKey": last})
             last = page.get("LastEvaluatedKey")
@@ -135,7 +135,7 @@ class DynamoStore:
             request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
             # Which of them are left the answer does not say by number: taken for the largest.
             largest = sum(sorted(sizes)[-len(left) :])
-            answer = self._metered(largest, lambda: self.client.batch_write_item(**request))
+            answer = self.metered(largest, lambda: self.client.batch_write_item(**request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             self._taken, answered = self._taken + sent - len(left), True
@@ -147,7 +147,7 @@ class DynamoStore:
         while left:
             remaining = len(left)
             try:
-                self._retry("batch_write_item", once)
+                self.retried("batch_write_item", once)
             except StoppedError:
                 if not answered or self._taken == before:
                     raise
@@ -182,7 +182,7 @@ class DynamoStore:
 
         while left:
             remaining = len(left)
-            self._retry("batch_get_item", once)
+            self.retried("batch_get_item", once)
             if left and len(left) < remaining:
                 self.retry.pause()
         return QueryPage(items, read_units=units, requests=count)
@@ -191,7 +191,7 @@ class DynamoStore:
         """Whether the item was ours still, and is gone. BatchWriteItem knows no conditions, so one by one."""
         request = {
             "TableName": self.design.name,
-            "Key": self._key(key),
+            "Key": self.key(key),
             "ConditionExpression": "#source = :source",
             "ExpressionAttributeNames": {"#source": self.design.source_attribute},
             "ExpressionAttributeValues": {":source": encode(source)},
@@ -199,16 +199,16 @@ class DynamoStore:
         }
 
         def once() -> bool:
-            return holds(lambda: self._metered(1, lambda: self.client.delete_item(**request)))
+            return holds(lambda: self.metered(1, lambda: self.client.delete_item(**request)))
 
-        return bool(self._retry("delete_item", once))
+        return bool(self.retried("delete_item", once))
 
     # ── requests ──
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        return self._retry(operation, lambda: getattr(self.client, operation)(**request))  # type: ignore[no-any-return]
+        return self.retried(operation, lambda: getattr(self.client, operation)(**request))  # type: ignore[no-any-return]
 
-    def _metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The answer of a write of about so many units, sent as soon as the limit has room for it."""
         if self.limit is None:
             return call()
@@ -223,11 +223,13 @@ class DynamoStore:
             request.consumed = consumed_by_meter(answer)
         return answer
 
-    def _retry(self, operation: str, work: Callable[[], Any]) -> Any:
+    def retried(self, operation: str, work: Callable[[], Any]) -> Any:
+        """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""
         try:
             return self.retry.call(f"DynamoDB {operation} on table {self.design.name}", work, can_pass)
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
 
-    def _key(self, key: ItemKey) -> dict[str, Any]:
+    def key(self, key: ItemKey) -> dict[str, Any]:
+        """The key in wire form."""
         return {attribute.name: encode(value) for attribute, value in zip(self.design.key, key, strict=True)}

@@ -7,6 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Kind, SchemaFacts, Slot, TableFacts
+from migrator.limits import CLIMB_LEVELS
+from migrator.mapping.changes import Lookup
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.mapping.values import decoder
 from migrator.model import RowTree, SourceKey, Value
@@ -66,6 +68,28 @@ class MemorySource:
             self._tree(plan, row) for row in self._in_order(plan) if _place(plan, _key(plan, row)) in wanted
         ]
 
+    def find_roots(
+        self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], after: SourceKey | None, limit: int
+    ) -> list[SourceKey]:
+        if any(value is None for value in values):
+            return []
+        found = [row for row in self._with_key(plan) if self._is_reached(plan, lookup, values, row)]
+        if after is not None:
+            found = [row for row in found if _place(plan, _key(plan, row)) > _place(plan, decode_key(after))]
+        return [encode_key(_key(plan, row)) for row in found[:limit]]
+
+    def _is_reached(self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], root: Row) -> bool:
+        held = list(zip(lookup.columns or [one.real for one in plan.key], values, strict=True))
+        if lookup.climb is not None:
+            reached = self._line(lookup.climb, root)
+        elif lookup.collection is None:
+            reached = [self._with_parents(root, plan.joins)[lookup.parent]]
+        else:
+            children = self._children(lookup.collection, root)
+            joins = lookup.collection.joins
+            reached = [self._with_parents(child, joins)[lookup.parent] for child in children]
+        return any(all(row.get(real) == value for real, value in held) for row in reached)
+
     def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
         return self.answers[sql](params)
 
@@ -76,7 +100,10 @@ class MemorySource:
         return [row for row in self.rows.get(plan.table.real, []) if _allowed(row, plan.where)]
 
     def _in_order(self, plan: EntityPlan) -> list[Row]:
-        rows = [row for row in self._taking_part(plan) if None not in _key(plan, row)]
+        return [row for row in self._with_key(plan) if _allowed(row, plan.where)]
+
+    def _with_key(self, plan: EntityPlan) -> list[Row]:
+        rows = [row for row in self.rows.get(plan.table.real, []) if None not in _key(plan, row)]
         return sorted(rows, key=lambda row: _place(plan, _key(plan, row)))
 
     # ── row trees ──
@@ -100,13 +127,29 @@ class MemorySource:
         return [row for row in rows if all(row.get(real) == value for value, real in pairs)]
 
     def _collected(self, one: CollectionPlan, root: Row) -> Any:
-        children = self._matching(one.table, [(root.get(theirs), ours) for ours, theirs in one.link])
+        if one.collection.kind == "climb":
+            line = reversed(self._line(one, root))
+            return tuple(_slots(one.slots, {"": row}) for row in line)
+        children = self._children(one, root)
         if one.collection.kind == "list":
             trees = [self._with_parents(child, one.joins) for child in children]
             return tuple(_slots(one.slots, tree) for tree in sorted(trees, key=_child_place(one)))
         if one.column is None:
             return len(children)
         return _reduce(one.collection.kind, [child.get(one.column.real) for child in children])
+
+    def _children(self, one: CollectionPlan, root: Row) -> list[Row]:
+        return self._matching(one.table, [(root.get(theirs), ours) for ours, theirs in one.link])
+
+    def _line(self, climb: CollectionPlan, row: Row) -> list[Row]:
+        """The row and its ancestors, one more than a row may have."""
+        line = [row]
+        while len(line) <= CLIMB_LEVELS:
+            above = self._matching(climb.table, [(line[-1].get(ours), theirs) for ours, theirs in climb.link])
+            if not above:
+                break
+            line.append(above[0])
+        return line
 
 
 def _child_place(one: CollectionPlan) -> Callable[[dict[str, Row]], tuple[Any, ...]]:

@@ -5,32 +5,70 @@ from __future__ import annotations
 import copy
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 from migrator.errors import TargetError
 from migrator.limits import BATCH_GET_KEYS, READ_UNIT_BYTES
 from migrator.mapping.keys import encode_key
 from migrator.mapping.sizes import item_bytes, write_units
-from migrator.model import Index, Item, ItemKey, TableDesign
+from migrator.model import TOMBSTONE, Index, Item, ItemKey, TableDesign
 from migrator.ports import QueryPage, Receipt, ScanPage
+from migrator.ports.live import Outcome
 from tests.fakes.conditions import holds
 
 _PAGE = 7
 
 
 class FakeStore:
-    """ports.ItemStore without a server; a test may look at `items` and change them, and see the `queries` asked."""
+    """ports.ItemStore and ports.live.ConditionalStore without a server.
+
+    A test may look at `items` and change them, and see the `queries` asked.
+    """
 
     def __init__(self, design: TableDesign) -> None:
         self.design = design
         self.items: dict[ItemKey, Item] = {}
         self.queries: list[dict[str, Any]] = []
+        self._lock = Lock()
 
     def put(self, items: Sequence[Item]) -> Receipt:
         sizes = [item_bytes(item) for item in items]
         for item in items:
             self.items[self.design.key_of(item)] = copy.deepcopy(item)
         return Receipt(len(items), sum(sizes), float(sum(map(write_units, sizes))), -(-len(items) // 25))
+
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+        with self._lock:
+            return [self._write(item) for item in items]
+
+    def _write(self, item: Item) -> Outcome:
+        source, ticket = self.design.source_attribute, self.design.ticket_attribute
+        other = self.items.get(self.design.key_of(item))
+        if other is not None:
+            own, dead = other.get(source) == item[source], self._is_dead(other)
+            owner = str(other.get(source, ""))
+            if not own and not dead:
+                return Outcome(item, "taken", owner)
+            if _number(other.get(ticket, 0)) > _number(item.get(ticket, 0)):
+                return Outcome(item, "newer") if own else Outcome(item, "buried", owner)
+        self.put([item])
+        return Outcome(item, "stored")
+
+    def remove_dead(self, tombstones: Sequence[Item]) -> int:
+        ticket = self.design.ticket_attribute
+        with self._lock:
+            found = [(self.design.key_of(one), one[ticket]) for one in tombstones]
+            still = [
+                key
+                for key, drawn in found
+                if self._is_dead(self.items.get(key, {})) and self.items[key].get(ticket) == drawn
+            ]
+            self.delete(still)
+        return len(still)
+
+    def _is_dead(self, item: Item) -> bool:
+        return item.get(self.design.type_attribute) == TOMBSTONE
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
         for key in keys:
@@ -92,6 +130,11 @@ class FakeStore:
 
     def _place(self, item: Item, index: Index) -> tuple[Any, ...]:
         return (tuple(item[one.name] for one in index.sort), self.design.key_of(item))
+
+
+def _number(value: Any) -> int:
+    assert isinstance(value, int)
+    return value
 
 
 def _units(items: Sequence[Item]) -> float:

@@ -24,6 +24,7 @@ Wire = dict[str, Any]
 class Faults:
     """Shares of requests (or, for `unprocessed`, of the entries of a batch) that go wrong, each from 0 to 1.
 
+    `statement_code`: what an unprocessed statement of a batch fails with.
     `throttle`: over the table's capacity; `slow_down`: over the account's rate. `errors`: 500; `unavailable`: 503.
     `cut_before`, `cut_after`: the connection is cut before, or after, the request took effect. `late`: the answer
     comes after `late_s` seconds. `in_use`: the table is changing. `expires_after`: so many requests are answered,
@@ -44,6 +45,7 @@ class Faults:
     expires_after: int | None = None
     blind_reads: int = 0
     seed: int = 1
+    statement_code: str = "ProvisionedThroughputExceeded"
     never: Callable[[Wire], bool] = lambda wire: False
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -153,6 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_to(self, operation: str, body: bytes) -> tuple[int, bytes]:
         if operation in ("BatchWriteItem", "BatchGetItem"):
             return self._batch(operation, body)
+        if operation == "BatchExecuteStatement":
+            return self._statements(body)
         if operation == "Query" and "IndexName" in json.loads(body) and self.faults.sees_nothing():
             return 200, b'{"Items": [], "Count": 0, "ScannedCount": 0}'
         return self._forward(body)
@@ -177,6 +181,23 @@ class _Handler(BaseHTTPRequestHandler):
             return status, answer
         found = json.loads(answer)
         found["UnprocessedItems" if write else "UnprocessedKeys"] = withheld
+        return 200, json.dumps(found).encode()
+
+    def _statements(self, body: bytes) -> tuple[int, bytes]:
+        """The batch without the statements that fail; each has an answer of its own, in the request's order."""
+        request = json.loads(body)
+        share = self.faults.unprocessed
+        failed = [self.faults.happens("unprocessed", share) for _ in request["Statements"]]
+        kept = [one for one, fails in zip(request["Statements"], failed, strict=True) if not fails]
+        status, answer = 200, b'{"Responses": []}'
+        if kept:
+            status, answer = self._forward(json.dumps({**request, "Statements": kept}).encode())
+        if status != 200:
+            return status, answer
+        found = json.loads(answer)
+        others = iter(found["Responses"])
+        code = self.faults.statement_code
+        found["Responses"] = [{"Error": {"Code": code}} if fails else next(others) for fails in failed]
         return 200, json.dumps(found).encode()
 
     def _withholds(self, entry: Wire) -> bool:

@@ -12,7 +12,7 @@ from migrator.mapping.keys import encode_key, split_source
 from migrator.model import ItemKey
 from migrator.ports.live import Mark, Root, Writer
 from migrator.stages.beside import write_beside
-from migrator.stages.lifetimes import Presence, fence_off, purge
+from migrator.stages.lifetimes import Presence, Purge, fence_off
 from migrator.stages.projection import project, stamp
 from migrator.stages.refresh import Refresh
 from tests.simulation.database import Database, Kept, Reader, RolledBack, Saved, Transaction
@@ -218,7 +218,7 @@ class Cast:
         pages = [list(self.world.table.items.values())]
         design = checked().mapping.table
         writers, table = self.world.writers, self.world.table
-        list(purge(pages, table, writers, design, LIFETIMES, self.schedule.now_s))
+        list(Purge(table, writers, design, LIFETIMES).run(pages, self.schedule.now_s))
 
 
 def run(seed: int, cast_of: Callable[[World], Cast] = Cast, parts: Parts = Parts()) -> World:  # noqa: B008  (frozen)

@@ -36,7 +36,9 @@ def main() -> int:
     count, first = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     started = time.monotonic()
     found = many(count, first)
-    print(f"{count:,} schedules from seed {first} in {time.monotonic() - started:.0f} s: {len(found)} diverged")
+    print(
+        f"{count:,} schedules from seed {first} in {time.monotonic() - started:.0f} s: {len(found)} diverged"
+    )
     for seed, what in found[:10]:
         print(f"seed {seed}: {what}; again with: python -m tests.simulation.many 1 {seed}")
     return 1 if found else 0

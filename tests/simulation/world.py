@@ -117,7 +117,7 @@ class World:
         self.writers = self.parts.writers(self.schedule)
         book, entities = ClaimBook(self.schedule), {one.name: one for one in checked().entities}
         unproved = checked().unproved
-        self.claims = Claims(book, Reader(self.database), entities, unproved, "Sim", self.memory)
+        self.claims = Claims(book, Reader(self.database), entities, unproved, "Sim", memory=self.memory)
 
     def refresh(self, transaction: Transaction | None = None) -> Refresh:
         return Refresh(

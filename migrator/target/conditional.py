@@ -1,0 +1,178 @@
+"""Writes beside other writers: each under the condition that nothing newer, and nothing of another row's, is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from botocore.exceptions import ClientError
+
+from migrator.limits import STATEMENT_BYTES
+from migrator.mapping.sizes import item_bytes, write_units
+from migrator.model import TOMBSTONE, Item
+from migrator.ports.live import Outcome, Verdict
+from migrator.target.batches import Batch, batches
+from migrator.target.failures import Unprocessed, error_code, holds, passes_in_batch
+from migrator.target.store import DynamoStore
+from migrator.target.wire import decode_item, encode, encode_item
+
+_NOTHING_NEWER = (
+    "attribute_not_exists(#key) OR ((#source = :source OR #type = :dead) "
+    "AND (attribute_not_exists(#ticket) OR #ticket <= :ticket))"
+)
+"""An item of ours that has no ticket was written without one, so before any that has."""
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+class ConditionalWrites:
+    """ports.live.ConditionalStore on a DynamoDB table; safe to share between threads.
+
+    A request that is sent again is the same request: where the first one took effect unseen, the second finds the
+    item with its own ticket and may replace it, or finds something newer.
+    """
+
+    def __init__(self, store: DynamoStore) -> None:
+        self.store = store
+        self.design = store.design
+        connections = int(store.client.meta.config.max_pool_connections)
+        self._pool = ThreadPoolExecutor(connections, thread_name_prefix="conditional")
+
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+        done: set[int] = self._inserted(items) if fresh else set()
+        left = [number for number in range(len(items)) if number not in done]
+        found = dict(zip(left, self._all(self._put, [items[number] for number in left]), strict=True))
+        return [found.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
+
+    def remove_dead(self, tombstones: Sequence[Item]) -> int:
+        return sum(self._all(self._remove, tombstones))
+
+    def _all(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
+        """The results in the order of the pieces. Where one fails, the others have ended before it is told."""
+        if len(pieces) < 2:
+            return [work(piece) for piece in pieces]
+        running = [self._pool.submit(work, piece) for piece in pieces]
+        wait(running)
+        return [one.result() for one in running]
+
+    # ── puts and deletes ──
+
+    def _put(self, item: Item) -> Outcome:
+        names = {"#key": self.design.key[0].name, **self._names()}
+        values = {
+            ":source": item.get(self.design.source_attribute),
+            ":ticket": item.get(self.design.ticket_attribute, 0),
+            ":dead": TOMBSTONE,
+        }
+        request = {
+            "TableName": self.design.name,
+            "Item": encode_item(item),
+            "ConditionExpression": _NOTHING_NEWER,
+            "ExpressionAttributeNames": {**names, "#source": self.design.source_attribute},
+            "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            "ReturnConsumedCapacity": "INDEXES",
+        }
+        units = write_units(item_bytes(item))
+
+        def once() -> Outcome:
+            try:
+                self.store.metered(units, lambda: self.store.client.put_item(**request))
+            except ClientError as error:
+                if error_code(error) != "ConditionalCheckFailedException":
+                    raise
+                return self._refused(item, decode_item(error.response.get("Item", {})))
+            return Outcome(item, "stored")
+
+        outcome: Outcome = self.store.retried("put_item", once)
+        return outcome
+
+    def _refused(self, item: Item, other: Item) -> Outcome:
+        """The outcome of a put that `other` was in the way of."""
+        owner = str(other.get(self.design.source_attribute, ""))
+        if owner and owner == item.get(self.design.source_attribute):
+            return Outcome(item, "newer")
+        dead = other.get(self.design.type_attribute) == TOMBSTONE
+        verdict: Verdict = "buried" if dead else "taken"
+        return Outcome(item, verdict, owner)
+
+    def _remove(self, tombstone: Item) -> bool:
+        values = {":dead": TOMBSTONE, ":ticket": tombstone.get(self.design.ticket_attribute, 0)}
+        request = {
+            "TableName": self.design.name,
+            "Key": self.store.key(self.design.key_of(tombstone)),
+            "ConditionExpression": "#type = :dead AND #ticket = :ticket",
+            "ExpressionAttributeNames": self._names(),
+            "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
+            "ReturnConsumedCapacity": "INDEXES",
+        }
+
+        def once() -> bool:
+            return holds(lambda: self.store.metered(1, lambda: self.store.client.delete_item(**request)))
+
+        return bool(self.store.retried("delete_item", once))
+
+    def _names(self) -> dict[str, str]:
+        return {"#type": self.design.type_attribute, "#ticket": self.design.ticket_attribute}
+
+    # ── inserts ──
+
+    def _inserted(self, items: Sequence[Item]) -> set[int]:
+        """Numbers of the items that were put where nothing was."""
+        limit = self.store.limit
+        # By their number in place of their key: no two are of one key.
+        sized = [
+            ((number,), _statement(self.design.name, item), item_bytes(item))
+            for number, item in enumerate(items)
+        ]
+        short = [one for one in sized if len(one[1]["Statement"].encode()) <= STATEMENT_BYTES]
+        cut = list(batches(short, None if limit is None else limit.units_per_s))
+        return {number for found in self._all(self._insert, cut) for number in found}
+
+    def _insert(self, batch: Batch) -> list[Any]:
+        """Numbers of the batch's items that are in the table now; the others are a put's to try, or to fail with.
+
+        Tries are counted from the last one that settled something.
+        """
+        inserted: list[Any] = []
+        left = batch
+
+        def once() -> None:
+            nonlocal left
+            units = sum(write_units(size) for _, _, size in left)
+            request = {"Statements": [one[1] for one in left], "ReturnConsumedCapacity": "INDEXES"}
+            client = self.store.client
+            answer = self.store.metered(units, lambda: client.batch_execute_statement(**request))
+            codes = [_code(one) for one in answer["Responses"]]
+            inserted.extend(key[0] for (key, _, _), code in zip(left, codes, strict=True) if not code)
+            sent = len(left)
+            left = [one for one, code in zip(left, codes, strict=True) if passes_in_batch(code)]
+            if left and self.store.limit is not None:
+                self.store.limit.throttled()
+            if len(left) == sent:
+                raise Unprocessed(f"{sent} item(s) not taken")
+
+        while left:
+            remaining = len(left)
+            self.store.retried("batch_execute_statement", once)
+            if left and len(left) < remaining:
+                self.store.retry.pause()
+        return inserted
+
+
+def _statement(table: str, item: Item) -> dict[str, Any]:
+    wired = encode_item(item)
+    names = ", ".join(f"{_quoted(name)}: ?" for name in wired)
+    return {"Statement": f'INSERT INTO "{table}" VALUE {{{names}}}', "Parameters": list(wired.values())}
+
+
+def _quoted(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
+
+
+def _code(answer: Any) -> str:
+    """What the statement failed with; '' where it did what it says."""
+    error = answer.get("Error") or {}
+    return str(error.get("Code") or ("unknown" if error else ""))

@@ -1,0 +1,197 @@
+"""What every store of conditional writes does: the fake one and DynamoDB."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from migrator.model import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.ports import ItemStore
+from migrator.ports.live import ConditionalStore
+from migrator.target.client import dynamodb_client
+from migrator.target.conditional import ConditionalWrites
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from tests.fakes.store import FakeStore
+
+
+@dataclass
+class Table:
+    design: TableDesign
+    writes: ConditionalStore
+    items: ItemStore
+
+    def verdicts(self, *items: Item, fresh: bool = False) -> list[tuple[str, str]]:
+        outcomes = self.writes.write(items, fresh=fresh)
+        assert [one.item for one in outcomes] == list(items)
+        return [(one.verdict, one.owner) for one in outcomes]
+
+    def stored(self) -> list[Item]:
+        found = [one for page in self.items.scan(0, 1) for one in page.items]
+        return sorted(found, key=lambda one: repr(self.design.key_of(one)))
+
+
+KEYS: dict[str, tuple[KeyAttribute, ...]] = {
+    "text": (KeyAttribute("PK"), KeyAttribute("SK")),
+    "numbers": (KeyAttribute("PK", "number"), KeyAttribute("SK", "number")),
+    "binary": (KeyAttribute("PK", "binary"), KeyAttribute("SK", "binary")),
+    "alone": (KeyAttribute('it\'s a "key"'),),
+}
+
+
+@pytest.fixture(params=["fake", "dynamodb"])
+def table(request: pytest.FixtureRequest) -> Iterator[Table]:
+    callspec: Any = request.node.callspec
+    key = KEYS[callspec.params.get("key", "text")]
+    design = TableDesign(f"T{secrets.token_hex(6)}", key, "type", ttl="expires")
+    if request.param == "fake":
+        store = FakeStore(design)
+        yield Table(design, store, store)
+        return
+    client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
+    DynamoTableAdmin(client).create(design)
+    real = DynamoStore(client, design)
+    yield Table(design, ConditionalWrites(real), real)
+    client.delete_table(TableName=design.name)
+
+
+def item(number: int, source: str | None = "order:[1]", ticket: int | None = 5, **more: Any) -> Item:
+    made: Item = {"PK": "P", "SK": f"S#{number:04}", "type": "Order", **more}
+    made |= {} if source is None else {"_src": source}
+    return made if ticket is None else {**made, "_tk": ticket}
+
+
+def dead(number: int, source: str = "order:[1]", ticket: int = 5) -> Item:
+    return {**item(number, source, ticket), "type": TOMBSTONE, "expires": 2_000_000_000}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize(
+    ("there", "verdict"),
+    [
+        (item(1, ticket=4), ("stored", "")),
+        (item(1, ticket=5), ("stored", "")),
+        (item(1, ticket=0), ("stored", "")),
+        (item(1, ticket=None), ("stored", "")),
+        (item(1, ticket=6), ("newer", "")),
+        (dead(1, ticket=5), ("stored", "")),
+        (dead(1, ticket=6), ("newer", "")),
+        (dead(1, "order:[2]", 4), ("stored", "")),
+        (dead(1, "order:[2]", 5), ("stored", "")),
+        (dead(1, "order:[2]", 6), ("buried", "order:[2]")),
+        (item(1, "order:[2]", 4), ("taken", "order:[2]")),
+        (item(1, "order:[2]", 6), ("taken", "order:[2]")),
+        (item(1, None, None), ("taken", "")),
+        ({"PK": "P", "SK": "S#0001"}, ("taken", "")),
+    ],
+    ids=lambda value: (
+        "" if isinstance(value, tuple) else f"{value.get('type')} {value.get('_src')} {value.get('_tk')}"
+    ),
+)
+def test_nothing_newer_and_nothing_of_anothers_is_replaced(
+    table: Table, there: Item, verdict: tuple[str, str], *, fresh: bool
+) -> None:
+    table.items.put([there])
+    new = item(1, ticket=5, n=1)
+    assert table.verdicts(new, fresh=fresh) == [verdict]
+    assert table.stored() == [new if verdict[0] == "stored" else there]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_ticket_that_is_no_ticket_is_lower_than_any(table: Table, *, fresh: bool) -> None:
+    assert table.verdicts(item(1, ticket=0), item(2, ticket=1), fresh=fresh) == [("stored", "")] * 2
+    assert table.verdicts(item(1, ticket=0), item(2, ticket=0), fresh=fresh) == [
+        ("stored", ""),
+        ("newer", ""),
+    ]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 2, 24, 25, 26, 30, 130])
+def test_outcomes_come_in_the_order_of_any_number_of_items(table: Table, count: int, *, fresh: bool) -> None:
+    table.items.put([item(number, "order:[2]") for number in range(0, count, 3)])
+    table.items.put([item(number, ticket=9) for number in range(1, count, 3)])
+    expected = [("taken", "order:[2]"), ("newer", ""), ("stored", "")]
+    new = [item(number, n=number) for number in range(count)]
+    assert table.verdicts(*new, fresh=fresh) == [expected[number % 3] for number in range(count)]
+    assert [one for one in table.stored() if "n" in one] == new[2::3]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_delete_leaves_its_tombstone_where_nothing_was(table: Table, *, fresh: bool) -> None:
+    assert table.verdicts(dead(1, ticket=7), fresh=fresh) == [("stored", "")]
+    assert table.verdicts(item(1, ticket=6), fresh=fresh) == [("newer", "")]
+    assert table.verdicts(item(1, "order:[2]", 6), fresh=fresh) == [("buried", "order:[1]")]
+    assert table.verdicts(item(1, "order:[2]", 8), fresh=fresh) == [("stored", "")]
+
+
+def test_a_tombstone_is_removed_while_it_still_is_the_same(table: Table) -> None:
+    table.items.put([dead(1), dead(2, ticket=6), item(3), dead(4, "order:[2]")])
+    assert table.writes.remove_dead([dead(number) for number in range(1, 6)]) == 2
+    assert table.stored() == [dead(2, ticket=6), item(3)]
+    assert table.writes.remove_dead([]) == 0
+
+
+VALUES: Item = {
+    "text": "Ünïcode 🎵 '#\" ?",
+    'it\'s "quoted" {and} more: ?': 1,
+    "empty": "",
+    "yes": True,
+    "null": None,
+    "exact": Decimal("0.1234567890123456789012345678901234567"),
+    "bytes": b"\x00\xff",
+    "list": [1, "a", [], {"x": Decimal("1.5")}],
+    "map": {"a": {"b": [True, None]}, "none": {}},
+}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_every_value_comes_back_as_it_went(table: Table, *, fresh: bool) -> None:
+    assert table.verdicts(item(1, **VALUES), fresh=fresh) == [("stored", "")]
+    assert table.stored() == [item(1, **VALUES)]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_an_item_of_very_many_attributes_is_written(table: Table, *, fresh: bool) -> None:
+    many = {f"attribute number {number}": number for number in range(500)}
+    assert table.verdicts(item(1, **many), item(2), fresh=fresh) == [("stored", "")] * 2
+    assert table.stored() == [item(1, **many), item(2)]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("key", list(KEYS))
+def test_keys_are_of_any_type_and_may_be_one_attribute(table: Table, key: str, *, fresh: bool) -> None:
+    parts: dict[str, list[Any]] = {
+        "text": ["a", "ä", "'"],
+        "number": [0, -1, Decimal("1.50")],
+        "binary": [b"\x00", b"a", b"\xff"],
+    }
+    items: list[Item] = []
+    for number in range(3):
+        attributes = {one.name: parts[one.type][number] for one in table.design.key}
+        items.append({**attributes, "type": "Order", "_src": f"order:[{number}]", "_tk": 5})
+    assert table.verdicts(*items, fresh=fresh) == [("stored", "")] * 3
+    assert table.verdicts(*items, fresh=fresh) == [("stored", "")] * 3
+    others = [{**one, "_src": "order:[9]"} for one in items]
+    assert [verdict for verdict, _ in table.verdicts(*others, fresh=fresh)] == ["taken"] * 3
+    tombs: list[Item] = [{**one, "type": TOMBSTONE, "_tk": 8} for one in items]
+    assert table.verdicts(*tombs) == [("stored", "")] * 3
+    assert [verdict for verdict, _ in table.verdicts(*others, fresh=fresh)] == ["buried"] * 3
+    assert table.writes.remove_dead(tombs) == 3
+    assert table.stored() == []
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_of_writers_at_once_the_highest_ticket_stays(table: Table, *, fresh: bool) -> None:
+    def write(ticket: int) -> None:
+        table.writes.write([item(number, ticket=ticket) for number in range(20)], fresh=fresh)
+
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(write, [3, 9, 1, 7, 2, 8]))
+    assert [one["_tk"] for one in table.stored()] == [9] * 20

@@ -1,0 +1,156 @@
+"""Conditional writes through the fault proxy: every outcome says what the table holds."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from migrator.errors import StoppedError, TargetError
+from migrator.model import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.retry import Backoff
+from migrator.target.client import dynamodb_client
+from migrator.target.conditional import ConditionalWrites
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from migrator.target.throttle import WriteLimit
+from tests.faults.proxy import FaultProxy, Faults
+
+QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=20)
+PATIENT = Backoff(attempts=60, base_s=0.001, cap_s=0.02, limit_s=60)
+
+
+@pytest.fixture
+def design(dynamodb_url: str) -> Iterator[TableDesign]:
+    made = TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+    DynamoTableAdmin(client).create(made)
+    yield made
+    client.delete_table(TableName=made.name)
+
+
+@contextmanager
+def through(
+    url: str, design: TableDesign, faults: Faults, backoff: Backoff = PATIENT, limit: WriteLimit | None = None
+) -> Iterator[ConditionalWrites]:
+    with FaultProxy(url, faults) as proxy:
+        client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
+        yield ConditionalWrites(DynamoStore(client, design, backoff, limit=limit))
+
+
+def items(count: int, ticket: int, source: str = "order") -> list[Item]:
+    return [
+        {"PK": f"P#{n % 7}", "SK": f"{n:05}", "type": "T", "_src": f"{source}:[{n}]", "_tk": ticket}
+        for n in range(count)
+    ]
+
+
+def stored(url: str, design: TableDesign) -> list[Item]:
+    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=url), design)
+    return sorted((one for page in store.scan(0, 1) for one in page.items), key=lambda one: str(one["SK"]))
+
+
+def verdicts(writes: ConditionalWrites, wanted: list[Item], *, fresh: bool) -> set[str]:
+    return {one.verdict for one in writes.write(wanted, fresh=fresh)}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize(
+    "kind", ["throttle", "slow_down", "errors", "unavailable", "cut_before", "cut_after"]
+)
+def test_each_fault_by_itself_changes_no_outcome(
+    dynamodb_url: str, design: TableDesign, kind: str, *, fresh: bool
+) -> None:
+    faults = Faults(**{kind: 0.4}, seed=3)  # type: ignore[arg-type]
+    with through(dynamodb_url, design, faults) as writes:
+        assert verdicts(writes, items(30, 5), fresh=fresh) == {"stored"}
+        assert verdicts(writes, items(30, 4), fresh=fresh) == {"newer"}
+        assert verdicts(writes, items(30, 6, "other"), fresh=fresh) == {"taken"}
+        dead: list[Item] = [{**one, "type": TOMBSTONE} for one in items(30, 7)]
+        assert verdicts(writes, dead, fresh=fresh) == {"stored"}
+        assert verdicts(writes, items(30, 6, "other"), fresh=fresh) == {"buried"}
+        assert stored(dynamodb_url, design) == dead
+        writes.remove_dead(dead)
+    assert stored(dynamodb_url, design) == []
+    assert faults.counts[kind] > 0
+
+
+def test_fresh_items_go_in_by_25_and_only_failed_ones_are_sent_again(
+    dynamodb_url: str, design: TableDesign
+) -> None:
+    faults = Faults(unprocessed=0.3, seed=2)
+    with through(dynamodb_url, design, faults) as writes:
+        assert verdicts(writes, items(100, 5), fresh=True) == {"stored"}
+    assert stored(dynamodb_url, design) == items(100, 5)
+    assert faults.counts["requests PutItem"] == 0
+    assert faults.counts["unprocessed"] > 0
+    plain = Faults()
+    with through(dynamodb_url, design, plain) as writes:
+        assert verdicts(writes, items(130, 5), fresh=True) == {"stored"}
+    assert plain.counts["requests BatchExecuteStatement"] == 6
+    assert plain.counts["requests PutItem"] == 100
+
+
+@pytest.mark.parametrize("code", ["ValidationError", "AccessDenied", "ConditionalCheckFailed", "ANewOne"])
+def test_a_statement_that_fails_for_good_is_put(dynamodb_url: str, design: TableDesign, code: str) -> None:
+    faults = Faults(unprocessed=0.5, statement_code=code)
+    with through(dynamodb_url, design, faults) as writes:
+        assert verdicts(writes, items(50, 5), fresh=True) == {"stored"}
+    assert stored(dynamodb_url, design) == items(50, 5)
+    assert faults.counts["requests PutItem"] == faults.counts["unprocessed"] > 0
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_writer_that_is_cut_off_does_not_go_past_a_newer_one(
+    dynamodb_url: str, design: TableDesign, *, fresh: bool
+) -> None:
+    """The older writer's requests take effect unseen and are sent again while the newer one writes."""
+    with (
+        through(dynamodb_url, design, Faults(cut_after=0.5, seed=1)) as older,
+        through(dynamodb_url, design, Faults(cut_before=0.2, cut_after=0.2, seed=2)) as newer,
+        ThreadPoolExecutor(2) as executor,
+    ):
+        one = executor.submit(older.write, items(60, 5), fresh=fresh)
+        other = executor.submit(newer.write, items(60, 6), fresh=fresh)
+        assert {outcome.verdict for outcome in one.result()} <= {"stored", "newer"}
+        assert {outcome.verdict for outcome in other.result()} == {"stored"}
+    assert stored(dynamodb_url, design) == items(60, 6)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_table_that_takes_nothing_stops(dynamodb_url: str, design: TableDesign, *, fresh: bool) -> None:
+    with (
+        through(dynamodb_url, design, Faults(throttle=1.0), QUICK) as writes,
+        pytest.raises(StoppedError, match="gave up after 6 tries"),
+    ):
+        writes.write(items(60, 5), fresh=fresh)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_table_that_is_not_there_is_told_at_once(dynamodb_url: str, *, fresh: bool) -> None:
+    nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+    with (
+        through(dynamodb_url, nowhere, Faults(), QUICK) as writes,
+        pytest.raises(TargetError, match="there is no such table"),
+    ):
+        writes.write(items(3, 5), fresh=fresh)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_limit_of_write_units_holds(dynamodb_url: str, design: TableDesign, *, fresh: bool) -> None:
+    slept: list[float] = []
+    now = [0.0]
+
+    def wait(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    limit: Any = WriteLimit(20, wait=wait, clock=lambda: now[0])
+    with through(dynamodb_url, design, Faults(), limit=limit) as writes:
+        assert verdicts(writes, items(60, 5), fresh=fresh) == {"stored"}
+    assert now[0] > 1
+    assert stored(dynamodb_url, design) == items(60, 5)
