@@ -1,4 +1,4 @@
-"""Engines whose every transaction is a read-only snapshot that hands out the driver's own values."""
+"""Engines that hand out the driver's own values; whose every transaction is a read-only snapshot, or one that writes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,11 @@ def read_engine(address: Address, manners: Manners) -> Engine:
     return _ENGINES[address.url().get_backend_name()](address, manners)
 
 
+def write_engine(address: Address, manners: Manners) -> Engine:
+    """The same for capture's own tables: transactions see what others committed before each statement, and write."""
+    return read_engine(address, replace(manners, writes=True))
+
+
 def _pool(manners: Manners) -> dict[str, Any]:
     return {
         "poolclass": QueuePool,
@@ -56,7 +62,8 @@ class _TimedConnection(sqlite3.Connection):
 
 def _sqlite_engine(address: Address, manners: Manners) -> Engine:
     # as_uri() escapes what a file name may hold; mode=ro never creates a file.
-    uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode=ro"
+    mode = "rw" if manners.writes else "ro"
+    uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode={mode}"
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -71,11 +78,11 @@ def _sqlite_engine(address: Address, manners: Manners) -> Engine:
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         # mode=ro alone would let an ATTACH in a query make a file.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA synchronous = FULL" if manners.writes else "PRAGMA query_only = ON")
         return connection
 
     engine = sa.create_engine("sqlite://", creator=connect, **_pool(manners))
-    sa.event.listen(engine, "begin", _begin)
+    sa.event.listen(engine, "begin", _begin_writing if manners.writes else _begin)
     if manners.statement_timeout_s is not None:
         _limit_sqlite(engine, manners.statement_timeout_s)
     return engine
@@ -84,6 +91,11 @@ def _sqlite_engine(address: Address, manners: Manners) -> Engine:
 def _begin(connection: Connection) -> None:
     # sqlite3 begins no transaction before a SELECT, so each SELECT of a page would see a snapshot of its own.
     connection.exec_driver_sql("BEGIN")
+
+
+def _begin_writing(connection: Connection) -> None:
+    # A transaction that reads first and writes then is refused where another one wrote in between.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _limit_sqlite(engine: Engine, limit_s: float) -> None:
@@ -174,7 +186,8 @@ def _mysql_engine(address: Address, manners: Manners) -> Engine:
         address, manners, lambda url: _unless_in(url, wanted) | mysql.arguments(url.password)
     )
     sa.event.listen(engine, "connect", partial(mysql.prepare, manners=manners))
-    sa.event.listen(engine, "begin", mysql.begin)
+    if not manners.writes:
+        sa.event.listen(engine, "begin", mysql.begin)
     return engine
 
 

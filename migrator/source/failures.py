@@ -139,6 +139,18 @@ def is_broken(error: BaseException) -> bool:
     return type(cause).__name__ in _BY_NETWORK and bool(_BROKEN_TEXT.search(str(cause)))
 
 
+def is_contended(error: BaseException) -> bool:
+    """Whether another transaction was in the way (a deadlock, a lock that was held too long): a new one may serve."""
+    cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlstate", None) in _CONTENDED_SQLSTATES or _mysql_number(cause) in _CONTENDED_MYSQL:
+        return True
+    return str(getattr(cause, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+_CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
+_CONTENDED_MYSQL = frozenset({1205, 1213})
+
+
 def refuses_login(error: BaseException) -> bool:
     """Whether the server was there, but takes neither this user nor this password."""
     if getattr(error, "sqlstate", None) in ("28P01", "28000") or _mysql_number(error) in (1045, 1698):

@@ -14,7 +14,8 @@ class Manners:
     """What every connection says and keeps to. Times in seconds; `statement_timeout_s` None: the server's own limit.
 
     `name`: what a connection calls itself. `lock_wait_s`: how long SQLite waits for a writer that holds its lock,
-    a server for a change of a table. `idle_s`: after that a server may end a transaction that we left open.
+    a server for a change of a table. `idle_s`: after that a server may end a transaction that we left open. `writes`:
+    transactions are no snapshots then, and every commit reaches the disk.
     """
 
     name: str = APPLICATION_NAME
@@ -22,6 +23,7 @@ class Manners:
     lock_wait_s: float = 30.0
     statement_timeout_s: float | None = None
     idle_s: float = 120.0
+    writes: bool = False
 
 
 def name_of(*words: str) -> str:

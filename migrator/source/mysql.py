@@ -1,4 +1,4 @@
-"""A PyMySQL connection made ready: read-only snapshots, exact values, one text for one key."""
+"""A PyMySQL connection made ready: read-only snapshots (or plain writes), exact values, one text for one key."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ PAD_CHAR_TO_FULL_LENGTH would change texts."""
 
 _LONGEST_TEXT_BYTES = 2**30
 _TOLERANT_UTF8 = "migrator_tolerant_utf8"
+
+
+def from_text(type_code: int, text: str) -> Any:
+    """The value that our connections give for a column of the type (a FIELD_TYPE) that the server sends as this text."""
+    return arguments(None)["conv"][type_code](text)
 
 
 def arguments(password: str | None) -> dict[str, Any]:
@@ -58,7 +63,12 @@ def prepare(connection: Connection[Any], _: object, *, manners: Manners) -> None
     }
     with connection.cursor() as cursor:
         cursor.execute("SET " + ", ".join(f"SESSION {name} = {value}" for name, value in settings.items()))
-        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        if manners.writes:
+            cursor.execute(f"SET SESSION sql_mode = '{_MODES},STRICT_ALL_TABLES'")
+            # REPEATABLE READ would lock the gap that a service's next mark goes into.
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
+        else:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
 
 def _limits(connection: Connection[Any], manners: Manners) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""A psycopg connection made ready: read-only snapshots, exact values, one text for one key."""
+"""A psycopg connection made ready: read-only snapshots (or plain writes), exact values, one text for one key."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _SETTINGS = {
     "IntervalStyle": "iso_8601",
     "extra_float_digits": "1",
     "bytea_output": "hex",
-    "default_transaction_read_only": "on",
     # A page and a look at the catalog take milliseconds; compiling their plans would take a third of a second each.
     "jit": "off",
 }
-"""One text for a key whatever a role's defaults are, exact floats, and no door for a COMMIT in a query."""
+"""One text for a key whatever a role's defaults are, and exact floats."""
+_READS = {"default_transaction_read_only": "on"}
+"""No door for a COMMIT in a query."""
+_WRITES = {"default_transaction_read_only": "off", "synchronous_commit": "on"}
+"""A ticket that a crash of the server gave back would be drawn twice."""
 
 _TIMES = ("date", "time", "timetz", "timestamp", "timestamptz")
 _RANGES = ("int4", "int8", "num", "date", "ts", "tstz")
@@ -49,11 +52,13 @@ def prepare(connection: psycopg.Connection[Any], _: object, *, manners: Manners)
         connection.adapters.register_loader(name, _tolerant_loader(connection, name))
     for name in _TEXTS:
         connection.adapters.register_loader(name, TextLoader)
-    for name, value in {**_SETTINGS, **_limits(manners)}.items():
+    more = _WRITES if manners.writes else _READS
+    for name, value in {**_SETTINGS, **more, **_limits(manners)}.items():
         connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
     connection.commit()
-    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    connection.read_only = True
+    levels = psycopg.IsolationLevel
+    connection.isolation_level = levels.READ_COMMITTED if manners.writes else levels.REPEATABLE_READ
+    connection.read_only = not manners.writes
 
 
 def _limits(manners: Manners) -> dict[str, str]:

@@ -1,0 +1,68 @@
+"""What the capture stage needs of a source: triggers that are there, and the statements that put them there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from migrator.facts import EntityPlan
+from migrator.mapping.changes import Captured
+
+CaptureState = Literal["captured", "missing", "stale", "disabled", "extra"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableCapture:
+    """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it."""
+
+    table: str
+    state: CaptureState
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Statements of one transaction (MariaDB and MySQL commit each), and what takes them back. `table`: '' for ours."""
+
+    table: str
+    statements: tuple[str, ...]
+    undo: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What is installed, for which job. `ticket`: the last one drawn."""
+
+    id: str
+    job: str
+    version: int
+    epoch: int
+    ticket: int
+
+
+class Capture(Protocol):
+    """Capture in one source. Every method is one transaction of its own, tried again where a lock was in the way.
+
+    Raises, from every method: SourceError, without values; Interrupted.
+    """
+
+    def refusals(self, plans: Sequence[EntityPlan]) -> list[str]:
+        """All reasons why the changes of what the plans read cannot be captured, with what to do."""
+
+    def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
+        """The tables to capture, in the order of their names."""
+
+    def installation(self) -> Installation | None: ...
+
+    def install_steps(self, tables: Sequence[Captured]) -> list[Step]:
+        """What is still to be done until every table is captured as it should be; nothing for what is so already."""
+
+    def uninstall_steps(self) -> list[Step]:
+        """What takes away everything of ours; our tables last."""
+
+    def do(self, step: Step) -> None: ...
+
+    def begin(self, job: str) -> Installation:
+        """The installation that is there, or a new one for the job, once our tables are there."""
+
+    def states(self, tables: Sequence[Captured]) -> list[TableCapture]: ...

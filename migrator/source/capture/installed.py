@@ -1,0 +1,91 @@
+"""Triggers of ours that a source has, by its own catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from migrator.source.capture import postgresql, sqlite
+from migrator.source.capture.design import Ddl, Found
+from migrator.source.capture.mysql import MysqlDdl
+from migrator.source.capture.mysql import quoted as backticked
+
+# Clones on partitions come and go with their parent's trigger.
+_POSTGRESQL = sa.text(f"""
+    SELECT n.nspname AS schema, c.relname AS name, t.tgname AS trigger, t.tgenabled AS enabled, p.proname AS function
+    FROM pg_catalog.pg_trigger t
+    JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
+    JOIN pg_catalog.pg_namespace ours ON ours.oid = p.pronamespace AND ours.nspname = '{postgresql.SCHEMA}'
+    JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE NOT t.tgisinternal AND t.tgparentid = 0
+    ORDER BY 1, 2, 3
+""")
+_FUNCTIONS = sa.text(f"""
+    SELECT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = '{postgresql.SCHEMA}' AND p.proname ~ '^capture_[0-9a-f_]+$' ORDER BY 1
+""")
+_MYSQL = sa.text("""
+    SELECT TRIGGER_SCHEMA AS `schema`, EVENT_OBJECT_TABLE AS name, TRIGGER_NAME AS `trigger`, ACTION_STATEMENT AS body
+    FROM information_schema.TRIGGERS ORDER BY 1, 2, 3
+""")
+_SQLITE = sa.text(
+    "SELECT tbl_name AS name, name AS trigger_name FROM sqlite_master WHERE type = 'trigger' ORDER BY 1, 2"
+)
+_OURS = re.compile(r"migrator_[0-9a-f]{8}_[a-z]+_([0-9a-f]{8})")
+_ALWAYS = "A"
+
+
+def found_triggers(connection: Connection, ddl: Ddl) -> list[Found]:
+    """In the order of their tables."""
+    readers: dict[str, Callable[[Connection, Ddl], Iterator[Found]]] = {
+        "postgresql": _of_postgresql,
+        "mysql": _of_mysql,
+        "sqlite": _of_sqlite,
+    }
+    return list(readers[connection.dialect.name](connection, ddl))
+
+
+def leftovers(connection: Connection) -> list[str]:
+    """Statements that drop what triggers leave behind: PostgreSQL's functions, also those of dropped tables."""
+    if connection.dialect.name != "postgresql":
+        return []
+    return [f"DROP FUNCTION {postgresql.SCHEMA}.{name}()" for name in connection.scalars(_FUNCTIONS)]
+
+
+def has_tables(connection: Connection, ddl: Ddl) -> bool:
+    looked = sa.inspect(connection)
+    if connection.dialect.name == "postgresql":
+        return looked.has_table("ticket", schema=postgresql.SCHEMA)
+    return looked.has_table("migrator_ticket")
+
+
+def _of_postgresql(connection: Connection, _: Ddl) -> Iterator[Found]:
+    for row in connection.execute(_POSTGRESQL):
+        table = f"{postgresql.quoted(row.schema)}.{postgresql.quoted(row.name)}"
+        drop = f"DROP TRIGGER {postgresql.quoted(row.trigger)} ON {table}"
+        digest = row.function.rpartition("_")[2]
+        yield Found(f"{row.schema}.{row.name}", row.trigger, digest, row.enabled == _ALWAYS, (drop,))
+
+
+def _of_mysql(connection: Connection, ddl: Ddl) -> Iterator[Found]:
+    assert isinstance(ddl, MysqlDdl)
+    for row in connection.execute(_MYSQL):
+        ours = _OURS.fullmatch(row.trigger)
+        # Another database of the server may have a capture of its own.
+        if ours is None or f"INSERT INTO {ddl.mark} " not in row.body:
+            continue
+        table = row.name if row.schema == ddl.home else f"{row.schema}.{row.name}"
+        drop = f"DROP TRIGGER {backticked(row.schema)}.{backticked(row.trigger)}"
+        yield Found(table, row.trigger, ours[1], drop=(drop,))
+
+
+def _of_sqlite(connection: Connection, _: Ddl) -> Iterator[Found]:
+    for row in connection.execute(_SQLITE):
+        if ours := _OURS.fullmatch(row.trigger_name):
+            yield Found(
+                row.name, row.trigger_name, ours[1], drop=(f"DROP TRIGGER {sqlite.quoted(row.trigger_name)}",)
+            )

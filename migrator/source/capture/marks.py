@@ -1,0 +1,144 @@
+"""Marks in the source: `ports.live.Marks` by SQL."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from migrator.model import ItemKey
+from migrator.ports.live import Mark, MarksState, Root
+from migrator.source.capture.design import Ddl
+from migrator.source.capture.images import Images
+from migrator.source.capture.writing import Writing
+
+_READ = (
+    "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
+    " FROM {mark} WHERE ready_at <= {now} AND leased_until <= {now} ORDER BY id LIMIT :count"
+)
+
+
+class SqlMarks:
+    """`owner`: whom the lease names. Safe to use from many threads, each call on a connection of its own."""
+
+    def __init__(self, writing: Writing, owner: str = "") -> None:
+        self._writing = writing
+        self._owner = owner or uuid.uuid4().hex
+        self._domains: dict[int, int] = {}
+
+    def take(self, count: int, lease_s: float) -> list[Mark]:
+        def work(connection: Connection, ddl: Ddl) -> list[Mark]:
+            # Rows of others are passed by, not waited for. SQLite's transaction has the file to itself.
+            locked = "" if connection.dialect.name == "sqlite" else " FOR UPDATE SKIP LOCKED"
+            chosen = _text(f"SELECT {_READ}{locked}", ddl)
+            rows = connection.execute(chosen, {"count": count}).all()
+            leased = (
+                f"UPDATE {ddl.mark} SET leased_until = {ddl.now} + :s, lease_owner = :owner WHERE id = :id"
+            )
+            _each(connection, leased, [{"s": lease_s, "owner": self._owner, "id": row.id} for row in rows])
+            images = Images(connection, self._domains)
+            return [_mark(row, images) for row in rows]
+
+        return self._writing.write("taking marks", work)
+
+    def finish(self, ids: Sequence[int]) -> None:
+        # One id a statement: for a list of them MariaDB may read the whole table, and wait for marks of
+        # transactions that are still open.
+        self._each("finishing marks", "DELETE FROM {mark} WHERE id = :id", [{"id": one} for one in ids])
+
+    def advance(self, mark: Mark, cursor: str) -> None:
+        statement = "UPDATE {mark} SET work_cursor = :cursor, leased_until = 0 WHERE id = :id"
+        self._each("going on with a mark", statement, [{"cursor": cursor, "id": mark.id}])
+
+    def put_back(self, ids: Sequence[int], wait_s: float) -> None:
+        statement = (
+            "UPDATE {mark} SET tries = tries + 1, ready_at = {now} + :s, leased_until = 0 WHERE id = :id"
+        )
+        self._each("putting marks back", statement, [{"s": wait_s, "id": one} for one in ids])
+
+    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
+        statement = (
+            "INSERT INTO {mark} (root_entity, root_key, item_keys, changed_at)"
+            " VALUES (:entity, :key, :item_keys, {now})"
+        )
+        rows = [
+            {"entity": entity, "key": key, "item_keys": _keys_text(keys)}
+            for (entity, key), keys in roots.items()
+        ]
+        self._each("adding marks", statement, rows)
+
+    def state(self) -> MarksState:
+        def work(connection: Connection, ddl: Ddl) -> MarksState:
+            statement = (
+                "SELECT COUNT(CASE WHEN ready_at <= {now} THEN 1 END) AS waiting,"
+                " {now} - MIN(CASE WHEN ready_at <= {now} THEN changed_at END) AS age,"
+                " COUNT(CASE WHEN tries > 0 THEN 1 END) AS failed,"
+                " COUNT(CASE WHEN ready_at > {now} THEN 1 END) AS unripe FROM {mark}"
+            )
+            row = connection.execute(_text(statement, ddl)).one()
+            return MarksState(row.waiting, max(0.0, float(row.age or 0)), row.failed, row.unripe)
+
+        return self._writing.write("counting marks", work)
+
+    def close(self) -> None:
+        self._writing.close()
+
+    def _each(self, doing: str, statement: str, rows: list[dict[str, Any]]) -> None:
+        if rows:
+            self._writing.write(doing, lambda one, ddl: _each(one, _filled(statement, ddl), rows))
+
+
+def _filled(statement: str, ddl: Ddl) -> str:
+    return statement.replace("{mark}", ddl.mark).replace("{now}", ddl.now)
+
+
+def _text(statement: str, ddl: Ddl) -> sa.TextClause:
+    return sa.text(_filled(statement, ddl))
+
+
+def _each(connection: Connection, statement: str, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(sa.text(statement), rows)
+
+
+def _mark(row: sa.Row[Any], images: Images) -> Mark:
+    return Mark(
+        id=row.id,
+        table=row.table_name,
+        before=images.read(row.image_before),
+        after=images.read(row.image_after),
+        root=None if row.root_entity is None else (row.root_entity, row.root_key),
+        keys=_keys(row.item_keys),
+        cursor=row.work_cursor or "",
+        tries=row.tries,
+    )
+
+
+# ── item keys as JSON: each value under its DynamoDB type ──
+
+
+def _keys_text(keys: Sequence[ItemKey]) -> str:
+    return json.dumps([[_written(value) for value in key] for key in keys], ensure_ascii=False)
+
+
+def _keys(text: str | None) -> tuple[ItemKey, ...]:
+    return tuple(tuple(_read(value) for value in key) for key in json.loads(text or "[]"))
+
+
+def _written(value: Any) -> dict[str, str]:
+    if isinstance(value, bytes):
+        return {"B": base64.b64encode(value).decode("ascii")}
+    return {"S": value} if isinstance(value, str) else {"N": str(value)}
+
+
+def _read(value: dict[str, str]) -> Any:
+    ((type_, text),) = value.items()
+    if type_ == "B":
+        return base64.b64decode(text)
+    return text if type_ == "S" else Decimal(text)

@@ -1,0 +1,196 @@
+"""Marks and tickets: the same promises from the fakes and from each database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import SourceError
+from migrator.model import ItemKey
+from migrator.ports.live import TICKETS_AN_EPOCH, Mark, Marks, MarksState, Root, Tickets
+from tests.fakes.marks import MemoryMarks, MemoryTickets
+from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
+
+HOUR_S = 3600.0
+ROOTS: dict[Root, list[ItemKey]] = {
+    ("order", '["Ζ\'\\" 😀"]'): [("USER#1", "ORDER#é"), ("X", "Y")],
+    ("user", "[2]"): [(Decimal("1.5"), b"\x00\xff")],
+    ("user", "[3]"): [],
+}
+
+
+@pytest.fixture(params=["memory", *ENGINES])
+def edges(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Marks, Tickets]]:
+    if request.param == "memory":
+        yield MemoryMarks(), MemoryTickets()
+        return
+    with _real(request, tmp_path) as made:
+        made.install()
+        yield made.marks, made.tickets
+
+
+@pytest.fixture
+def marks(edges: tuple[Marks, Tickets]) -> Marks:
+    return edges[0]
+
+
+@pytest.fixture
+def tickets(edges: tuple[Marks, Tickets]) -> Tickets:
+    return edges[1]
+
+
+@pytest.fixture(params=ENGINES)
+def real(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
+    with _real(request, tmp_path) as made:
+        yield made
+
+
+def _real(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractContextManager[Capturing]:
+    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
+    file = request.param == "sqlite"
+    url = new_sqlite(tmp_path / "a.db") if file else request.getfixturevalue(urls[request.param])
+    return capturing(request.param, url)
+
+
+def test_marks_of_roots_come_as_they_were_added(marks: Marks) -> None:
+    marks.add(ROOTS)
+    taken = marks.take(10, HOUR_S)
+    assert [(mark.root, mark.keys) for mark in taken] == [(root, tuple(keys)) for root, keys in ROOTS.items()]
+    assert all((mark.table, mark.before, mark.cursor, mark.tries) == ("", None, "", 0) for mark in taken)
+    assert [mark.id for mark in taken] == sorted({mark.id for mark in taken})
+
+
+def test_nobody_takes_a_mark_that_another_has(marks: Marks) -> None:
+    marks.add(ROOTS)
+    first, second = marks.take(2, HOUR_S), marks.take(2, HOUR_S)
+    assert (len(first), len(second)) == (2, 1)
+    assert not {mark.id for mark in first} & {mark.id for mark in second}
+    assert marks.take(2, HOUR_S) == []
+
+
+def test_a_lease_that_ended_gives_its_marks_to_others(marks: Marks) -> None:
+    marks.add(ROOTS)
+    first = marks.take(5, 0.2)
+    assert marks.take(5, HOUR_S) == []
+    time.sleep(0.4)
+    assert marks.take(5, HOUR_S) == first
+
+
+def test_finished_marks_are_gone_and_may_be_finished_again(marks: Marks) -> None:
+    marks.add(ROOTS)
+    first, *others = marks.take(5, 0)
+    marks.finish([first.id])
+    marks.finish([first.id, 10**9])
+    marks.finish([])
+    assert marks.take(5, HOUR_S) == others
+
+
+def test_a_mark_that_was_put_back_waits_and_counts_its_failures(marks: Marks) -> None:
+    marks.add(ROOTS)
+    first, *others = marks.take(5, HOUR_S)
+    marks.put_back([first.id], 0.3)
+    assert marks.take(5, HOUR_S) == []
+    state = marks.state()
+    assert (state.waiting, state.failed, state.unripe) == (2, 1, 1)
+    time.sleep(0.5)
+    (again,) = marks.take(5, HOUR_S)
+    assert (again.id, again.tries, again.root) == (first.id, 1, first.root)
+    marks.put_back([mark.id for mark in others], 0)
+    assert [mark.tries for mark in marks.take(5, HOUR_S)] == [1, 1]
+
+
+def test_work_on_a_mark_goes_on_where_it_was_left(marks: Marks) -> None:
+    marks.add(ROOTS)
+    first = marks.take(1, HOUR_S)[0]
+    marks.advance(first, '["Ζ",7]')
+    (again,) = marks.take(1, HOUR_S)
+    assert again == Mark(first.id, root=first.root, keys=first.keys, cursor='["Ζ",7]')
+
+
+def test_the_state_counts_and_ages(marks: Marks) -> None:
+    assert marks.state() == MarksState()
+    marks.add(ROOTS)
+    time.sleep(0.2)
+    state = marks.state()
+    assert (state.waiting, state.failed, state.unripe) == (3, 0, 0)
+    assert 0.1 < state.oldest_age_s < 30
+    marks.take(3, HOUR_S)
+    assert marks.state().waiting == 3
+
+
+def test_tickets_only_grow(tickets: Tickets) -> None:
+    assert tickets.highest() % TICKETS_AN_EPOCH == 0
+    drawn = [tickets.draw() for _ in range(3)]
+    assert drawn == [tickets.highest() - 2, tickets.highest() - 1, tickets.highest()]
+    assert drawn[0] % TICKETS_AN_EPOCH == 1
+
+
+def test_a_raised_epoch_is_above_all_that_is_named(tickets: Tickets) -> None:
+    first, known = tickets.installation(), tickets.draw()
+    epoch = tickets.raise_epoch(0)
+    assert tickets.highest() == epoch * TICKETS_AN_EPOCH > known
+    far = 40 * TICKETS_AN_EPOCH + 17
+    assert tickets.raise_epoch(far) == 41
+    assert tickets.draw() == 41 * TICKETS_AN_EPOCH + 1
+    assert tickets.installation() == first != ""
+
+
+# ── real databases only ──
+
+
+def test_no_two_draw_one_ticket(real: Capturing) -> None:
+    real.install()
+    with ThreadPoolExecutor(4) as pool:
+        drawn = list(pool.map(lambda _: real.tickets.draw(), range(60)))
+    assert len(set(drawn)) == 60
+
+
+def test_no_two_take_one_mark(real: Capturing) -> None:
+    real.install()
+    real.marks.add({("order", f"[{number}]"): [] for number in range(100)})
+    with ThreadPoolExecutor(4) as pool:
+        taken = list(pool.map(lambda _: real.marks.take(10, HOUR_S), range(20)))
+    ids = [mark.id for marks in taken for mark in marks]
+    assert (len(ids), len(set(ids))) == (100, 100)
+
+
+def test_without_capture_everybody_is_told_what_to_do(real: Capturing) -> None:
+    for call in (real.tickets.draw, real.marks.state, lambda: real.marks.take(1, 1)):
+        with pytest.raises(SourceError, match=r"capture is not installed here.*migrator capture install"):
+            call()
+
+
+def test_a_capture_of_another_version_draws_no_ticket(real: Capturing) -> None:
+    real.install()
+    schema = "migrator." if real.engine == "postgresql" else "migrator_"
+    real.run(f"UPDATE {schema}ticket SET version = 99")
+    with pytest.raises(SourceError, match=r"version 99.*needs version 1"):
+        real.tickets.draw()
+    real.run(f"DELETE FROM {schema}ticket")
+    with pytest.raises(SourceError, match="lost its ticket row"):
+        real.tickets.highest()
+
+
+@pytest.mark.parametrize("real", ["postgresql", "mariadb"], indirect=True)
+def test_marks_of_open_transactions_stop_nobody(real: Capturing) -> None:
+    """A relay neither waits for a service's transaction nor makes it wait."""
+    real.install()
+    real.marks.add(ROOTS)
+    schema = "migrator." if real.engine == "postgresql" else "migrator_"
+    insert = f"INSERT INTO {schema}mark (root_entity, root_key, changed_at) VALUES ('late', '[1]', 0)"
+    with real.service() as service:
+        service.execute("BEGIN")
+        service.execute(insert)
+        taken = real.marks.take(10, HOUR_S)
+        assert len(taken) == 3
+        real.marks.put_back([taken[0].id], 0)
+        real.marks.finish([mark.id for mark in taken])
+        assert real.marks.take(10, HOUR_S) == []
+        service.execute("COMMIT")
+    assert [mark.root for mark in real.marks.take(10, HOUR_S)] == [("late", "[1]")]

@@ -1,0 +1,89 @@
+"""Marks and tickets in memory; they pass the contract tests of the real ones."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from migrator.model import ItemKey
+from migrator.ports.live import TICKETS_AN_EPOCH, Image, Mark, MarksState, Root
+
+
+@dataclass
+class _Kept:
+    mark: Mark
+    changed_at: float
+    ready_at: float = 0.0
+    leased_until: float = 0.0
+
+
+class MemoryMarks:
+    """`clock`: seconds, of the source. `leave` is what a trigger would do once its transaction commits."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: list[_Kept] = []
+        self._last = 0
+
+    def leave(self, table: str, before: Image | None, after: Image | None, ready_in_s: float = 0.0) -> None:
+        self._add(Mark(0, table, before, after), ready_in_s)
+
+    def take(self, count: int, lease_s: float) -> list[Mark]:
+        now = self._clock()
+        free = [one for one in self._kept if one.ready_at <= now and one.leased_until <= now][:count]
+        for one in free:
+            one.leased_until = now + lease_s
+        return [one.mark for one in free]
+
+    def finish(self, ids: Sequence[int]) -> None:
+        self._kept = [one for one in self._kept if one.mark.id not in ids]
+
+    def advance(self, mark: Mark, cursor: str) -> None:
+        for one in self._of([mark.id]):
+            one.mark, one.leased_until = replace(one.mark, cursor=cursor), 0.0
+
+    def put_back(self, ids: Sequence[int], wait_s: float) -> None:
+        for one in self._of(ids):
+            one.mark = replace(one.mark, tries=one.mark.tries + 1)
+            one.ready_at, one.leased_until = self._clock() + wait_s, 0.0
+
+    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
+        for root, keys in roots.items():
+            self._add(Mark(0, root=root, keys=tuple(keys)), 0.0)
+
+    def state(self) -> MarksState:
+        now = self._clock()
+        ripe = [one for one in self._kept if one.ready_at <= now]
+        oldest_age_s = max((now - one.changed_at for one in ripe), default=0.0)
+        failed = sum(one.mark.tries > 0 for one in self._kept)
+        return MarksState(len(ripe), oldest_age_s, failed, len(self._kept) - len(ripe))
+
+    def _add(self, mark: Mark, ready_in_s: float) -> None:
+        self._last += 1
+        now = self._clock()
+        self._kept.append(_Kept(replace(mark, id=self._last), now, now + ready_in_s if ready_in_s else 0.0))
+
+    def _of(self, ids: Sequence[int]) -> list[_Kept]:
+        return [one for one in self._kept if one.mark.id in ids]
+
+
+class MemoryTickets:
+    def __init__(self) -> None:
+        self._epoch, self._number = 1, 0
+        self._installation = uuid.uuid4().hex
+
+    def draw(self) -> int:
+        self._number += 1
+        return self.highest()
+
+    def highest(self) -> int:
+        return self._epoch * TICKETS_AN_EPOCH + self._number
+
+    def installation(self) -> str:
+        return self._installation
+
+    def raise_epoch(self, above: int) -> int:
+        self._epoch, self._number = max(self._epoch, above // TICKETS_AN_EPOCH) + 1, 0
+        return self._epoch

@@ -1,0 +1,250 @@
+"""Every committed change of a captured table leaves exactly its marks, on every engine."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+
+from migrator.ports.live import Mark
+from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
+
+SCHEMA = [
+    "CREATE TABLE customer (id integer PRIMARY KEY, name varchar(40), city varchar(40))",
+    """CREATE TABLE purchase (id integer PRIMARY KEY, customer_id integer, status varchar(20), note varchar(20), rate float,
+       FOREIGN KEY (customer_id) REFERENCES customer (id) ON DELETE CASCADE ON UPDATE CASCADE)""",
+    "INSERT INTO customer VALUES (1, 'Ada', 'Wien'), (2, 'Bob', 'Köln')",
+    "INSERT INTO purchase VALUES (10, 1, 'new', 'a', 0.1), (20, 1, 'new', 'b', 0.2), (30, NULL, NULL, NULL, NULL)",
+]
+
+
+@pytest.fixture(params=ENGINES)
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
+    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
+    file = request.param == "sqlite"
+    url = new_sqlite(tmp_path / "a.db") if file else request.getfixturevalue(urls[request.param])
+    with capturing(request.param, url) as made:
+        made.run(*SCHEMA)
+        install(made)
+        yield made
+
+
+def install(shop: Capturing) -> None:
+    customer, purchase = shop.table("customer"), shop.table("purchase")
+    shop.install(
+        captured(customer, ["id"], ["id", "name"]),
+        captured(purchase, ["id", "customer_id"], ["id", "customer_id", "status", "rate"]),
+    )
+
+
+def images(marks: list[Mark]) -> list[tuple[str, Any, Any]]:
+    """(table, values before, values after), each in the order of its columns."""
+    return [(mark.table.rpartition(".")[2], _values(mark.before), _values(mark.after)) for mark in marks]
+
+
+def _values(image: Any) -> Any:
+    return None if image is None else tuple(image.values())
+
+
+def test_each_kind_of_change_leaves_its_mark(shop: Capturing) -> None:
+    shop.run("INSERT INTO purchase VALUES (40, 2, 'new', '', 1), (50, NULL, 'new', '', 1)")
+    assert images(shop.left()) == [("purchase", None, (40, 2)), ("purchase", None, (50, None))]
+    shop.run("UPDATE purchase SET status = 'sent' WHERE id < 25")
+    assert images(shop.left()) == [("purchase", (10, 1), (10, 1)), ("purchase", (20, 1), (20, 1))]
+    shop.run("UPDATE purchase SET customer_id = 2 WHERE id = 10", "UPDATE purchase SET id = 11 WHERE id = 10")
+    assert images(shop.left()) == [("purchase", (10, 1), (10, 2)), ("purchase", (10, 2), (11, 2))]
+    shop.run("DELETE FROM purchase WHERE id IN (11, 30)")
+    assert sorted(images(shop.left()), key=str) == [
+        ("purchase", (11, 2), None),
+        ("purchase", (30, None), None),
+    ]
+
+
+def test_a_change_that_nobody_reads_leaves_none(shop: Capturing) -> None:
+    shop.run(
+        "UPDATE purchase SET note = 'other'",
+        "UPDATE purchase SET status = status, rate = rate",
+        "UPDATE customer SET city = 'Ulm'",
+        "DELETE FROM purchase WHERE id = 99",
+    )
+    assert shop.left() == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("'new'", "'NEW'"), ("'new'", "'new '"), ("NULL", "''"), ("'é'", "'e'"), ("''", "NULL"), ("'a'", "'ä'")],
+)
+def test_texts_that_a_collation_takes_for_one_are_two(shop: Capturing, before: str, after: str) -> None:
+    shop.run(f"UPDATE purchase SET status = {before} WHERE id = 10")
+    shop.left()
+    shop.run(f"UPDATE purchase SET status = {after} WHERE id = 10")
+    assert images(shop.left()) == [("purchase", (10, 1), (10, 1))]
+
+
+def test_a_transaction_that_is_rolled_back_leaves_none(shop: Capturing) -> None:
+    with shop.service() as service:
+        service.execute("BEGIN")
+        service.execute("DELETE FROM purchase WHERE id = 10")
+        service.execute("ROLLBACK")
+        service.execute("BEGIN")
+        service.execute("DELETE FROM purchase WHERE id = 10")
+        service.execute("SAVEPOINT here")
+        service.execute("DELETE FROM purchase WHERE id = 20")
+        service.execute("ROLLBACK TO SAVEPOINT here")
+        if shop.engine != "sqlite":
+            assert shop.left() == [], "not committed"
+        service.execute("COMMIT")
+    assert images(shop.left()) == [("purchase", (10, 1), None)]
+
+
+def test_an_upsert_leaves_the_mark_of_what_it_did(shop: Capturing) -> None:
+    update = (
+        "ON CONFLICT (id) DO UPDATE SET status"
+        if shop.engine != "mariadb"
+        else "ON DUPLICATE KEY UPDATE status"
+    )
+    for id_ in (10, 60):
+        shop.run(f"INSERT INTO purchase VALUES ({id_}, 2, 'x', '', 1) {update} = 'upserted'")
+    assert images(shop.left()) == [("purchase", (10, 1), (10, 1)), ("purchase", None, (60, 2))]
+
+
+@pytest.mark.parametrize("shop", ["postgresql", "sqlite"], indirect=True)
+def test_a_cascade_leaves_marks_of_the_children(shop: Capturing) -> None:
+    shop.run("UPDATE customer SET id = 3 WHERE id = 1")
+    assert sorted(images(shop.left())) == [
+        ("customer", (1,), (3,)),
+        ("purchase", (10, 1), (10, 3)),
+        ("purchase", (20, 1), (20, 3)),
+    ]
+    shop.run("DELETE FROM customer WHERE id = 3")
+    found = images(shop.left())
+    assert sorted(found, key=str) == [
+        ("customer", (3,), None),
+        ("purchase", (10, 3), None),
+        ("purchase", (20, 3), None),
+    ]
+
+
+def test_two_installations_leave_each_mark_once(shop: Capturing) -> None:
+    install(shop)
+    shop.run("UPDATE customer SET name = 'Eve' WHERE id = 1")
+    assert images(shop.left()) == [("customer", (1,), (1,))]
+
+
+# PostgreSQL's lastval() sees our sequence; docs/schema-changes.md names it.
+@pytest.mark.parametrize("shop", ["sqlite", "mariadb"], indirect=True)
+def test_the_last_id_of_the_service_is_its_own(shop: Capturing) -> None:
+    key = "INTEGER PRIMARY KEY" if shop.engine == "sqlite" else "integer PRIMARY KEY AUTO_INCREMENT"
+    shop.run(f"CREATE TABLE counted (id {key}, n integer)")
+    shop.install(captured(shop.table("counted"), ["id"]))
+    with shop.service() as service:
+        for number in (1, 2):
+            service.execute(f"INSERT INTO counted (n) VALUES ({number})")
+            found = service.execute(
+                "SELECT last_insert_rowid()" if shop.engine == "sqlite" else "SELECT LAST_INSERT_ID()"
+            )
+            assert (found if shop.engine == "sqlite" else service).fetchone()[0] == number
+
+
+# ── servers ──
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_a_role_without_rights_on_our_tables_writes_as_before_on_postgresql(shop: Capturing) -> None:
+    role = f"service_{secrets.token_hex(4)}"
+    shop.run(f"CREATE ROLE {role} LOGIN", f"GRANT ALL ON purchase, customer TO {role}")
+    parts = urlsplit(shop.url)
+    url = urlunsplit(parts._replace(netloc=f"{role}@{parts.hostname}:{parts.port or 5432}"))
+    try:
+        with shop.service(url) as service:
+            service.execute("UPDATE purchase SET status = 'sent' WHERE id = 10")
+            service.execute("TRUNCATE purchase")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                service.execute("SELECT * FROM migrator.mark")
+        assert len(shop.left()) == 4
+    finally:
+        shop.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
+def test_a_user_without_rights_on_our_tables_writes_as_before_on_mariadb(shop: Capturing) -> None:
+    user, parts = f"service_{secrets.token_hex(4)}", urlsplit(shop.url)
+    home = parts.path.lstrip("/")
+    shop.run(
+        f"CREATE USER {user}@'%'",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON \"{home}\".purchase TO {user}@'%'",
+    )
+    url = urlunsplit(parts._replace(netloc=f"{user}@{parts.hostname}:{parts.port or 3306}"))
+    try:
+        with shop.service(url) as service:
+            service.execute("UPDATE purchase SET status = 'sent' WHERE id = 10")
+            with pytest.raises(Exception, match="denied"):
+                service.execute("SELECT * FROM migrator_mark")
+        assert len(shop.left()) == 1
+    finally:
+        shop.run(f"DROP USER {user}@'%'")
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_a_truncate_leaves_a_mark_for_every_row(shop: Capturing) -> None:
+    shop.run("TRUNCATE customer CASCADE")
+    assert sorted(images(shop.left()), key=str) == [
+        ("customer", (1,), None),
+        ("customer", (2,), None),
+        ("purchase", (10, 1), None),
+        ("purchase", (20, 1), None),
+        ("purchase", (30, None), None),
+    ]
+    shop.run("INSERT INTO customer VALUES (7, 'x', 'y')")
+    with shop.service() as service:
+        service.execute("BEGIN")
+        service.execute("TRUNCATE customer CASCADE")
+        service.execute("ROLLBACK")
+    assert len(shop.left()) == 1
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_a_replicated_change_leaves_its_mark(shop: Capturing) -> None:
+    with shop.service() as service:
+        service.execute("SET session_replication_role = replica")
+        service.execute("DELETE FROM purchase WHERE id = 10")
+    assert images(shop.left()) == [("purchase", (10, 1), None)]
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_changes_of_partitions_leave_marks_of_the_parent(shop: Capturing) -> None:
+    shop.run(
+        "CREATE TABLE sensor (at date, id integer, v integer, PRIMARY KEY (at, id)) PARTITION BY RANGE (at)",
+        "CREATE TABLE sensor_23 PARTITION OF sensor FOR VALUES FROM ('2023-01-01') TO ('2024-01-01')",
+    )
+    shop.install(captured(shop.table("sensor"), ["id"], ["at", "id", "v"]))
+    shop.run("CREATE TABLE sensor_24 PARTITION OF sensor FOR VALUES FROM ('2024-01-01') TO ('2025-01-01')")
+    shop.run("INSERT INTO sensor VALUES ('2023-05-01', 1, 1), ('2024-05-01', 2, 2)")
+    shop.run("INSERT INTO sensor_24 VALUES ('2024-06-01', 3, 3)", "UPDATE sensor SET v = 9 WHERE id = 2")
+    assert images(shop.left()) == [
+        ("sensor", None, (1,)),
+        ("sensor", None, (2,)),
+        ("sensor", None, (3,)),
+        ("sensor", (2,), (2,)),
+    ]
+    with shop.service() as service:
+        service.execute("SET session_replication_role = replica")
+        service.execute("UPDATE sensor SET at = '2024-05-02' WHERE id = 1")
+    assert sorted(images(shop.left()), key=str) == [("sensor", (1,), None), ("sensor", None, (1,))]
+    shop.run("TRUNCATE sensor")
+    assert len(shop.left()) == 3
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_a_column_that_items_hold_cannot_be_dropped_unnoticed(shop: Capturing) -> None:
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        shop.run("ALTER TABLE purchase DROP COLUMN status")
+    shop.run(
+        "ALTER TABLE purchase RENAME COLUMN status TO state", "UPDATE purchase SET state = 'x' WHERE id = 10"
+    )
+    assert len(shop.left()) == 1

@@ -1,0 +1,129 @@
+"""Captured tables on real databases: a connection that writes as a service would, and the marks that it leaves."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from migrator.facts import EntityPlan, TableFacts
+from migrator.mapping.changes import Captured, captured_name
+from migrator.mapping.keys import encode_key
+from migrator.ports.live import Mark
+from migrator.retry import Backoff, Retry
+from migrator.source import SqlSource, source_url
+from migrator.source.address import Address
+from migrator.source.capture.installation import SqlCapture
+from migrator.source.capture.marks import SqlMarks
+from migrator.source.capture.tickets import SqlTickets
+from migrator.source.capture.writing import Writing
+from migrator.source.manners import Manners
+from tests import support_mysql
+
+ENGINES = ["sqlite", "postgresql", "mariadb"]
+
+
+@dataclass
+class Capturing:
+    """One database of one engine with capture's edges. `writing` is shared by all of them."""
+
+    engine: str
+    url: str
+    source: SqlSource
+    writing: Writing
+
+    @property
+    def capture(self) -> SqlCapture:
+        return SqlCapture(self.writing)
+
+    @property
+    def marks(self) -> SqlMarks:
+        return SqlMarks(self.writing)
+
+    @property
+    def tickets(self) -> SqlTickets:
+        return SqlTickets(self.writing)
+
+    def install(self, *tables: Captured) -> None:
+        for step in self.capture.install_steps(tables):
+            self.capture.do(step)
+        self.capture.begin("shop")
+
+    def uninstall(self) -> None:
+        for step in self.capture.uninstall_steps():
+            self.capture.do(step)
+
+    def table(self, name: str) -> TableFacts:
+        return self.source.facts().tables[name]
+
+    def left(self) -> list[Mark]:
+        """The marks that wait, which are taken away."""
+        found = self.marks.take(1000, 0)
+        self.marks.finish([mark.id for mark in found])
+        return found
+
+    @contextmanager
+    def service(self, url: str = "") -> Iterator[Any]:
+        """A connection of somebody else's, in autocommit; its cursor or itself takes SQL by execute()."""
+        opened = connect(self.engine, url or self.url)
+        try:
+            yield opened.cursor() if self.engine == "mariadb" else opened
+        finally:
+            opened.close()
+
+    def run(self, *statements: str) -> None:
+        with self.service() as service:
+            for statement in statements:
+                service.execute(statement)
+
+
+def connect(engine: str, url: str) -> Any:
+    if engine == "sqlite":
+        connection = sqlite3.connect(source_url(url).database or "", isolation_level=None)
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+    if engine == "postgresql":
+        return psycopg.connect(url, autocommit=True)
+    return support_mysql.connect(url)
+
+
+@contextmanager
+def capturing(engine: str, url: str) -> Iterator[Capturing]:
+    source = SqlSource(source_url(url))
+    retry = Retry(Backoff(attempts=6, limit_s=20))
+    writing = Writing(Address.of(source_url(url)), Manners(name="migrator test", lock_wait_s=1), retry)
+    try:
+        yield Capturing(engine, url, source, writing)
+    finally:
+        source.close()
+        writing.close()
+
+
+def new_sqlite(path: Path) -> str:
+    """The URL of a new file in WAL mode, which a SQLite file is only once something stands in it."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE first_of_all (id INTEGER PRIMARY KEY)")
+    connection.close()
+    return f"sqlite:///{path}"
+
+
+def captured(table: TableFacts, columns: Sequence[str], watched: Sequence[str] | None = None) -> Captured:
+    return Captured(
+        captured_name(table), table, tuple(columns), None if watched is None else tuple(watched), ()
+    )
+
+
+def rows(source: SqlSource, plan: EntityPlan, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By key, the row's columns by written name, as the source reads them."""
+    found = {}
+    names = [slot.path for slot in plan.slots]
+    places = [names.index(column.name) for column in plan.key]
+    for tree in source.read_rows(plan, keys):
+        found[encode_key([tree[place] for place in places])] = dict(zip(names, tree, strict=True))
+    return found
