@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import pymysql
 from pymysql.constants import CLIENT
 
+from tests.support_own_server import OwnServer
 from tests.support_services import START_LIMIT_S, MissingPart, docker_answers, free_port
 
 MYSQL_VARIABLE = "MIGRATOR_TEST_MYSQL_URL"
@@ -82,8 +83,8 @@ def mysql_server() -> Iterator[str]:
             )
         yield url
     elif program:
-        with _own_server(program) as own:
-            yield own
+        with own_mariadb() as own:
+            yield own.url
     elif docker_answers():
         with _mysql_container() as contained:
             yield contained
@@ -127,8 +128,11 @@ def _server_program() -> str | None:
 
 
 @contextmanager
-def _own_server(program: str) -> Iterator[str]:
+def own_mariadb() -> Iterator[OwnServer]:
     """A server in a folder of its own; as root it runs as another user, since MariaDB refuses root."""
+    program = _server_program()
+    if program is None:
+        raise MissingPart("no mariadbd; install MariaDB")
     home = Path(tempfile.mkdtemp(prefix="migrator-mysql-"))
     user = _other_user()
     if user:
@@ -137,24 +141,31 @@ def _own_server(program: str) -> Iterator[str]:
     try:
         _make_data_folder(home, data, user)
         settings = [f"--port={port}", f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}"]
-        with (home / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [program, "--no-defaults", data, "--bind-address=127.0.0.1", *settings],
-                cwd=home,
-                user=user,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        words = [program, "--no-defaults", data, "--bind-address=127.0.0.1", *settings]
+        url, started = f"mysql://root@127.0.0.1:{port}/mysql", list[subprocess.Popen[bytes]]()
+
+        def start() -> None:
+            started.append(_begun(words, home, user))
+            _wait_until_it_answers(url, started[-1], home / "log")
+
+        def crash() -> None:
+            started[-1].kill()  # as a power cut would; InnoDB mends itself at the next start
+            started[-1].wait()
+
         try:
-            url = f"mysql://root@127.0.0.1:{port}/mysql"
-            _wait_until_it_answers(url, process, home / "log")
-            yield url
+            start()
+            yield OwnServer(url, start, crash)
         finally:
-            process.kill()  # nothing of it is kept, so nothing needs saving
-            process.wait()
+            crash()
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _begun(words: list[str], home: Path, user: str | None) -> subprocess.Popen[bytes]:
+    with (home / "log").open("ab") as log:
+        return subprocess.Popen(
+            words, cwd=home, user=user, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
 
 
 def _make_data_folder(home: Path, data: str, user: str | None) -> None:

@@ -17,11 +17,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
+
+from tests.support_own_server import OwnServer
 
 POSTGRES_VARIABLE = "MIGRATOR_TEST_POSTGRES_URL"
 DYNAMODB_VARIABLE = "MIGRATOR_TEST_DYNAMODB_URL"
@@ -119,8 +122,8 @@ def postgres_server() -> Iterator[str]:
             )
         yield url
     elif _postgres_binaries():
-        with _own_server(_postgres_binaries()[-1]) as own:
-            yield own
+        with own_postgres() as own:
+            yield own.url
     elif docker_answers():
         with _postgres_container() as contained:
             yield contained
@@ -165,8 +168,11 @@ def _version_of(folder: Path) -> int:
 
 
 @contextmanager
-def _own_server(binaries: Path) -> Iterator[str]:
+def own_postgres() -> Iterator[OwnServer]:
     """A server in a folder of its own; as root it runs as another user, since PostgreSQL refuses root."""
+    if not _postgres_binaries():
+        raise MissingPart("no initdb and pg_ctl; install PostgreSQL")
+    binaries = _postgres_binaries()[-1]
     home = Path(tempfile.mkdtemp(prefix="migrator-pg-"))
     user = _other_user()
     if user:
@@ -184,11 +190,13 @@ def _own_server(binaries: Path) -> Iterator[str]:
     try:
         run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         settings = f"-c listen_addresses=127.0.0.1 -p {port} -k {home} -c fsync=off"
-        run("pg_ctl", "-w", "-l", str(home / "log"), "-o", settings, "start")
+        start = partial(run, "pg_ctl", "-w", "-l", str(home / "log"), "-o", settings, "start")
+        crash = partial(run, "pg_ctl", "-m", "immediate", "stop")
+        start()
         try:
-            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+            yield OwnServer(f"postgresql://postgres@127.0.0.1:{port}/postgres", start, crash)
         finally:
-            run("pg_ctl", "-m", "immediate", "stop")
+            crash()
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

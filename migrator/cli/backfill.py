@@ -14,6 +14,7 @@ import click
 
 from migrator import wiring
 from migrator.cli.costs import MONEY, Allowed, Bill, allow, bill_of
+from migrator.cli.keys import as_asked, keys_option, tell_masked
 from migrator.cli.options import (
     chosen,
     entity_option,
@@ -38,7 +39,8 @@ from migrator.errors import DIFFERENT
 from migrator.mapping.items import CompiledEntity
 from migrator.ports import Run, RunIdentity
 from migrator.report.costs import estimate_data
-from migrator.report.results import backfill_data, explained_lines, print_backfill, print_findings
+from migrator.report.findings import SHOWN, print_findings
+from migrator.report.results import backfill_data, explained_lines, print_backfill
 from migrator.results import BackfillResult
 from migrator.settings import Job
 from migrator.stages.backfill import Backfill, BackfillOptions
@@ -80,8 +82,9 @@ class Asked:
 )
 @click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
 @click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
+@keys_option
 @json_option
-def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object) -> int:
+def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool, **asked: object) -> int:
     """Write every row of the source into the table; go on where a run before this one stopped.
 
     Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator findings`);
@@ -107,7 +110,10 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, **asked: object)
         run = _begin(session, identity, wanted)
         stage = _stage(laid, session, wanted, stop)
         result = _work(stage, run, entities)
-        _print(result, session, bill, as_json=as_json)
+        if as_json:
+            _print_data(result, bill)
+        else:
+            _print(result, session, laid, whole_keys=whole_keys)
     return DIFFERENT if result.total.refused > allowed else 0
 
 
@@ -190,10 +196,14 @@ def _work(stage: Backfill, run: Run, entities: list[CompiledEntity]) -> Backfill
         return stage.run(run, entities)
 
 
-def _print(result: BackfillResult, session: Session, bill: Bill, *, as_json: bool) -> None:
-    if as_json:
-        data = {**backfill_data(result), "estimate": estimate_data(bill.estimate, bill.price)}
-        click.echo(json.dumps(data, sort_keys=True))
-        return
+def _print_data(result: BackfillResult, bill: Bill) -> None:
+    data = {**backfill_data(result), "estimate": estimate_data(bill.estimate, bill.price)}
+    click.echo(json.dumps(data, sort_keys=True))
+
+
+def _print(result: BackfillResult, session: Session, laid: Laid, *, whole_keys: bool) -> None:
     print_backfill(stdout(), result)
-    print_findings(stdout(), session.journal.findings(result.run, 20), result.findings)
+    found = session.journal.findings(result.run, SHOWN)
+    printed = as_asked(found, laid.checked.mapping, whole_keys=whole_keys)
+    print_findings(stdout(), printed, result.findings)
+    tell_masked(printed, found)

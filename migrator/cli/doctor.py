@@ -24,6 +24,7 @@ from migrator.stages.checkup import (
     check_packages,
     check_permissions,
     check_server,
+    check_statements,
     check_table,
 )
 
@@ -64,6 +65,7 @@ def _source(found: Checkup, stack: ExitStack, job: Job) -> None:
         return
     check_server(found, lambda: wiring.health_of(laid))
     check_entities(found, laid.source, laid.checked.entities)
+    check_statements(found, laid.source, laid.checked.mapping)
 
 
 def _target(found: Checkup, job: Job, *, write: bool) -> None:

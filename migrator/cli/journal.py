@@ -11,10 +11,11 @@ import click
 from rich.table import Table
 
 from migrator import wiring
+from migrator.cli.keys import as_asked, keys_option, mapping_of, tell_masked
 from migrator.cli.options import job_argument, json_option, read_job, stdout
 from migrator.errors import SettingsError
 from migrator.ports import Journal, Run
-from migrator.report.results import finding_line
+from migrator.report.findings import finding_line
 
 
 @click.command()
@@ -73,16 +74,23 @@ def _run_data(journal: Journal, run: Run) -> dict[str, Any]:
 @job_argument
 @click.option("--run", "number", type=int, help="The run (default: the newest).")
 @click.option("--all", "everything", is_flag=True, help="All findings, not only the first 100.")
+@keys_option
 @json_option
-def findings(job: Path, number: int | None, everything: bool, as_json: bool) -> int:
-    """List what a run found: refused rows, collisions, differences; one line each."""
+def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
+    """List what a run found: refused rows, collisions, differences; one line each.
+
+    Of keys only what names nobody is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a
+    instead of the rest, unless --keys is given.
+    """
     read = read_job(job)
     with wiring.open_journal(read) as journal:
         run = _run(journal, read.name, number)
         found = journal.findings(run, None if everything else 100)
         total = sum(journal.finding_counts(run).values())
-    for one in found:
+    shown = as_asked(found, mapping_of(read), whole_keys=whole_keys)
+    for one in shown:
         click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else finding_line(one))
+    tell_masked(shown, found)
     if not as_json:
         more = f"; {total - len(found):,} more with --all" if total > len(found) else ""
         click.echo(f"run {run.id} ({run.identity.kind}, {run.state}): {total:,} finding(s){more}", err=True)

@@ -19,6 +19,7 @@ from migrator.mapping.schema import mapping_schema
 from migrator.report.faults import FAULT_FORMS
 from migrator.report.shapes import item_text, json_ready, row_tree_lines
 from migrator.source_settings import SourceSettings
+from migrator.stages.statements import statement_faults
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 _SOURCE = (
@@ -86,7 +87,14 @@ def _found(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
         return check_form(parsed), "its form is right; give --source to check it against the schema"
     with wiring.open_source(SourceSettings(url), parsed) as source:
         checked = wiring.checked_on(source, parsed)
-    return checked.warnings, f"{len(checked.entities)} entities fit the source"
+        refused = list(statement_faults(source, checked.mapping))
+    faults = [
+        parsed.document.fault(
+            ("access_patterns", one.pattern, "sql", *([one.part] if one.part else [])), one.what
+        )
+        for one in refused
+    ]
+    return [*checked.warnings, *faults], f"{len(checked.entities)} entities fit the source"
 
 
 @mapping.command(name="try")

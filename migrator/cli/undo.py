@@ -31,16 +31,21 @@ from migrator.wiring import Target
 @entity_option
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
 @click.option("--dry-run", is_flag=True, help="Count what would be deleted, delete nothing.")
+@click.option(
+    "--anyway", is_flag=True, help="Delete also what the journal does not know to be of this job alone."
+)
 @json_option
-def undo(job: Path, entities: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool) -> int:
+def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
     """Delete the items that this job wrote, so that backfill can write them again.
 
-    Only items whose _src names an entity of the mapping are deleted, and only while it still does. Objects in S3 stay.
+    Only items whose _src names an entity that the job's backfill wrote into this table are deleted, and only while it
+    still does. Where the journal does not know of one, or knows of another job that wrote the same entity, undo refuses:
+    _src does not say which job an item is of. Objects in S3 stay.
     Exit code 0: they are gone; 1: you said no; 2: nobody could be asked; 3 and 130: stopped, the same command goes on.
     """
-    read = read_job(job)
+    read, dry_run = read_job(job), how["dry_run"]
     mapping = _mapping(read)
-    names = _chosen(mapping, entities)
+    wanted = _chosen(mapping, entities)
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
             "undo deletes items and nobody can be asked here; say --yes, or --dry-run to count"
@@ -49,19 +54,42 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, dry_run: bool, as_json
         stop = stack.enter_context(stop_on_signals())
         target = wiring.open_target(read, mapping.table, stop.is_set)
         table_id = existing_table(read, target)
+        journal = stack.enter_context(wiring.open_journal(read))
+        names = wanted if how["anyway"] else _own(journal, read, table_id, wanted, named=bool(entities))
         stage = _stage(read, target, names, stop)
         if dry_run:
             _print(stage.count(), dry_run=True, as_json=as_json)
             return 0
-        journal = stack.enter_context(wiring.open_journal(read))
         stage.check = stack.enter_context(RunLease(journal, read.name)).check
-        if not yes and not _confirmed(stage.count(), read, target, journal, table_id):
+        if not yes and not _confirmed(stage.count(), target):
             return DIFFERENT
         # Before the deletes: a crash between them leaves items whose pages are worked again; the other order
         # leaves pages that count as done and whose items are gone.
         journal.reopen_pages(read.name, table_id, sorted(names))
         _print(stage.delete(), dry_run=False, as_json=as_json)
     return 0
+
+
+def _own(
+    journal: SqlJournal, job: Job, table_id: str, wanted: frozenset[str], *, named: bool
+) -> frozenset[str]:
+    """Those of the wanted entities that this job wrote into the table, and no other job that the journal knows.
+
+    Raises: SettingsError where there is none, where one that was `named` is not among them, or where another job
+    wrote one of them, too.
+    """
+    writers = journal.writers(table_id)
+    mine = wanted & writers.get(job.name, set())
+    if not mine or (named and mine != wanted):
+        missing = f" of {', '.join(sorted(wanted - mine))}" if named else ""
+        what = f"the journal knows of no backfill{missing} by job {job.name} into this table"
+        raise SettingsError(f"{what}; name the journal that it used (journal:), or say --anyway")
+    for other, entities in sorted(writers.items()):
+        if other != job.name and entities & mine:
+            what = f"job {other} wrote {', '.join(sorted(entities & mine))} into this table, too"
+            advice = "undo other entities with --entity, or say --anyway to delete the items of both"
+            raise SettingsError(f"{what}, and _src does not say which job an item is of; {advice}")
+    return mine
 
 
 def _mapping(job: Job) -> Mapping:
@@ -85,11 +113,9 @@ def _stage(job: Job, target: Target, names: frozenset[str], stop: Event) -> Undo
     return Undo(target.store, target.design, names, tuning.scan_segments, tuning.workers, stop)
 
 
-def _confirmed(counts: UndoCounts, job: Job, target: Target, journal: SqlJournal, table_id: str) -> bool:
+def _confirmed(counts: UndoCounts, target: Target) -> bool:
     """Whether the person who is shown the counts says yes."""
     print_undo(stdout(), counts, dry_run=True)
-    if table_id not in journal.written_tables(job.name):
-        click.echo(f"warning: the journal knows of no backfill of job {job.name} into this table", err=True)
     return click.confirm(f"Delete {counts.items:,} item(s) from table {target.design.name}?")
 
 

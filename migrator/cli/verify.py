@@ -12,13 +12,15 @@ from pathlib import Path
 import click
 
 from migrator import wiring
+from migrator.cli.keys import as_asked, keys_option, tell_masked
 from migrator.cli.options import job_argument, json_option, progress, read_job, stdout, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
-from migrator.report.results import print_findings, print_verify, verify_data
-from migrator.results import Sample
+from migrator.report.findings import SHOWN, print_findings
+from migrator.report.results import print_verify, verify_data
+from migrator.results import Sample, VerifyResult
 from migrator.stages.verify import Verify, VerifyOptions
 from migrator.wiring import Laid, Target
 
@@ -30,8 +32,9 @@ from migrator.wiring import Laid, Target
 @click.option(
     "--seed", type=click.IntRange(0), help="Of the sample; the same seed looks at the same rows again."
 )
+@keys_option
 @json_option
-def verify(job: Path, workers: int | None, part: str | None, seed: int | None, as_json: bool) -> int:
+def verify(job: Path, workers: int | None, part: str | None, seed: int | None, **shown: bool) -> int:
     """Compare every row with its items and every item with its row, and totals by plain SQL.
 
     With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
@@ -57,12 +60,19 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, a
         stage.stop, stage.check = stop, lease.check
         with RunEnd(journal, run), stage.progress:
             result = stage.run(run, laid.checked.entities)
-        if as_json:
-            click.echo(json.dumps(verify_data(result), sort_keys=True))
-        else:
-            print_verify(stdout(), result)
-            print_findings(stdout(), journal.findings(run, 20), result.findings)
+        _print(result, journal, laid, **shown)
     return DIFFERENT if result.findings else 0
+
+
+def _print(result: VerifyResult, journal: SqlJournal, laid: Laid, *, as_json: bool, whole_keys: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(verify_data(result), sort_keys=True))
+        return
+    print_verify(stdout(), result)
+    found = journal.findings(result.run, SHOWN)
+    printed = as_asked(found, laid.checked.mapping, whole_keys=whole_keys)
+    print_findings(stdout(), printed, result.findings)
+    tell_masked(printed, found)
 
 
 def _stage(

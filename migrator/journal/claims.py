@@ -8,7 +8,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, delete, select
 
 from migrator.journal.dialect import insert_or_ignore
-from migrator.journal.schema import claim
+from migrator.journal.schema import claim, claimed_table
 
 Piece = TypeVar("Piece")
 _CHUNK = 400
@@ -20,36 +20,46 @@ def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, st
     Of two claims of one digest the first wins. Answers go by digest: who asks for one twice cannot see which was it.
     """
     others: dict[bytes, str] = {}
+    number = _number(connection, table_id)
     # In the order of digests, so that two takers never deadlock; in equal digests the caller's order stays.
     for chunk in _chunks(sorted(claims, key=_digest)):
-        stored = _stored(connection, table_id, chunk)
+        stored = _stored(connection, number, chunk)
         others.update({digest: stored[digest] for digest, owner in chunk if stored[digest] != owner})
     return others
 
 
 def release(connection: Connection, table_id: str, digests: Sequence[bytes]) -> None:
+    number = _number(connection, table_id)
     for chunk in _chunks(sorted(digests)):
-        connection.execute(delete(claim).where(claim.c.table_id == table_id, claim.c.digest.in_(chunk)))
+        connection.execute(delete(claim).where(claim.c.table_number == number, claim.c.digest.in_(chunk)))
 
 
 def forget(connection: Connection, table_id: str) -> None:
-    connection.execute(delete(claim).where(claim.c.table_id == table_id))
+    connection.execute(delete(claim).where(claim.c.table_number == _number(connection, table_id)))
 
 
-def _stored(connection: Connection, table_id: str, chunk: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+def _number(connection: Connection, table_id: str) -> int:
+    """The number that stands for the table's id; the first asker gives it one."""
+    known = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)
+    while (number := connection.execute(known).scalar()) is None:
+        connection.execute(insert_or_ignore(connection, claimed_table), {"table_id": table_id})
+    return int(number)
+
+
+def _stored(connection: Connection, number: int, chunk: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
     """The owner of each digest after the free ones are taken."""
     stored: dict[bytes, str] = {}
     # On PostgreSQL a claim may be released between the two statements: then it is free, and taken the next time.
     while missing := [one for one in chunk if one[0] not in stored]:
-        rows = [{"table_id": table_id, "digest": digest, "owner": owner} for digest, owner in missing]
+        rows = [{"table_number": number, "digest": digest, "owner": owner} for digest, owner in missing]
         connection.execute(insert_or_ignore(connection, claim), rows)
-        stored.update(_owners(connection, table_id, [digest for digest, _ in missing]))
+        stored.update(_owners(connection, number, [digest for digest, _ in missing]))
     return stored
 
 
-def _owners(connection: Connection, table_id: str, digests: list[bytes]) -> dict[bytes, str]:
+def _owners(connection: Connection, number: int, digests: list[bytes]) -> dict[bytes, str]:
     query = select(claim.c.digest, claim.c.owner).where(
-        claim.c.table_id == table_id, claim.c.digest.in_(digests)
+        claim.c.table_number == number, claim.c.digest.in_(digests)
     )
     return {bytes(digest): owner for digest, owner in connection.execute(query)}
 

@@ -1,4 +1,4 @@
-"""Pages that are to be worked again, though a run finished them."""
+"""Pages by the table that they were written to: whose they are, and which are to be worked again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, select, update
 
-from migrator.journal.schema import page, run
+from migrator.journal.schema import page, plan, run
 
 _NOTHING = {
     "rows": 0,
@@ -18,6 +18,20 @@ _NOTHING = {
     "different": 0,
     "done_at": None,
 }
+
+
+def writers(connection: Connection, table_id: str) -> dict[str, set[str]]:
+    """Per job, the entities that its backfills into this table have planned."""
+    query = (
+        select(run.c.job, plan.c.entity)
+        .join(plan, plan.c.run_id == run.c.id)
+        .where(run.c.table_id == table_id, run.c.kind == "backfill")
+        .distinct()
+    )
+    found: dict[str, set[str]] = {}
+    for job, entity in connection.execute(query):
+        found.setdefault(job, set()).add(entity)
+    return found
 
 
 def reopen(connection: Connection, job: str, table_id: str, entities: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of these tables."""
 
 metadata = MetaData()
@@ -87,10 +87,18 @@ segment = Table(
     Column("state", Text, nullable=False),
 )
 
+claimed_table = Table(
+    "migrator_claimed_table",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("table_id", String(255), nullable=False, unique=True),
+)
+
 claim = Table(
     "migrator_claim",
     metadata,
-    Column("table_id", String(255), primary_key=True),
+    # A number for the table's id: there may be ten million claims, and an id is longer than digest and owner together.
+    Column("table_number", Integer, primary_key=True, autoincrement=False),
     Column("digest", LargeBinary(16), primary_key=True),
     Column("owner", Text, nullable=False),
     sqlite_with_rowid=False,

@@ -78,6 +78,10 @@ class SqlJournal:
         with self.database.begin() as connection:
             return set(connection.execute(query).scalars())
 
+    def writers(self, table_id: str) -> dict[str, set[str]]:
+        with self.database.begin() as connection:
+            return pages.writers(connection, table_id)
+
     # ── pages ──
 
     def planned(self, run: Run) -> set[str]:

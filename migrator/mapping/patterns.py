@@ -52,6 +52,14 @@ def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
     return found
 
 
+def sample_params(pattern: Pattern) -> dict[str, Any]:
+    """Values of the parameters' types, to ask whether a source understands the SQL; NULL where any type takes it."""
+    samples = {param.name: _SAMPLES.get(param.type) for param in pattern.params}
+    return {
+        param.name: [samples[param.name]] if param.many else samples[param.name] for param in pattern.params
+    }
+
+
 def schema_of(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> str | None:
     """The schema whose tables the pattern's SQL reads; None for the default one.
 
@@ -116,6 +124,10 @@ _READERS: dict[ParamType, Callable[[str], Any]] = {
     "uuid": values.decoder(Kind("uuid")),
     "binary": lambda text: base64.b64decode(text, validate=True),
 }
+
+
+# Numbers are sent with their type, and LIMIT takes no NULL everywhere; all else is text that the source reads.
+_SAMPLES: dict[ParamType, Value] = {"integer": 1, "number": Decimal(1), "boolean": False}
 
 
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────

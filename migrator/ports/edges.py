@@ -37,6 +37,9 @@ class Source(Protocol):
     def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
         """Rows of a statement of the user's, with :name parameters. `schema`: of tables that name none."""
 
+    def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
+        """What the source has against a statement of `query`, which is not run; '' for nothing."""
+
     def count_where(
         self, plan: EntityPlan, conditions: Sequence[tuple[Column, tuple[Value, ...] | None]]
     ) -> int:

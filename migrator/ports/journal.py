@@ -168,6 +168,9 @@ class Journal(Protocol):
     def written_tables(self, job: str) -> set[str]:
         """Ids of the tables that a backfill of this job has begun to write to."""
 
+    def writers(self, table_id: str) -> dict[str, set[str]]:
+        """Per job, the entities whose pages a backfill of it has planned for the table."""
+
     def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
         """Claim key digests for their source rows; the owner of each digest that somebody else had claimed before.
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from migrator.ports import Finding, Tally
+from migrator.ports import Tally
 from migrator.results import BackfillResult, Explained, Sample, VerifyResult
-
-_SHOWN = 20
 
 
 def backfill_data(result: BackfillResult) -> dict[str, Any]:
@@ -88,25 +86,6 @@ def _looked_at(result: VerifyResult) -> str:
 
 def _sample_data(sample: Sample | None) -> dict[str, Any] | None:
     return None if sample is None else {"of": str(sample), "seed": sample.seed}
-
-
-def print_findings(console: Console, findings: Sequence[Finding], counts: Mapping[str, int]) -> None:
-    """The first findings, one line each, and how many more there are."""
-    for finding in findings[:_SHOWN] if len(findings) > _SHOWN else findings:
-        console.print(finding_line(finding), markup=False, highlight=False, soft_wrap=True)
-    more = sum(counts.values()) - min(len(findings), _SHOWN)
-    if more > 0:
-        console.print(f"… and {more:,} more: see them with `migrator findings JOB --all`", markup=False)
-
-
-def finding_line(finding: Finding) -> str:
-    """kind, entity and row, item, attribute, reason."""
-    parts = [f"{finding.kind}:", finding.entity, finding.source_key]
-    if finding.item_key:
-        parts += ["item", finding.item_key]
-    if finding.attribute:
-        parts += ["attribute", finding.attribute]
-    return f"{' '.join(part for part in parts if part)}: {finding.reason}"
 
 
 def _tallies(*columns: str) -> Table:

@@ -46,7 +46,14 @@ def explained(connection: Connection, statement: PageSelect, page_rows: int) -> 
     return Explained(statement.what, tuple(lines), tuple(tables))
 
 
-def _asked(connection: Connection, select: sa.Executable, word: str) -> tuple[list[str], list[Row]]:
+def examine(connection: Connection, statement: sa.Executable, params: Mapping[str, Any]) -> None:
+    """Nothing, where the database knows how to answer the statement, which is not run; raises what the driver raises."""
+    _asked(connection, statement, _WORDS[connection.dialect.name], params)
+
+
+def _asked(
+    connection: Connection, select: sa.Executable, word: str, params: Mapping[str, Any] | None = None
+) -> tuple[list[str], list[Row]]:
     """Names of columns and rows of the answer to the select with `word` in front of it."""
 
     def put_in_front(*given: Any) -> tuple[str, Any]:
@@ -57,7 +64,7 @@ def _asked(connection: Connection, select: sa.Executable, word: str) -> tuple[li
     # Only here are statement and parameters what the driver will be given.
     sa.event.listen(connection, "before_cursor_execute", put_in_front, retval=True)
     try:
-        with connection.execute(select) as result:
+        with connection.execute(select, params) as result:
             assert isinstance(result, sa.CursorResult)
             assert result.cursor is not None
             return [column[0] for column in result.cursor.description], list(result.cursor.fetchall())

@@ -20,7 +20,7 @@ from migrator.source import selects
 from migrator.source.address import Address
 from migrator.source.climbs import climb_select
 from migrator.source.engine import read_engine
-from migrator.source.explain import PageSelect, explained
+from migrator.source.explain import PageSelect, examine, explained
 from migrator.source.facts import reflect
 from migrator.source.manners import Manners
 from migrator.source.names import NameRule
@@ -30,7 +30,7 @@ from migrator.source.reading import Reading
 from migrator.source.replica import Mark, ReplicaCheck, asker, mark_of
 from migrator.source.roots import roots_select
 from migrator.source.selects import Key, KeyRange, KeySet
-from migrator.source.statements import Statements
+from migrator.source.statements import Statements, check_select
 from migrator.source.trees import key_reader, row_trees, rows_read
 from migrator.source.url import place_of
 
@@ -182,6 +182,16 @@ class SqlSource:
         """
         statement, bound = bound_statement(self._statements.translated(sql, schema), params, self.dialect)
         return self._rows("a query of the mapping", statement, bound)
+
+    def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
+        """What the database has against a statement of `query`, which is not run; '' for nothing."""
+        try:
+            check_select(sql, self.dialect)
+            statement, bound = bound_statement(self._statements.translated(sql, schema), params, self.dialect)
+            self._reading.read("its SQL", lambda connection: examine(connection, statement, bound))
+        except (SettingsError, SourceError) as error:
+            return str(error)
+        return ""
 
     def close(self) -> None:
         self._reading.close()

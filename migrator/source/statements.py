@@ -45,14 +45,16 @@ def translated(sql: str, facts: SchemaFacts, schema: str | None = None) -> str:
     """
     if schema is None and _exact(facts):
         return sql
-    tokens = _tokens(sql, facts.dialect)
-    _check_single(tokens)
-    if tokens[0].token_type not in _BEGINNINGS:
-        raise SettingsError("this is no SELECT; an access pattern's SQL is one SELECT")
+    tokens = _select_tokens(sql, facts.dialect)
     select = _parsed(sql, tokens, facts.dialect)
     if not isinstance(select, exp.Query) or select.find(*_WRITES) is not None:
         raise SettingsError("the statement would write; an access pattern's SQL is one SELECT")
     return edited(sql, renaming_edits(select, facts, Speller(sql, facts.dialect), schema))
+
+
+def check_select(sql: str, dialect: str) -> None:
+    """Raises: SettingsError for what begins as no SELECT, or is several statements."""
+    _select_tokens(sql, dialect)
 
 
 class Statements:
@@ -160,6 +162,14 @@ def _tokens(sql: str, dialect: str) -> list[Token]:
         raise SettingsError(_unreadable(*_place_in(error))) from None
     if not tokens:
         raise SettingsError("the SQL is empty")
+    return tokens
+
+
+def _select_tokens(sql: str, dialect: str) -> list[Token]:
+    tokens = _tokens(sql, dialect)
+    _check_single(tokens)
+    if tokens[0].token_type not in _BEGINNINGS:
+        raise SettingsError("this is no SELECT; an access pattern's SQL is one SELECT")
     return tokens
 
 

@@ -8,9 +8,11 @@ from typing import Protocol, TypeVar
 
 from migrator.errors import MigratorError
 from migrator.mapping.items import CompiledEntity
+from migrator.model import Mapping as MappingModel
 from migrator.model import TableDesign
 from migrator.ports import Probe, Source, TableAdmin
 from migrator.results import Check, CheckState
+from migrator.stages.statements import statement_faults
 
 Found = TypeVar("Found")
 
@@ -80,6 +82,18 @@ def check_entities(found: Checkup, source: Source, entities: Sequence[CompiledEn
         rows = found.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
         if rows is not None:
             found.tell(name, "its tables can be read" if rows else "its tables can be read; there is no row")
+
+
+def check_statements(found: Checkup, source: Source, mapping: MappingModel) -> None:
+    """Whether the source understands the SQL of every access pattern."""
+    if not mapping.patterns:
+        return
+    faults = list(statement_faults(source, mapping))
+    for fault in faults:
+        found.tell(f"SQL of {fault.name}", fault.what, "correct it in the mapping", "failed")
+    if not faults:
+        number = sum(len(pattern.sql) for pattern in mapping.patterns.values())
+        found.tell("SQL of patterns", f"the source understands {number} statement(s)")
 
 
 def check_table(found: Checkup, admin: TableAdmin, design: TableDesign, job: str) -> bool:

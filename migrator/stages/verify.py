@@ -9,6 +9,7 @@ from threading import Event
 
 from migrator.mapping.compare import differences
 from migrator.mapping.items import CompiledEntity
+from migrator.mapping.keys import split_source
 from migrator.model import Item, ItemKey
 from migrator.ports import Finding, ItemStore, Journal, ObjectStore, Page, Progress, Run, Source, Tally
 from migrator.results import Sample, VerifyResult
@@ -164,7 +165,9 @@ def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey
         return [_finding("missing", entity, expected, "no item is stored under this key")]
     owner = item.get(table.source_attribute)
     if owner != expected[table.source_attribute] and isinstance(owner, str):
-        return [_finding("collision", entity, expected, f"the item under this key is that of {owner}")]
+        return [
+            _finding("collision", entity, expected, f"the item under this key is that of {_named(owner)}")
+        ]
     ignored = frozenset({table.ticket_attribute, table.revision_attribute})
     return [
         _finding(
@@ -178,6 +181,15 @@ def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey
         )
         for one in differences(expected, item, ignored)
     ]
+
+
+def _named(owner: str) -> str:
+    """The row that `_src` names; what is no row of ours is not quoted, since nobody knows what stands in it."""
+    try:
+        split_source(owner)
+    except ValueError:
+        return "another writer"
+    return owner
 
 
 def _finding(kind: str, entity: CompiledEntity, item: Item, reason: str, attribute: str = "") -> Finding:

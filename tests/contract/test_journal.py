@@ -124,6 +124,18 @@ def test_a_job_knows_the_tables_that_it_wrote_to(journal: SqlJournal) -> None:
     assert journal.written_tables("other") == set()
 
 
+def test_the_writers_of_a_table_are_known(journal: SqlJournal) -> None:
+    run = journal.start_run(IDENTITY)
+    assert journal.writers("table-1") == {}
+    journal.plan_pages(run, "order", PAGES)
+    other = journal.start_run(RunIdentity("backfill", "crm", "table-1", "rev1"))
+    journal.plan_pages(other, "user", [])
+    verify = journal.start_run(RunIdentity("verify", "crm", "table-1", "rev1"))
+    journal.plan_pages(verify, "order", PAGES)
+    assert journal.writers("table-1") == {"shop": {"order"}, "crm": {"user"}}
+    assert journal.writers("table-2") == {}
+
+
 def test_the_first_claim_wins(journal: SqlJournal) -> None:
     one, two = b"1" * 16, b"2" * 16
     assert journal.claim("t", [(one, "customer:[1]")]) == {}

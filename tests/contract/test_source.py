@@ -257,6 +257,11 @@ def test_a_statement_of_the_users_gives_plain_rows(source: Source) -> None:
     assert source.query(PRODUCT_SQL, {"id": 30}) == []
 
 
+def test_a_statement_is_examined_without_being_run(source: Source) -> None:
+    assert source.query_fault(PRODUCT_SQL, {"id": 1}) == ""
+    assert source.query_fault("SELECT name FROM nowhere", {})
+
+
 def test_the_schema_is_read_in_written_names(source: Source) -> None:
     found = source.facts().tables
     assert set(found) == set(TABLES)

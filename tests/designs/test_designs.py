@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from migrator.stages.statements import statement_faults
 from migrator.wiring import read_mapping
 from tests.designs.golden import DESIGNS, GOLDEN, NAMES, exactly, read_golden, rows_exactly, script_of
 from tests.designs.moved import Moved, moved
@@ -39,6 +40,7 @@ def test_a_design_is_what_its_golden_file_says(
     # One test, so that a design is moved once however the tests are spread over workers.
     url = database_on(engine, request, tmp_path)(script_of(name, engine))
     with moved(name, url, dynamodb_url) as design:
+        assert list(statement_faults(design.source, design.checked.mapping)) == []
         assert design.backfilled.findings == {}
         _check_items(design)
         _check_indexes(design)

@@ -93,6 +93,9 @@ class MemorySource:
     def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
         return self.answers[sql](params)
 
+    def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
+        return "" if sql in self.answers else "no such statement"
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -108,7 +108,7 @@ def test_verify_finds_what_is_changed_missing_and_extra(new: New, chinook_sqlite
     # Counts of Track and Invoice; sums of Track's seven numeric columns and of Invoice's three.
     expected = {"different": 2, "missing": 1, "unexpected": 1, "foreign": 1, "count": 2, "sum": 10}
     assert ended.data["findings"] == expected
-    found = made.done("findings", str(made.job), "--all").out
+    found = made.done("findings", str(made.job), "--all", "--keys").out
     assert (
         'different: track [1] item ["TRACK#1","META"] attribute name: Track: the attribute\'s type differs'
         in found

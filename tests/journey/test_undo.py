@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,36 @@ def test_nobody_to_ask_is_wrong_use(shop: Project) -> None:
     unknown = shop.run("undo", str(shop.job), "--entity", "invoices", "--yes")
     assert (unknown.code, "did you mean 'invoice'?" in unknown.err) == (2, True)
     assert types(shop) == EVERYTHING
+
+
+def test_what_the_journal_does_not_know_stays(shop: Project, tmp_path: Path) -> None:
+    """Another journal stands for another job of the same entity names."""
+    own = {"MIGRATOR_HOME": str(tmp_path / "elsewhere")}
+    stranger = replace(shop, environment={**shop.environment, **own})
+    for words in (["--yes"], ["--dry-run"], ["--yes", "--entity", "customer"]):
+        refused = stranger.run("undo", str(shop.job), *words)
+        assert (refused.code, "the journal knows of no backfill" in refused.err) == (2, True)
+    assert types(shop) == EVERYTHING
+    assert stranger.done("undo", str(shop.job), "--anyway", "--yes", "--json").data["deleted"] == 150
+
+
+def test_only_entities_that_the_job_wrote_are_deleted(tmp_path: Path, dynamodb_url: str) -> None:
+    shop = small_shop(tmp_path, dynamodb_url)
+    shop.done("backfill", str(shop.job), "--entity", "invoice")
+    shop.store().put([{"PK": "C#1", "SK": "META", "type": "Customer", "_src": "customer:[1]"}])
+    refused = shop.run("undo", str(shop.job), "--yes", "--entity", "customer")
+    assert (refused.code, "no backfill of customer by job shop" in refused.err) == (2, True)
+    assert shop.done("undo", str(shop.job), "--yes", "--json").data["deleted"] == 120
+    assert types(shop) == Counter({"Customer": 1})
+
+
+def test_an_entity_of_two_jobs_stays(shop: Project) -> None:
+    journal = f"\njournal: 'sqlite:///{shop.folder}/both.db'\n"
+    shop.job.write_text(shop.job.read_text() + journal)
+    other = shop.folder / "crm.yaml"
+    other.write_text(shop.job.read_text())
+    shop.done("backfill", str(shop.job), "--into-existing")
+    shop.done("backfill", str(other), "--into-existing", "--entity", "customer")
+    refused = shop.run("undo", str(shop.job), "--yes")
+    assert (refused.code, "job crm wrote customer into this table, too" in refused.err) == (2, True)
+    assert shop.done("undo", str(shop.job), "--yes", "--entity", "invoice", "--json").data["deleted"] == 120

@@ -1,10 +1,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from migrator import logs
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """Later tests must not log into a stream of this one's that is closed by then."""
+    yield
+    structlog.reset_defaults()
 
 
 def test_a_line_is_json_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:

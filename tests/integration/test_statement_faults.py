@@ -1,0 +1,83 @@
+"""The SQL of access patterns, shown to real databases: what they refuse is found before anybody asks."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from migrator.mapping.parse import parse_mapping
+from migrator.source_settings import SourceSettings
+from migrator.stages.statements import statement_faults
+from migrator.wiring import open_source
+from tests.journey.command import ROOT, project
+
+CHINOOK = (ROOT / "mappings" / "chinook.yaml").read_text(encoding="utf-8")
+TYPES = """\
+  every_type:
+    params: {i: integer, n: number, t: text, b: boolean, d: date, s: timestamp, l: list of integer, o: optional integer, m: integer}
+    get: {key: ["ARTIST#{i}", META]}
+    returns: [name]
+    sql: >
+      SELECT ar.name FROM artist ar WHERE ar.artist_id = :i AND ar.artist_id > :n AND ar.name = :t AND 1 = :i
+      AND ar.artist_id IN :l AND ar.artist_id = COALESCE(:o, 1) AND EXISTS (SELECT 1 FROM invoice iv WHERE iv.invoice_date > :d)
+      LIMIT :m
+"""
+WRONG = """\
+  no_column:
+    params: {id: integer}
+    get: {key: ["ARTIST#{id}", META]}
+    returns: [name]
+    sql: SELECT ar.nam FROM artist ar WHERE ar.artist_id = :id
+  no_sql:
+    params: {id: integer}
+    get: {key: ["ARTIST#{id}", META]}
+    returns: [name]
+    sql: SELECT ar.name FROM artist ar WHERE WHERE ar.artist_id = :id
+  writes:
+    params: {id: integer}
+    get: {key: ["ARTIST#{id}", META]}
+    returns: [name]
+    sql: DELETE FROM artist WHERE artist_id = :id
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('chinook_sqlite')}"
+    return str(
+        request.getfixturevalue({"postgresql": "chinook_postgres", "mariadb": "chinook_mysql"}[request.param])
+    )
+
+
+def faults(url: str, patterns: str) -> list[str]:
+    parsed = parse_mapping(CHINOOK + patterns, "m.yaml")
+    with open_source(SourceSettings(url), parsed) as source:
+        return [one.name for one in statement_faults(source, parsed.mapping)]
+
+
+def test_sound_statements_are_taken(url: str) -> None:
+    assert faults(url, TYPES) == []
+
+
+def test_all_that_is_refused_is_told_at_once(url: str) -> None:
+    assert faults(url, WRONG) == ["no_column", "no_sql", "writes"]
+
+
+def test_check_and_doctor_say_it_with_the_line(
+    tmp_path: Path, chinook_sqlite: Path, dynamodb_url: str
+) -> None:
+    made = project(tmp_path, f"sqlite:///{chinook_sqlite}", dynamodb_url, f"C{secrets.token_hex(4)}")
+    (tmp_path / "wrong.yaml").write_text(CHINOOK + WRONG)
+    made.job.write_text(made.job.read_text().replace(str(ROOT / "mappings" / "chinook.yaml"), "wrong.yaml"))
+    line = CHINOOK.count("\n") + 5
+    ended = made.run("mapping", "check", "wrong.yaml")
+    assert ended.code == 2
+    assert f"wrong.yaml:{line}: access_patterns.no_column.sql: " in ended.err
+    assert "there is no such column" in ended.err
+    assert "3 fault(s)" in ended.err
+    doctor = made.run("doctor", str(made.job), "--json").data["checks"]
+    failed = {check["name"] for check in doctor if check["state"] == "failed"}
+    assert {"SQL of no_column", "SQL of no_sql", "SQL of writes"} <= failed

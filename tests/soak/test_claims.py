@@ -1,0 +1,15 @@
+"""Claimed keys in bounded memory; tests/bench does the same with ten million."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.test_claims import held
+
+pytestmark = pytest.mark.soak
+
+
+def test_half_a_million_keys_are_claimed_in_bounded_memory(tmp_path: Path) -> None:
+    held(tmp_path, 500_000)
