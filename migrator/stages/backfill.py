@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 
 from migrator.errors import StoppedError
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import item_key_text
-from migrator.model import Item
+from migrator.model import Item, RowTree
 from migrator.ports import (
     Finding,
     ItemStore,
@@ -27,11 +28,9 @@ from migrator.results import BackfillResult
 from migrator.stages.claims import Claims
 from migrator.stages.columns import pinned_columns
 from migrator.stages.pages import plan_one_page, plan_pages
+from migrator.stages.paths import FastPath, PagePath
 from migrator.stages.pool import in_parallel
-from migrator.stages.projection import key_text, project, stamp
-
-NO_TICKET = 0
-"""The ticket of items read without capture: nobody else writes, so any ticket drawn later is higher."""
+from migrator.stages.projection import key_text
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,10 @@ class BackfillOptions:
 
 @dataclass
 class Backfill:
-    """One backfill, made of its edges. `check` is called before each write and raises when the run must stop."""
+    """One backfill, made of its edges. `check` is called before each write and raises when the run must stop.
+
+    `path`: how pages are written; None: alone.
+    """
 
     source: Source
     store: ItemStore
@@ -57,6 +59,7 @@ class Backfill:
     clock: Callable[[], float] = time.time
     check: Callable[[], None] = lambda: None
     objects: ObjectStore | None = None
+    path: PagePath | None = None
     unwritten: set[str] = field(default_factory=set)
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> BackfillResult:
@@ -92,7 +95,8 @@ class Backfill:
             plan_pages(self.source, self.journal, run, entity.plan, self.options.page_rows)
         self.progress.entity_started(entity.name, self.journal.tally(run, entity.name).rows, rows_total)
         pages = self.journal.open_pages(run, entity.name)
-        work = _PageWork(self, run, entity, self._unwritten_before(run, entity))
+        path = self.path or FastPath(self.store, self.claims, self.clock, self.check, self.objects)
+        work = _PageWork(self, run, entity, path, self._unwritten_before(run, entity))
         for page, tally, took_ms in in_parallel(work, pages, self.options.workers, self.stop):
             self.progress.page_done(entity.name, page.number, tally, took_ms)
         self.progress.entity_done(entity.name)
@@ -113,23 +117,16 @@ class _PageWork:
     stage: Backfill
     run: Run
     entity: CompiledEntity
+    path: PagePath
     unwritten_before: frozenset[str] = frozenset()
 
     def __call__(self, page: Page) -> tuple[Page, Tally, int]:
         started = time.monotonic()
         stage, entity = self.stage, self.entity
-        rows = stage.source.read_page(entity.plan, page.after, page.upto, stage.options.limit)
-        projected = project(entity, rows, stage.clock())
-        items, collisions = stage.claims.sift(entity, projected.items)
-        stamp(items, entity.table, NO_TICKET)
-        stage.check()
-        if projected.objects and stage.objects is not None:
-            # Before the items: an item must never point to what is not there.
-            stage.objects.put(projected.objects)
-        receipt = stage.store.put(items) if items else Receipt()
-        if receipt.unwritten:
-            return self._left_open(page, receipt, started)
-        findings: list[Finding] = [*projected.refused, *collisions]
+        copied = self.path.copy(entity, partial(self._read, page))
+        if copied.receipt.unwritten:
+            return self._left_open(page, copied.receipt, started)
+        projected, receipt, findings = copied.projected, copied.receipt, copied.findings
         tally = Tally(
             rows=projected.rows,
             items=receipt.items,
@@ -140,8 +137,11 @@ class _PageWork:
         )
         # The checkpoint comes after the write: a crash between them repeats a page, the other order loses one.
         stage.journal.finish_page(self.run, page, tally, findings)
-        self._settle(items)
+        self._settle(copied.written)
         return page, tally, _took_ms(started)
+
+    def _read(self, page: Page) -> list[RowTree]:
+        return self.stage.source.read_page(self.entity.plan, page.after, page.upto, self.stage.options.limit)
 
     def _left_open(self, page: Page, receipt: Receipt, started: float) -> tuple[Page, Tally, int]:
         """A page with items that the table does not take: findings, and no checkpoint, so that it comes again."""

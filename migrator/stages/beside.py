@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import split_source
-from migrator.model import Item, ItemKey, RowTree
+from migrator.model import Item, ItemKey, RowTree, TableDesign
 from migrator.ports.live import Memory, Root
 from migrator.stages.projection import Projection, project, stamp
 from migrator.stages.refresh import Refresh, Refreshed, drawn, waves
@@ -28,7 +28,7 @@ def write_beside(refresh: Refresh, entity: CompiledEntity, read: Callable[[], li
     ticket = drawn(refresh.tickets, refresh.memory)
     projected = project(entity, read(), refresh.clock())
     stamp(projected.items, refresh.table, ticket)
-    intended = keys_by_root(refresh, projected.items)
+    intended = keys_by_root(refresh.table, projected.items)
     again = (
         _known_better(refresh.memory, ticket, intended) if refresh.entities[entity.name].remembered else set()
     )
@@ -45,10 +45,11 @@ def write_beside(refresh: Refresh, entity: CompiledEntity, read: Callable[[], li
     return Beside(projected, stored, refresh({root: intended[root] for root in again}) if again else None)
 
 
-def keys_by_root(refresh: Refresh, items: list[Item]) -> dict[Root, set[ItemKey]]:
+def keys_by_root(table: TableDesign, items: Sequence[Item]) -> dict[Root, set[ItemKey]]:
+    """The item keys of each root that items are of."""
     found: dict[Root, set[ItemKey]] = defaultdict(set)
     for item in items:
-        found[_root(refresh, item)].add(refresh.table.key_of(item))
+        found[split_source(str(item[table.source_attribute]))].add(table.key_of(item))
     return found
 
 

@@ -11,9 +11,8 @@ from migrator.errors import MigratorError, StoppedError
 from migrator.mapping.keys import encode_key, split_source
 from migrator.model import ItemKey
 from migrator.ports.live import Mark, Root, Writer
-from migrator.stages.beside import write_beside
 from migrator.stages.lifetimes import Presence, Purge, fence_off
-from migrator.stages.projection import project, stamp
+from migrator.stages.paths import BesidePath, PagePath
 from migrator.stages.refresh import Refresh
 from tests.simulation.database import Database, Kept, Reader, RolledBack, Saved, Transaction
 from tests.simulation.scheduler import Scheduler
@@ -150,20 +149,10 @@ class Cast:
         def read() -> list[tuple[object, ...]]:
             return reader.read_page(entity.plan, encode_key([after]), encode_key([after + 2]))
 
-        if presence.writer.kind == "conditional":
-            write_beside(self.refresh_of(presence), entity, read)
-            return
-        projected = project(entity, read(), self.schedule.now_s)
-        items, _ = self.world.claims.sift(entity, projected.items)
-        stamp(items, entity.table, 0)
-        if live_entities()[name].remembered:
-            intended: dict[Root, set[ItemKey]] = defaultdict(set)
-            for item in items:
-                intended[(name, str(item["_src"]).partition(":")[2])].add(entity.table.key_of(item))
-            self.world.memory.remember(0, intended)
-        for item in items:
-            presence.check()
-            self.world.table.put([item])
+        path: PagePath = BesidePath(self.refresh_of(presence))
+        if presence.writer.kind == "fast":
+            path = self.world.fast_path(presence.check)
+        path.copy(entity, read)
 
     # ── a restore ──
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from migrator.errors import StoppedError
 from migrator.model import TOMBSTONE, Item, ItemKey, TableDesign
+from migrator.ports import Receipt
 from migrator.ports.live import Outcome
 from tests.simulation.scheduler import Scheduler
 
@@ -35,10 +36,9 @@ class Table:
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         return [self._send(item) for item in items]
 
-    def put(self, items: Sequence[Item]) -> None:
-        """The fast path: without any condition."""
-        for item in items:
-            self._send(item, conditional=False)
+    def put(self, item: Item) -> None:
+        """Without any condition."""
+        self._send(item, conditional=False)
 
     def remove_dead(self, tombstones: Sequence[Item]) -> int:
         removed = 0
@@ -95,3 +95,17 @@ class Table:
                 return Outcome(item, "taken", str(there["_src"]))
         self.items[key] = dict(item)
         return Outcome(item, "stored")
+
+
+@dataclass
+class FastStore:
+    """The table as the fast path writes to it."""
+
+    table: Table
+    check: Callable[[], None]
+
+    def put(self, items: Sequence[Item]) -> Receipt:
+        for item in items:
+            self.check()
+            self.table.put(item)
+        return Receipt(len(items))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from migrator.mapping.changes import Captured, captured_tables, needs_memory
@@ -15,6 +15,7 @@ from migrator.model import Item, ItemKey
 from migrator.ports.live import Contest, Root
 from migrator.stages.claims import Claims
 from migrator.stages.lifetimes import Lifetimes
+from migrator.stages.paths import FastPath
 from migrator.stages.projection import project
 from migrator.stages.refresh import LiveEntity, Refresh
 from migrator.stages.relay import Relay, RelayOptions
@@ -22,7 +23,7 @@ from tests.golden.heart import check, facts, table
 from tests.simulation.database import Database, Reader, Transaction
 from tests.simulation.journal import ClaimBook, Memory, Writers
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.table import REQUEST_LIFE_S, Table
+from tests.simulation.table import REQUEST_LIFE_S, FastStore, Table
 
 HEAD = """
 mapping: 1
@@ -141,6 +142,11 @@ class World:
             image_keys(),
             options,
         )
+
+    def fast_path(self, check: Callable[[], None]) -> FastPath:
+        remembered = frozenset(name for name, one in live_entities().items() if one.remembered)
+        store = FastStore(self.table, check)
+        return FastPath(store, self.claims, self.schedule.clock, check, None, self.memory, remembered)
 
     # ── what must hold at rest ──
 

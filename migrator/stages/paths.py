@@ -1,0 +1,96 @@
+"""The two ways in which a backfill writes a page: alone (fast), or beside other writers (every write has a condition)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from migrator.mapping.items import CompiledEntity
+from migrator.mapping.keys import item_key_text, source_text
+from migrator.mapping.sizes import item_bytes, write_units
+from migrator.model import Item, RowTree
+from migrator.ports import Finding, ItemStore, ObjectStore, Receipt
+from migrator.ports.live import Contest, Memory
+from migrator.stages.beside import keys_by_root, write_beside
+from migrator.stages.claims import Claims
+from migrator.stages.projection import Projection, project, stamp
+from migrator.stages.refresh import Refresh, Refreshed
+
+Read: TypeAlias = Callable[[], list[RowTree]]
+
+NO_TICKET = 0
+"""The ticket of items read while nobody else writes: any ticket drawn later is higher."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What became of a page. `written`: the items that are in the table now, as far as this path knows."""
+
+    projected: Projection
+    receipt: Receipt
+    findings: list[Finding]
+    written: Sequence[Item] = field(default=(), repr=False)
+
+
+class PagePath(Protocol):
+    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
+        """Reads a page and writes its items; called from many threads."""
+
+
+@dataclass(frozen=True)
+class FastPath:
+    """Unconditional batches. Safe while nobody else writes: what changes meanwhile has left a mark.
+
+    `check` stands before each write and raises when the run must stop. `remembered`: entities whose intended keys are
+    kept in `memory` (rule 7); none where no capture is installed.
+    """
+
+    store: ItemStore
+    claims: Claims
+    clock: Callable[[], float]
+    check: Callable[[], None]
+    objects: ObjectStore | None = None
+    memory: Memory | None = None
+    remembered: frozenset[str] = frozenset()
+
+    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
+        projected = project(entity, read(), self.clock())
+        items, collisions = self.claims.sift(entity, projected.items)
+        stamp(items, entity.table, NO_TICKET)
+        self.check()
+        if self.memory is not None and entity.name in self.remembered:
+            self.memory.remember(NO_TICKET, keys_by_root(entity.table, items))
+        if projected.objects and self.objects is not None:
+            # Before the items: an item must never point to what is not there.
+            self.objects.put(projected.objects)
+        receipt = self.store.put(items) if items else Receipt()
+        return Copied(projected, receipt, [*projected.refused, *collisions], items)
+
+
+@dataclass(frozen=True)
+class BesidePath:
+    """Inserts and conditional puts: relays and strict services may write the same items."""
+
+    refresh: Refresh
+
+    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
+        beside = write_beside(self.refresh, entity, read)
+        items = beside.projected.items
+        sizes = [item_bytes(item) for item in items]
+        receipt = Receipt(len(items), sum(sizes), float(sum(map(write_units, sizes))), len(items))
+        findings = list(beside.projected.refused)
+        if beside.refreshed is not None:
+            findings += collisions_of(self.refresh, beside.refreshed)
+        return Copied(beside.projected, receipt, findings, items)
+
+
+def collisions_of(refresh: Refresh, refreshed: Refreshed) -> list[Finding]:
+    """A finding for each root that wants a key which another row has."""
+    return [_collision(wish) for wish in sorted(refreshed.collisions, key=lambda one: source_text(*one.root))]
+
+
+def _collision(wish: Contest) -> Finding:
+    entity, key = wish.root
+    reason = "another row makes the same key and has it; the one that gives it up leaves it to the other"
+    return Finding("collision", entity, reason, key, item_key_text(wish.key))
