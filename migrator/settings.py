@@ -57,7 +57,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`journal` is a database URL, None for a file of the job's own under the home folder."""
+    """`journal` is a database URL, 'source' for the source's own database, None for a file under the home folder."""
 
     name: str
     path: Path

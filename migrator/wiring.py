@@ -35,6 +35,7 @@ from migrator.target.throttle import WriteLimit
 from migrator.transforms import load_transforms
 
 EMBEDDED = "embedded"
+IN_SOURCE = "source"
 
 
 def home() -> Path:
@@ -106,12 +107,28 @@ def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Wo
 
 @contextmanager
 def open_journal(job: Job) -> Iterator[SqlJournal]:
-    url = job.journal or f"sqlite:///{home() / f'{job.name}.db'}"
-    journal = SqlJournal(url)
+    """The job's journal; `journal: source` is one in the source's own database.
+
+    Raises: SettingsError where the source is an SQLite file, which has one writer at a time.
+    """
+    journal = _journal_in_source(job) if job.journal == IN_SOURCE else SqlJournal(_journal_url(job))
     try:
         yield journal
     finally:
         journal.close()
+
+
+def _journal_url(job: Job) -> str:
+    return job.journal or f"sqlite:///{home() / f'{job.name}.db'}"
+
+
+def _journal_in_source(job: Job) -> SqlJournal:
+    asked = keepers(job.path.parent, job.target)
+    url = address_of(job.source.url, job.source.command, asked).url()
+    if url.get_backend_name() == "sqlite":
+        what = "journal: source needs a server, and the source is an SQLite file"
+        raise SettingsError(f"{what}; leave journal out, or write the URL of another database")
+    return SqlJournal(url)
 
 
 @dataclass(frozen=True)

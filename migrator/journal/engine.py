@@ -17,7 +17,14 @@ from migrator.errors import SettingsError, StoppedError
 from migrator.journal import schema
 from migrator.journal.dialect import set_up_alone
 
-_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+}
+_EXTRAS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql"}
 _CONNECT_TIMEOUT_S = 10
 _PRAGMAS = (
     "journal_mode=WAL",
@@ -63,8 +70,7 @@ class Database:
             raise _in_words(error, self.url) from None
 
     def _set_up(self) -> None:
-        with self.engine.begin() as connection:
-            set_up_alone(connection)
+        with set_up_alone(self.engine) as connection:
             schema.metadata.create_all(connection)
             version = connection.execute(select(schema.meta.c.version)).scalar()
             if version is None:
@@ -77,14 +83,16 @@ class Database:
 
 
 def _url(text: str | URL) -> URL:
-    advice = "write sqlite:///path or postgresql://…"
+    advice = "write sqlite:///path, postgresql://… or mysql://…"
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise SettingsError(f"the job's journal is no database URL; {advice}") from None
     kind = url.get_backend_name()
     if kind not in _DRIVERS:
-        raise SettingsError(f"a journal is kept on SQLite or PostgreSQL, not on {kind}; {advice}")
+        raise SettingsError(
+            f"a journal is kept on SQLite, PostgreSQL, MariaDB or MySQL, not on {kind}; {advice}"
+        )
     return url.set(drivername=_DRIVERS[kind])
 
 
@@ -92,7 +100,9 @@ def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() != "sqlite":
             patience = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
-            return create_engine(url, pool_pre_ping=True, connect_args=patience)
+            # What another has committed meanwhile must be seen by the next statement: the rule on PostgreSQL, not on MySQL.
+            level = "READ COMMITTED"
+            return create_engine(url, pool_pre_ping=True, connect_args=patience, isolation_level=level)
         if url.database in (None, "", ":memory:"):
             engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
         else:
@@ -100,7 +110,7 @@ def _engine(url: URL) -> Engine:
             engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
     except (NoSuchModuleError, ModuleNotFoundError):
         what = f"the journal {_shown(url)} needs a driver that is not installed"
-        raise SettingsError(f"{what}; install single-table-migrator[postgres]") from None
+        raise SettingsError(f"{what}; install single-table-migrator[{_EXTRAS[url.drivername]}]") from None
     except OSError as error:
         raise SettingsError(f"the journal {_shown(url)} cannot be created ({error.strerror})") from None
     event.listen(engine, "connect", _on_connect)

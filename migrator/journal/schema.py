@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Column,
-    Float,
+    Double,
     Index,
     Integer,
     LargeBinary,
@@ -15,11 +15,16 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.dialects import mysql
 
 VERSION = 2
-"""Raised with every change of these tables."""
+"""Raised with every change of a table that is there already; one that is missing is made when a journal is opened."""
 
 metadata = MetaData()
+
+# MySQL keeps no BLOB in a key, no more than 64 KB in a TEXT.
+DIGEST = LargeBinary(16).with_variant(mysql.BINARY(16), "mysql")
+LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), "mysql")
 
 meta = Table("migrator_meta", metadata, Column("version", Integer, primary_key=True))
 
@@ -59,7 +64,7 @@ page = Table(
     Column("refused", BigInteger, nullable=False, default=0),
     Column("expired", BigInteger, nullable=False, default=0),
     Column("bytes", BigInteger, nullable=False, default=0),
-    Column("write_units", Float, nullable=False, default=0.0),
+    Column("write_units", Double, nullable=False, default=0.0),
     Column("different", BigInteger, nullable=False, default=0),
 )
 
@@ -68,7 +73,7 @@ finding = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("run_id", Integer, nullable=False),
-    Column("digest", LargeBinary(16), nullable=False),
+    Column("digest", DIGEST, nullable=False),
     Column("kind", String(16), nullable=False),
     Column("entity", String(255), nullable=False),
     Column("reason", Text, nullable=False),
@@ -84,7 +89,7 @@ segment = Table(
     metadata,
     Column("run_id", Integer, primary_key=True, autoincrement=False),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("state", Text, nullable=False),
+    Column("state", LONG_TEXT, nullable=False),
 )
 
 claimed_table = Table(
@@ -99,7 +104,7 @@ claim = Table(
     metadata,
     # A number for the table's id: there may be ten million claims, and an id is longer than digest and owner together.
     Column("table_number", Integer, primary_key=True, autoincrement=False),
-    Column("digest", LargeBinary(16), primary_key=True),
+    Column("digest", DIGEST, primary_key=True),
     Column("owner", Text, nullable=False),
     sqlite_with_rowid=False,
 )
@@ -110,5 +115,61 @@ lease = Table(
     Column("job", String(64), primary_key=True),
     Column("holder", Text, nullable=False),
     Column("since", String(40), nullable=False),
-    Column("expires_at", Float, nullable=False),
+    Column("expires_at", Double, nullable=False),
 )
+
+# ── live change ──
+
+remembered_root = Table(
+    "migrator_remembered_root",
+    metadata,
+    Column("root", DIGEST, primary_key=True),
+    Column("ticket", BigInteger, nullable=False),
+)
+
+remembered_key = Table(
+    "migrator_remembered_key",
+    metadata,
+    Column("root", DIGEST, primary_key=True),
+    Column("digest", DIGEST, primary_key=True),
+    Column("item_key", Text, nullable=False),
+)
+
+contest = Table(
+    "migrator_contest",
+    metadata,
+    Column("digest", DIGEST, primary_key=True),
+    Column("root", DIGEST, primary_key=True),
+    Column("item_key", Text, nullable=False),
+    Column("entity", String(255), nullable=False),
+    Column("source_key", Text, nullable=False),
+)
+
+reached_ticket = Table(
+    "migrator_reached_ticket",
+    metadata,
+    Column("table_id", String(255), primary_key=True),
+    Column("ticket", BigInteger, nullable=False),
+)
+
+fast_path = Table(
+    "migrator_fast_path",
+    metadata,
+    Column("table_id", String(255), primary_key=True),
+    Column("closed", Integer, nullable=False),
+)
+
+writer = Table(
+    "migrator_writer",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("table_id", String(255), nullable=False, index=True),
+    Column("kind", String(16), nullable=False),
+    Column("since", Double, nullable=False),
+    Column("alive_at", Double, nullable=False),
+    Column("fenced", Integer, nullable=False),
+)
+
+for table in metadata.tables.values():
+    # Names that differ in case, or by an accent, are two names.
+    table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")

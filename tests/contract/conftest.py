@@ -21,17 +21,32 @@ from tests.support_source_databases import (
     postgresql_database,
 )
 
+JOURNALS = ["file", "memory", "postgresql", "mariadb"]
 
-@pytest.fixture(params=["file", "memory", "postgresql"])
+
+@pytest.fixture(params=JOURNALS)
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJournal]:
-    if request.param == "file":
-        made = SqlJournal.in_file(tmp_path / "deep" / "shop.db")
-    elif request.param == "memory":
-        made = SqlJournal.in_memory()
-    else:
-        made = SqlJournal(request.getfixturevalue("postgres_database"))
+    made = _journal(request, tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture(params=["fake", *JOURNALS])
+def journal_or_fake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJournal | None]:
+    """None where the test is to use a fake."""
+    made = None if request.param == "fake" else _journal(request, tmp_path)
+    yield made
+    if made is not None:
+        made.close()
+
+
+def _journal(request: pytest.FixtureRequest, folder: Path) -> SqlJournal:
+    if request.param == "file":
+        return SqlJournal.in_file(folder / "deep" / "shop.db")
+    if request.param == "memory":
+        return SqlJournal.in_memory()
+    server = {"postgresql": "postgres_database", "mariadb": "mysql_database"}[request.param]
+    return SqlJournal(request.getfixturevalue(server))
 
 
 @pytest.fixture(scope="module")

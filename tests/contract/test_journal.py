@@ -1,4 +1,4 @@
-"""What every journal keeps: on a SQLite file, in memory, on PostgreSQL."""
+"""What every journal keeps: on a SQLite file, in memory, on PostgreSQL, on MariaDB."""
 
 from __future__ import annotations
 
@@ -179,7 +179,8 @@ def test_claims_may_be_released_while_others_claim(journal: SqlJournal) -> None:
 
 
 def test_a_journal_may_be_opened_by_several_at_once(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    for url in (f"sqlite:///{tmp_path / 'shop.db'}", request.getfixturevalue("postgres_database")):
+    servers = [request.getfixturevalue(name) for name in ("postgres_database", "mysql_database")]
+    for url in (f"sqlite:///{tmp_path / 'shop.db'}", *servers):
         with ThreadPoolExecutor(8) as executor:
             made = list(executor.map(SqlJournal, [url] * 8))
         for journal in made:

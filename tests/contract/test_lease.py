@@ -131,13 +131,14 @@ def _holder(url: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("reaped", [True, False], ids=["reaped", "zombie"])
-@pytest.mark.parametrize("store", ["file", "postgresql"])
+@pytest.mark.parametrize("store", ["file", "postgresql", "mariadb"])
 def test_a_lease_of_a_killed_process_is_taken_over_at_once(
     request: pytest.FixtureRequest, tmp_path: Path, store: str, *, reaped: bool
 ) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
-    if store == "postgresql":
-        url = request.getfixturevalue("postgres_database")
+    if store != "file":
+        server = {"postgresql": "postgres_database", "mariadb": "mysql_database"}[store]
+        url = request.getfixturevalue(server)
     journal = SqlJournal(url)
     with _holder(url) as holder:
         with pytest.raises(SettingsError, match=f"process {holder.pid}"):

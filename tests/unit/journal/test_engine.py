@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import event, inspect, update
 
 from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.journal import schema
@@ -53,8 +53,8 @@ def test_a_disk_that_is_full_stops_the_run_and_keeps_what_was_there(tmp_path: Pa
     ("url", "message"),
     [
         ("nonsense", "is no database URL"),
-        ("mysql://me:s3cret@h/d", "is kept on SQLite or PostgreSQL, not on mysql"),
-        ("x://h", "is kept on SQLite or PostgreSQL, not on x"),
+        ("oracle://me:s3cret@h/d", "is kept on SQLite, PostgreSQL, MariaDB or MySQL, not on oracle"),
+        ("x://h", "is kept on SQLite, PostgreSQL, MariaDB or MySQL, not on x"),
     ],
 )
 def test_a_url_that_is_none(url: str, message: str) -> None:
@@ -77,6 +77,20 @@ def test_a_journal_of_another_version(tmp_path: Path) -> None:
     journal.close()
     with pytest.raises(SettingsError, match="is of version 99"):
         SqlJournal.in_file(tmp_path / "shop.db")
+
+
+def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> None:
+    journal = SqlJournal.in_file(tmp_path / "shop.db")
+    run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))
+    new = (schema.writer, schema.fast_path, schema.contest, schema.remembered_key, schema.remembered_root)
+    with journal.database.begin() as connection:
+        schema.metadata.drop_all(connection, tables=new)
+    journal.close()
+    again = SqlJournal.in_file(tmp_path / "shop.db")
+    with again.database.begin() as connection:
+        assert {table.name for table in new} <= set(inspect(connection).get_table_names())
+    assert again.find_run(run.identity) == run
+    again.close()
 
 
 def test_every_commit_reaches_the_disk(tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""Who writes items of a table, by the journal database's own clock."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from migrator.journal.dialect import insert_or_ignore, seconds
+from migrator.journal.engine import Database
+from migrator.journal.schema import fast_path
+from migrator.journal.schema import writer as writers
+from migrator.ports.live import Writer, WriterKind
+
+
+class SqlWriters:
+    """ports.live.Writers of one table. `enter` and `fence` take turns, by a lock on the table's row."""
+
+    def __init__(self, database: Database, table_id: str) -> None:
+        self.database = database
+        self.table_id = table_id
+
+    def enter(self, kind: WriterKind) -> Writer:
+        with self._alone() as (connection, closed):
+            given: WriterKind = "conditional" if kind == "fast" and closed else kind
+            if given != "fast":
+                self._close(connection)
+            now = seconds(connection)
+            made = Writer(secrets.token_hex(8), given, now, now)
+            row = {"id": made.id, "kind": given, "since": now, "alive_at": now, "fenced": 0}
+            connection.execute(insert(writers).values(table_id=self.table_id, **row))
+        return made
+
+    def beat(self, writer: Writer, since: float | None = None) -> Writer:
+        """A writer that is not in the journal any more was taken for dead: it counts as fenced."""
+        here = writers.c.id == writer.id
+        with self.database.begin() as connection:
+            values = {"alive_at": seconds(connection)} | ({} if since is None else {"since": since})
+            connection.execute(update(writers).where(here).values(**values))
+            row = connection.execute(select(writers).where(here)).first()
+        return replace(writer, fenced=True) if row is None else _writer(row)
+
+    def leave(self, writer: Writer) -> None:
+        with self.database.begin() as connection:
+            connection.execute(delete(writers).where(writers.c.id == writer.id))
+
+    def fence(self) -> list[Writer]:
+        fast = (writers.c.table_id == self.table_id, writers.c.kind == "fast")
+        with self._alone() as (connection, _):
+            self._close(connection)
+            connection.execute(update(writers).where(*fast).values(fenced=1))
+            return self._found(connection, *fast)
+
+    def living(self, silent_s: float) -> list[Writer]:
+        with self.database.begin() as connection:
+            lately = writers.c.alive_at > seconds(connection) - silent_s
+            return self._found(connection, writers.c.table_id == self.table_id, lately)
+
+    @contextmanager
+    def _alone(self) -> Iterator[tuple[Connection, bool]]:
+        """A transaction beside which nobody enters or fences, and whether the fast path is closed."""
+        mine = select(fast_path.c.closed).where(fast_path.c.table_id == self.table_id)
+        with self.database.begin() as connection:
+            row = {"table_id": self.table_id, "closed": 0}
+            connection.execute(insert_or_ignore(connection, fast_path), row)
+            yield connection, bool(connection.execute(mine.with_for_update()).scalar_one())
+
+    def _close(self, connection: Connection) -> None:
+        mine = update(fast_path).where(fast_path.c.table_id == self.table_id)
+        connection.execute(mine.values(closed=1))
+
+    def _found(self, connection: Connection, *conditions: Any) -> list[Writer]:
+        query = select(writers).where(*conditions).order_by(writers.c.since, writers.c.id)
+        return [_writer(row) for row in connection.execute(query)]
+
+
+def _writer(row: Row[Any]) -> Writer:
+    return Writer(row.id, row.kind, row.since, row.alive_at, bool(row.fenced))

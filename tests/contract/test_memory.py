@@ -1,0 +1,164 @@
+"""What every memory of keys and contests does: the fake one, and journals of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import pytest
+
+from migrator.journal.memory import SqlMemory
+from migrator.journal.store import SqlJournal
+from migrator.model import ItemKey
+from migrator.ports.live import Contest, Memory, Remembered, Root
+from tests.fakes.journal import FakeMemory
+
+ONE: Root = ("order", "[1]")
+TWO: Root = ("order", "[2]")
+A: ItemKey = ("ORDER#1", "A")
+B: ItemKey = ("ORDER#1", "B")
+C: ItemKey = ("ORDER#1", "C")
+
+MakeMemory = Callable[[str], Memory]
+
+
+@pytest.fixture
+def make(journal_or_fake: SqlJournal | None) -> MakeMemory:
+    """A function from a table's id to its memory."""
+    made: dict[str, Memory] = {}
+    if journal_or_fake is None:
+        return lambda table_id: made.setdefault(table_id, FakeMemory())
+    database = journal_or_fake.database
+    return lambda table_id: SqlMemory(database, table_id)
+
+
+@pytest.fixture
+def memory(make: MakeMemory) -> Memory:
+    return make("table-1")
+
+
+def keys_of(memory: Memory, root: Root = ONE) -> tuple[int, frozenset[ItemKey]]:
+    """What is remembered, asked by somebody who changes nothing."""
+    found = memory.remember(-1, {root: []})[root]
+    return found.ticket, found.keys
+
+
+def test_what_was_intended_is_told_to_the_next_and_adds_up(memory: Memory) -> None:
+    assert memory.remember(5, {ONE: [A], TWO: []}) == {ONE: Remembered(), TWO: Remembered()}
+    assert memory.remember(6, {ONE: [B]}) == {ONE: Remembered(5, frozenset({A}))}
+    assert memory.remember(6, {ONE: [B, C]}) == {ONE: Remembered(6, frozenset({A, B}))}
+    assert keys_of(memory) == (6, {A, B, C})
+    assert keys_of(memory, TWO) == (5, frozenset())
+    assert memory.remember(9, {}) == {}
+
+
+def test_who_comes_late_changes_nothing_and_is_told_so(memory: Memory) -> None:
+    memory.remember(6, {ONE: [A]})
+    found = memory.remember(5, {ONE: [B], TWO: [C]})
+    assert found == {ONE: Remembered(6, frozenset({A})), TWO: Remembered()}
+    assert keys_of(memory) == (6, {A})
+    assert keys_of(memory, TWO) == (5, {C})
+
+
+def test_only_current_keys_stay_where_nobody_came_meanwhile(memory: Memory) -> None:
+    memory.remember(5, {ONE: [A, B], TWO: [A]})
+    memory.remember(6, {TWO: [B]})
+    memory.settle(5, {ONE: [B], TWO: [], ("order", "[3]"): [A]})
+    assert keys_of(memory) == (5, {B})
+    assert keys_of(memory, TWO) == (6, {A, B})
+    memory.settle(6, {TWO: []})
+    assert keys_of(memory, TWO) == (6, frozenset())
+    # A key that was never intended is not remembered by settling.
+    memory.settle(5, {ONE: [B, C]})
+    assert keys_of(memory) == (5, {B})
+
+
+def test_a_root_without_keys_still_knows_its_ticket(memory: Memory) -> None:
+    memory.remember(6, {ONE: [A]})
+    memory.settle(6, {ONE: []})
+    assert memory.remember(5, {ONE: [B]}) == {ONE: Remembered(6, frozenset())}
+
+
+def test_tables_have_memories_of_their_own(make: MakeMemory) -> None:
+    make("table-1").remember(5, {ONE: [A]})
+    make("table-1").contest([Contest(A, ONE)])
+    assert make("table-2").remember(4, {ONE: [B]}) == {ONE: Remembered()}
+    assert make("table-2").contests([A]) == []
+
+
+def test_keys_are_of_any_type_and_as_long_as_dynamodb_takes(memory: Memory) -> None:
+    keys: list[ItemKey] = [(Decimal("1.50"), b"\x00\xff"), ("x" * 2048, "ä" * 512), (7,), ("'\"", "\\ 😀")]
+    memory.remember(5, {ONE: keys})
+    assert keys_of(memory) == (5, set(keys))
+    memory.contest([Contest(key, TWO) for key in keys])
+    assert {one.key for one in memory.contests(keys)} == set(keys)
+
+
+def test_equal_numbers_are_one_key(memory: Memory) -> None:
+    memory.remember(5, {ONE: [(Decimal("1.50"), 7)]})
+    memory.remember(5, {ONE: [(Decimal("1.5"), Decimal("7.0"))]})
+    assert keys_of(memory) == (5, {(Decimal("1.5"), 7)})
+    memory.settle(5, {ONE: [(Decimal("1.500"), 7)]})
+    assert len(keys_of(memory)[1]) == 1
+
+
+def test_names_that_look_alike_are_two_roots(memory: Memory) -> None:
+    roots: list[Root] = [
+        ("order", "[1]"),
+        ("Order", "[1]"),
+        ("order", '["1"]'),
+        ("order", '["a"]'),
+        ("order", '["A "]'),
+    ]
+    for number, root in enumerate(roots):
+        assert memory.remember(number, {root: [A]}) == {root: Remembered()}
+
+
+def test_thousands_of_roots_in_one_call(memory: Memory) -> None:
+    intended: dict[Root, list[ItemKey]] = {
+        ("order", f"[{n}]"): [("P", f"{n}"), ("Q", f"{n}")] for n in range(1000)
+    }
+    assert set(memory.remember(5, intended).values()) == {Remembered()}
+    memory.settle(5, {root: keys[:1] for root, keys in intended.items()})
+    found = memory.remember(6, intended)
+    assert found == {root: Remembered(5, frozenset(keys[:1])) for root, keys in intended.items()}
+
+
+def test_of_many_at_once_nobody_is_forgotten(memory: Memory) -> None:
+    roots: list[Root] = [("order", f"[{n}]") for n in range(60)]
+
+    def work(ticket: int) -> None:
+        order = roots if ticket % 2 else list(reversed(roots))
+        told = memory.remember(ticket, {root: [("K", f"{ticket}")] for root in order})
+        mine = {root: [("K", f"{ticket}")] for root, before in told.items() if before.ticket <= ticket}
+        memory.settle(ticket, mine)
+
+    with ThreadPoolExecutor(6) as executor:
+        list(executor.map(work, range(1, 25)))
+    for root in roots:
+        assert keys_of(memory, root) == (24, {("K", "24")})
+
+
+# ── contests ──
+
+
+def test_a_contest_lasts_until_it_is_conceded(memory: Memory) -> None:
+    wishes = [Contest(A, ONE), Contest(A, TWO), Contest(B, ONE)]
+    memory.contest(wishes)
+    memory.contest(wishes[:1])
+    assert sorted(memory.contests([A, B, C]), key=repr) == sorted(wishes, key=repr)
+    assert memory.contests([B, B]) == [Contest(B, ONE)]
+    memory.concede([Contest(A, ONE), Contest(C, TWO)])
+    assert memory.contests([A]) == [Contest(A, TWO)]
+    memory.concede([])
+    memory.contest([])
+    assert memory.contests([]) == []
+
+
+def test_the_highest_ticket_stays_known_and_never_goes_back(make: MakeMemory) -> None:
+    one, other = make("table-1"), make("table-2")
+    assert one.highest() == 0
+    for ticket in (5, 3 * 10**12 + 7, 4):
+        one.reached(ticket)
+    assert (one.highest(), other.highest()) == (3 * 10**12 + 7, 0)

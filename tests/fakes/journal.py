@@ -1,0 +1,107 @@
+"""What a journal keeps of live change, in memory; it passes the contracts of the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from threading import RLock
+
+from migrator.mapping.keys import item_key_text
+from migrator.model import ItemKey
+from migrator.ports.live import Contest, Remembered, Root, Writer, WriterKind
+
+
+class FakeMemory:
+    """ports.live.Memory; a test may look at `roots` and `wishes`."""
+
+    def __init__(self) -> None:
+        self.roots: dict[Root, Remembered] = {}
+        self.wishes: dict[tuple[str, Root], Contest] = {}
+        self.ticket = 0
+        self._lock = RLock()
+
+    def reached(self, ticket: int) -> None:
+        with self._lock:
+            self.ticket = max(self.ticket, ticket)
+
+    def highest(self) -> int:
+        return self.ticket
+
+    def remember(self, ticket: int, intended: Mapping[Root, Iterable[ItemKey]]) -> dict[Root, Remembered]:
+        with self._lock:
+            before = {root: self.roots.get(root, Remembered()) for root in intended}
+            for root, keys in intended.items():
+                if before[root].ticket <= ticket:
+                    self.roots[root] = Remembered(ticket, before[root].keys | frozenset(keys))
+        return before
+
+    def settle(self, ticket: int, current: Mapping[Root, Iterable[ItemKey]]) -> None:
+        with self._lock:
+            for root, keys in current.items():
+                held = self.roots.get(root, Remembered())
+                if held.ticket == ticket:
+                    self.roots[root] = Remembered(ticket, held.keys & frozenset(keys))
+
+    def contest(self, contests: Sequence[Contest]) -> None:
+        with self._lock:
+            for one in contests:
+                self.wishes.setdefault((item_key_text(one.key), one.root), one)
+
+    def contests(self, keys: Sequence[ItemKey]) -> list[Contest]:
+        asked = {item_key_text(key) for key in keys}
+        with self._lock:
+            return [self.wishes[place] for place in sorted(self.wishes) if place[0] in asked]
+
+    def concede(self, contests: Sequence[Contest]) -> None:
+        with self._lock:
+            for one in contests:
+                self.wishes.pop((item_key_text(one.key), one.root), None)
+
+
+class FakeWriters:
+    """ports.live.Writers by a clock of the test's own."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.closed = False
+        self.writers: dict[str, Writer] = {}
+        self._numbers = count(1)
+        self._lock = RLock()
+
+    def enter(self, kind: WriterKind) -> Writer:
+        with self._lock:
+            given: WriterKind = "conditional" if kind == "fast" and self.closed else kind
+            self.closed = self.closed or given != "fast"
+            now = self.clock()
+            made = Writer(f"writer-{next(self._numbers):06}", given, now, now)
+            self.writers[made.id] = made
+        return made
+
+    def beat(self, writer: Writer, since: float | None = None) -> Writer:
+        with self._lock:
+            held = self.writers.get(writer.id)
+            if held is None:
+                return replace(writer, fenced=True)
+            began = held.since if since is None else since
+            self.writers[writer.id] = replace(held, since=began, alive_at=self.clock())
+            return self.writers[writer.id]
+
+    def leave(self, writer: Writer) -> None:
+        with self._lock:
+            self.writers.pop(writer.id, None)
+
+    def fence(self) -> list[Writer]:
+        with self._lock:
+            self.closed = True
+            fast = [replace(one, fenced=True) for one in self.writers.values() if one.kind == "fast"]
+            self.writers |= {one.id: one for one in fast}
+        return _in_order(fast)
+
+    def living(self, silent_s: float) -> list[Writer]:
+        with self._lock:
+            return _in_order(one for one in self.writers.values() if one.alive_at > self.clock() - silent_s)
+
+
+def _in_order(writers: Iterable[Writer]) -> list[Writer]:
+    return sorted(writers, key=lambda one: (one.since, one.id))
