@@ -1,0 +1,60 @@
+"""Heartbeats of this process's writers, given by one thread while they work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+from types import TracebackType
+
+from migrator.errors import MigratorError
+from migrator.ports.live import WriterKind, Writers
+from migrator.stages.lifetimes import Lifetimes, Presence
+
+_BEATS_A_SILENCE = 6
+
+
+class Presences:
+    """Use as a context manager: every presence taken inside is renewed until it is left."""
+
+    def __init__(self, writers: Writers, lifetimes: Lifetimes, clock: Callable[[], float]) -> None:
+        self.writers = writers
+        self.lifetimes = lifetimes
+        self.clock = clock
+        self._here: list[Presence] = []
+        self._lock = Lock()
+        self._done = Event()
+        self._thread = Thread(target=self._renew, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Presences:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join(self.lifetimes.silent_s)
+
+    def enter(self, kind: WriterKind) -> Presence:
+        presence = Presence(self.writers, self.writers.enter(kind), self.lifetimes, self.clock)
+        with self._lock:
+            self._here.append(presence)
+        return presence
+
+    def leave(self, presence: Presence, *, clean: bool) -> None:
+        """`clean`: every request was answered. Else the place stays until nothing of it can take effect any more."""
+        with self._lock:
+            if presence in self._here:
+                self._here.remove(presence)
+        if clean:
+            self.writers.leave(presence.writer)
+
+    def _renew(self) -> None:
+        while not self._done.wait(self.lifetimes.silent_s / _BEATS_A_SILENCE):
+            with self._lock:
+                here = list(self._here)
+            for presence in here:
+                try:
+                    presence.beat()
+                except MigratorError:
+                    continue  # the journal may come back in time; check() stops the writer when it does not
