@@ -21,6 +21,7 @@ trap 'migrator local stop >/dev/null' EXIT
 run python docker/shop/build.py --scale "${SCALE:-1}" "$MIGRATOR_SOURCE_URL"
 run migrator mapping check mappings/ecommerce.yaml --source "$MIGRATOR_SOURCE_URL"
 run migrator table create "$job"
+run migrator doctor "$job"
 run migrator backfill "$job"
 run migrator verify "$job"
 

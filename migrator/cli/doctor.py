@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +15,8 @@ from migrator import wiring
 from migrator.cli.options import job_argument, json_option, read_job, stdout
 from migrator.cli.packages import packages_for
 from migrator.errors import CLEAN, DIFFERENT
-from migrator.results import Check
+from migrator.model import TableDesign
+from migrator.results import Check, CheckState
 from migrator.settings import Job
 from migrator.stages.checkup import (
     Checkup,
@@ -28,7 +30,7 @@ from migrator.stages.checkup import (
     check_table,
 )
 
-_COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+_COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 
 @click.command()
@@ -47,8 +49,12 @@ def doctor(job: Path, write: bool, as_json: bool) -> int:
         read = found.ask("job", lambda: read_job(job), "the job file is right")
         check_packages(found, packages_for(read))
         if read is not None:
+            parsed = found.ask(
+                "mapping file", lambda: wiring.sound_mapping(read.mapping), "its form is right"
+            )
             _source(found, stack, read)
-            _target(found, read, write=write)
+            if parsed is not None:
+                _target(found, read, parsed.mapping.table, write=write)
             check_journal(found, lambda: wiring.try_journal(read))
     if as_json:
         click.echo(json.dumps({"job": str(job), "checks": [asdict(check) for check in found.checks]}))
@@ -68,19 +74,16 @@ def _source(found: Checkup, stack: ExitStack, job: Job) -> None:
     check_statements(found, laid.source, laid.checked.mapping)
 
 
-def _target(found: Checkup, job: Job, *, write: bool) -> None:
-    parsed = found.ask("mapping file", lambda: wiring.sound_mapping(job.mapping), "its form is right")
-    if parsed is None:
-        return
+def _target(found: Checkup, job: Job, design: TableDesign, *, write: bool) -> None:
     target = found.ask(
         "target",
-        lambda: wiring.open_target(job, parsed.mapping.table, lambda: False),
+        lambda: wiring.open_target(job, design, lambda: False),
         "region and credentials are there",
     )
     if target is None or not check_table(found, target.admin, target.design, str(job.path)):
         return
     check_clock(found, "clock of DynamoDB", lambda: target.admin.clock(target.design))
-    check_permissions(found, target.admin.probe(target.design, write=write), written=write)
+    check_permissions(found, target.admin.probe(target.design, write=write), str(job.path), written=write)
 
 
 def _print(checks: list[Check]) -> None:
@@ -90,6 +93,9 @@ def _print(checks: list[Check]) -> None:
             check.name, f"[{_COLOURS[check.state]}]{check.state}[/]", _plain(check.what), _plain(check.mend)
         )
     stdout().print(table)
+    counts = Counter(check.state for check in checks)
+    states = ", ".join(f"{counts[state]} {state}" for state in _COLOURS if counts[state])
+    click.echo(f"{len(checks)} checks: {states}")
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a server says of itself: its clock, whether it is a replica, how long it lets a statement run."""
+"""What a server says of itself: its version and clock, whether it is a replica, how long it lets a statement run."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from typing import Any
 Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 
 _STATEMENTS = {
-    "postgresql": "SELECT EXTRACT(epoch FROM clock_timestamp()), pg_is_in_recovery(), current_setting('statement_timeout')",
-    "mysql": "SELECT UNIX_TIMESTAMP(), @@read_only, 'as the server says'",
+    "postgresql": "SELECT 'PostgreSQL ' || current_setting('server_version'), EXTRACT(epoch FROM clock_timestamp()),"
+    " pg_is_in_recovery(), current_setting('statement_timeout')",
+    # MariaDB and MySQL call their time-out by different names; the one that is asked for and not there is an error.
+    "mysql": "SELECT VERSION(), UNIX_TIMESTAMP(), @@read_only, ''",
+    "sqlite": "SELECT 'SQLite ' || sqlite_version(), NULL, 0, ''",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """`clock_s`: seconds since 1970; None for an engine without a server. `timeout`: as the server writes it."""
+    """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
 
+    `timeout`: as the server writes it; '0' for none, '' where it does not say.
+    """
+
+    version: str
     clock_s: float | None = None
     replica: bool = False
     timeout: str = ""
@@ -28,7 +35,7 @@ def source_health(engine: str, ask: Ask) -> SourceHealth:
 
     Raises: SourceError when the server does not answer.
     """
-    if engine not in _STATEMENTS:
-        return SourceHealth()
-    ((clock_s, replica, timeout),) = ask(_STATEMENTS[engine], {})
-    return SourceHealth(float(clock_s), str(replica).lower() in ("true", "t", "1", "on"), str(timeout))
+    ((version, clock_s, replica, timeout),) = ask(_STATEMENTS[engine], {})
+    named = str(version) if engine != "mysql" or "MariaDB" in str(version) else f"MySQL {version}"
+    seconds = None if clock_s is None else float(clock_s)
+    return SourceHealth(named, seconds, str(replica).lower() in ("true", "t", "1", "on"), str(timeout))

@@ -26,6 +26,8 @@ class Server(Protocol):
     """What a source's server says of itself."""
 
     @property
+    def version(self) -> str: ...
+    @property
     def clock_s(self) -> float | None: ...
     @property
     def replica(self) -> bool: ...
@@ -69,8 +71,12 @@ def check_server(found: Checkup, ask: Callable[[], Server]) -> None:
     server = found.ask("source server", ask)
     if server is None:
         return
-    where = "a replica: it may lag behind" if server.replica else "no replica"
-    found.tell("source server", f"{where}; statement time-out {server.timeout or 'none'}")
+    told = [server.version]
+    if server.clock_s is not None:
+        told.append("a replica: it may lag behind" if server.replica else "no replica")
+    if server.timeout:
+        told.append(f"statement time-out {'none' if server.timeout == '0' else server.timeout}")
+    found.tell("source server", ", ".join(told))
     if server.clock_s is not None:
         check_clock(found, "clock of the source", lambda: server.clock_s)
 
@@ -123,7 +129,7 @@ def check_clock(found: Checkup, name: str, ask: Callable[[], float | None]) -> N
     found.tell(name, f"{apart_s:.0f} s from ours", mend, state)
 
 
-def check_permissions(found: Checkup, probes: Sequence[Probe], *, written: bool) -> None:
+def check_permissions(found: Checkup, probes: Sequence[Probe], job: str, *, written: bool) -> None:
     for probe in probes:
         if probe.refused:
             mend = f"allow dynamodb:{probe.action} on the table to the role"
@@ -132,7 +138,7 @@ def check_permissions(found: Checkup, probes: Sequence[Probe], *, written: bool)
             found.tell(f"permission {probe.action}", "allowed")
     if not written:
         what = "permissions to write were not tried"
-        found.tell("permission BatchWriteItem", what, "migrator doctor --write tries them", "warning")
+        found.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")
 
 
 def check_journal(found: Checkup, try_it: Callable[[], None]) -> None:

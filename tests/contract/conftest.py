@@ -1,4 +1,4 @@
-"""Each kind of journal that there is, new and empty; each kind of source, with the same rows in it."""
+"""Each kind of journal and of item store that there is, new and empty; each kind of source, with the same rows in it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from migrator.journal.store import SqlJournal
-from migrator.ports import Source
+from migrator.model import TableDesign
+from migrator.ports import ItemStore, Source
 from migrator.source import SqlSource, source_url
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
 from tests.fakes.source import MemorySource
+from tests.fakes.store import FakeStore
 from tests.support_source import facts_by_hand, rows_of_the_schema
 from tests.support_source_databases import (
     LINGUISTIC,
@@ -47,6 +52,18 @@ def _journal(request: pytest.FixtureRequest, folder: Path) -> SqlJournal:
         return SqlJournal.in_memory()
     server = {"postgresql": "postgres_database", "mariadb": "mysql_database"}[request.param]
     return SqlJournal(request.getfixturevalue(server))
+
+
+@pytest.fixture(params=["fake", "dynamodb"])
+def store(request: pytest.FixtureRequest, design: TableDesign) -> Iterator[ItemStore]:
+    """`design`: a fixture of the test's module."""
+    if request.param == "fake":
+        yield FakeStore(design)
+        return
+    client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
+    DynamoTableAdmin(client).create(design)
+    yield DynamoStore(client, design)
+    client.delete_table(TableName=design.name)
 
 
 @pytest.fixture(scope="module")

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
 
 from migrator.model import Item, KeyAttribute, TableDesign
 from migrator.ports import ItemStore
-from migrator.target.client import dynamodb_client
-from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
-from tests.fakes.store import FakeStore
 
 
+@pytest.fixture
 def design() -> TableDesign:
     return TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
-
-
-@pytest.fixture(params=["fake", "dynamodb"])
-def store(request: pytest.FixtureRequest) -> Iterator[ItemStore]:
-    made = design()
-    if request.param == "fake":
-        yield FakeStore(made)
-        return
-    client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
-    DynamoTableAdmin(client).create(made)
-    yield DynamoStore(client, made)
-    client.delete_table(TableName=made.name)
 
 
 def item(number: int, **more: object) -> Item:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,14 +11,11 @@ import pytest
 from migrator.errors import TargetError
 from migrator.model import Index, Item, KeyAttribute, TableDesign
 from migrator.ports import ItemStore
-from migrator.target.client import dynamodb_client
-from migrator.target.store import DynamoStore
-from migrator.target.table import DynamoTableAdmin
-from tests.fakes.store import FakeStore
 
 TENANT, REGION, CREATED = KeyAttribute("tenant"), KeyAttribute("region"), KeyAttribute("created", "number")
 
 
+@pytest.fixture
 def design() -> TableDesign:
     return TableDesign(
         f"T{secrets.token_hex(6)}",
@@ -30,18 +27,6 @@ def design() -> TableDesign:
             Index("ByDigest", (KeyAttribute("digest", "binary"),)),
         ),
     )
-
-
-@pytest.fixture(params=["fake", "dynamodb"])
-def store(request: pytest.FixtureRequest) -> Iterator[ItemStore]:
-    made = design()
-    if request.param == "fake":
-        yield FakeStore(made)
-        return
-    client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
-    DynamoTableAdmin(client).create(made)
-    yield DynamoStore(client, made)
-    client.delete_table(TableName=made.name)
 
 
 def item(number: int, **more: Any) -> Item:

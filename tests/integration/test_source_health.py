@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from migrator.source.health import SourceHealth, source_health
 from migrator.source.reader import SqlSource
@@ -25,6 +27,7 @@ def test_postgresql_tells_its_clock(postgres_database: str) -> None:
     assert abs(found.clock_s - time.time()) < 60
     assert found.replica is False
     assert found.timeout
+    assert found.version.startswith("PostgreSQL ")
 
 
 def test_mariadb_tells_its_clock(new_mysql_database: Callable[[], str]) -> None:
@@ -32,7 +35,10 @@ def test_mariadb_tells_its_clock(new_mysql_database: Callable[[], str]) -> None:
     assert found.clock_s is not None
     assert abs(found.clock_s - time.time()) < 60
     assert found.replica is False
+    assert ("MariaDB" in found.version) or found.version.startswith("MySQL ")
 
 
-def test_an_engine_without_a_server_has_nothing_to_say() -> None:
-    assert source_health("sqlite", lambda sql, params: []) == SourceHealth()
+def test_an_engine_without_a_server_says_its_version_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    assert health(f"sqlite:///{tmp_path}/shop.db") == SourceHealth(f"SQLite {sqlite3.sqlite_version}")

@@ -35,7 +35,11 @@ def test_all_is_well(shop: Project) -> None:
     written = states(shop.done("doctor", str(shop.job), "--json", "--write"))
     assert set(written.values()) == {"ok"}
     assert shop.items() == []
-    assert "what mends it" in shop.done("doctor", str(shop.job)).out
+    told = shop.done("doctor", str(shop.job)).out
+    assert "what mends it" in told
+    assert f"SQLite {sqlite3.sqlite_version}" in told
+    assert "migrator doctor --write" in told
+    assert told.splitlines()[-1] == f"{len(found)} checks: {len(found) - 1} ok, 1 warning"
 
 
 def test_what_is_wrong_fails_with_what_mends_it(shop: Project, tmp_path: Path) -> None:

@@ -127,14 +127,25 @@ access_patterns:
     source.close()
 
 
+@pytest.fixture(params=["postgresql", "mariadb"])
+def half_a_tenant(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str, str]:
+    """A URL whose default schema has the table customer, a whole tenant, and one without that table."""
+    default = "CREATE TABLE customer (id INTEGER PRIMARY KEY, name VARCHAR(80));"
+    invoice = "CREATE TABLE {0}.invoice (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL);"
+    if request.param == "postgresql":
+        one, other = "acme", "bolt"
+        begin = f"CREATE SCHEMA {one}; CREATE SCHEMA {other};"
+    else:
+        make = request.getfixturevalue("new_mysql_database")
+        one, other = (make().rpartition("/")[2] for _ in range(2))
+        begin = ""
+    script = begin + TABLES.format(one) + invoice.format(other) + default
+    return database_on(request.param, request, tmp_path)(script), one, other
+
+
 def test_a_tenant_without_the_table_is_a_fault_and_never_gets_the_default_schemas_rows(
-    schemas: tuple[str, str, str], request: pytest.FixtureRequest, tmp_path: Path
+    half_a_tenant: tuple[str, str, str],
 ) -> None:
-    _, one, _ = schemas
-    if one != "acme":
-        return  # on MariaDB the default schema is a database of its own
-    script = f"CREATE SCHEMA acme; CREATE SCHEMA bolt;{TABLES.format('acme')}CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT);"
-    script += "CREATE TABLE bolt.invoice (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL);"
-    url = database_on("postgresql", request, tmp_path)(script)
-    with pytest.raises(MappingError, match=r"the source has no table 'bolt\.customer'"):
-        checked(url, HEAD + TENANTS % ("acme", "bolt"))
+    url, one, other = half_a_tenant
+    with pytest.raises(MappingError, match=rf"the source has no table '{other}\.customer'"):
+        checked(url, HEAD + TENANTS % (one, other))
