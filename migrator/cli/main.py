@@ -10,6 +10,7 @@ import click
 
 from migrator import logs
 from migrator.cli.backfill import backfill
+from migrator.cli.capture import capture
 from migrator.cli.completion import completion
 from migrator.cli.doctor import doctor
 from migrator.cli.journal import findings, status
@@ -34,7 +35,21 @@ def cli(verbose: bool) -> None:
     logs.configure(json=not sys.stderr.isatty(), level=level)
 
 
-for command in (mapping, table, backfill, verify, undo, status, findings, query, doctor, completion, local):
+_COMMANDS = (
+    mapping,
+    table,
+    capture,
+    backfill,
+    verify,
+    undo,
+    status,
+    findings,
+    query,
+    doctor,
+    completion,
+    local,
+)
+for command in _COMMANDS:
     cli.add_command(command)
 
 
