@@ -47,7 +47,7 @@ class Capture(Protocol):
     """
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
-        """The tables to capture, in the order of their names."""
+        """The tables to capture, in the order of their names; no view of which the mapping says what changes it."""
 
     def refusals(self, tables: Sequence[Captured]) -> list[str]:
         """All reasons why changes of the tables cannot be captured, with what to do."""

@@ -14,7 +14,7 @@ from migrator.source.capture.cascades import cascades, covers
 from migrator.source.capture.design import VERSION, Ddl, Found, Trigger
 from migrator.source.capture.installed import found_triggers, has_tables, leftovers
 from migrator.source.capture.mysql import MysqlDdl
-from migrator.source.capture.refusals import limits, refusals
+from migrator.source.capture.refusals import limits, refusals, views
 from migrator.source.capture.tickets import FIRST_EPOCH, counter
 from migrator.source.capture.writing import Writing
 
@@ -26,7 +26,13 @@ class SqlCapture:
         self._writing = writing
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
-        return [table for _, table in sorted(captured_tables(plans).items())]
+        told = {plan.entity.name for plan in plans if plan.changes}
+        seen = self._writing.write("looking for views", views)
+        return [
+            table
+            for name, table in sorted(captured_tables(plans).items())
+            if name not in seen or not {lookup.entity for lookup in table.lookups} <= told
+        ]
 
     def refusals(self, tables: Sequence[Captured]) -> list[str]:
         def work(connection: Connection, ddl: Ddl) -> list[str]:

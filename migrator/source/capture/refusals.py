@@ -52,6 +52,16 @@ def refusals(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> li
     return [*found, *looks[connection.dialect.name](connection, ddl, tables)]
 
 
+def views(connection: Connection, ddl: Ddl) -> set[str]:
+    """Names, as Captured has them, of what can be read like a table and has no triggers of its own."""
+    if isinstance(ddl, MysqlDdl):
+        rows = [row for row in connection.execute(_MYSQL_TABLES) if row.kind == "VIEW"]
+        return {row.name if row.schema == ddl.home else f"{row.schema}.{row.name}" for row in rows}
+    if connection.dialect.name == "postgresql":
+        return {row.name for row in connection.execute(_POSTGRESQL_TABLES) if row.kind in _KINDS}
+    return set(connection.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")))
+
+
 def limits(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[str]:
     """What leaves no mark and cannot be made to, of these tables."""
     if connection.dialect.name == "mysql":
