@@ -151,3 +151,5 @@ class EntityPlan:
     """Paths of what the entity's transform gives; they are no part of the row tree."""
     loosely_typed: bool = False
     """Whether the source keeps times and UUIDs as text (SQLite), so that two texts may be one value."""
+    changes: tuple[tuple[TableFacts, tuple[str, ...]], ...] = ()
+    """Tables behind the views that it reads, with the columns (by written name) that hold the root's key."""

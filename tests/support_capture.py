@@ -50,9 +50,8 @@ class Capturing:
         return SqlTickets(self.writing)
 
     def install(self, *tables: Captured) -> None:
-        for step in self.capture.install_steps(tables):
+        for step in self.capture.install_steps(tables, "shop"):
             self.capture.do(step)
-        self.capture.begin("shop")
 
     def uninstall(self) -> None:
         for step in self.capture.uninstall_steps():
@@ -95,7 +94,7 @@ def connect(engine: str, url: str) -> Any:
 @contextmanager
 def capturing(engine: str, url: str) -> Iterator[Capturing]:
     source = SqlSource(source_url(url))
-    retry = Retry(Backoff(attempts=6, limit_s=20))
+    retry = Retry(Backoff(attempts=30, base_s=0.3, cap_s=2.0, limit_s=60))
     writing = Writing(Address.of(source_url(url)), Manners(name="migrator test", lock_wait_s=1), retry)
     try:
         yield Capturing(engine, url, source, writing)

@@ -15,7 +15,10 @@ from migrator.errors import INTERRUPTED, STOPPED, WRONG_USE, MappingError, Migra
 _MODULES = {
     "mapping": "mapping",
     "table": "table",
+    "capture": "capture",
     "backfill": "backfill",
+    "relay": "relay",
+    "purge": "relay",
     "verify": "verify",
     "undo": "undo",
     "status": "journal",

@@ -62,8 +62,11 @@ def captured_tables(plans: Sequence[EntityPlan]) -> dict[str, Captured]:
 
 
 def needs_memory(plan: EntityPlan) -> bool:
-    """Whether a base key is made of anything but columns of the root row itself (rule 7)."""
-    return not set(key_paths(plan)) <= set(_own_columns(plan))
+    """Whether a base key is made of anything but columns of the root row itself (rule 7).
+
+    What stands behind a view leaves images of other rows than the view's.
+    """
+    return bool(plan.changes) or not set(key_paths(plan)) <= set(_own_columns(plan))
 
 
 def key_paths(plan: EntityPlan) -> tuple[str, ...]:
@@ -106,6 +109,8 @@ def _uses(plan: EntityPlan) -> Iterator[Captured]:
         else:
             yield _child_use(plan, one)
             yield from _join_uses(plan, one.joins, one)
+    for table, columns in plan.changes:
+        yield _captured(table, columns, None, Lookup(plan.entity.name, columns))
 
 
 def _root_use(plan: EntityPlan) -> Captured:

@@ -148,6 +148,10 @@ def _map_texts(entries: Dict[str, schema.Scalar]) -> dict[str, str]:
 def _revision(data: Any) -> str:
     """12 hex digits over all that shapes items; access patterns can change without making other items."""
     shaping = {word: value for word, value in data.items() if word != "access_patterns"}
+    shaping["entities"] = {
+        name: {word: value for word, value in entity.items() if word != "changes"}
+        for name, entity in data["entities"].items()
+    }
     canonical = json.dumps(shaping, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 

@@ -61,6 +61,10 @@ class EntityParser:
             attributes=self._values(form.attributes, (*self.at, "attributes")),
             computed={name: _computed(one) for name, one in form.columns.items()},
             transform=form.transform,
+            changes=tuple(
+                (name, (columns,) if isinstance(columns, str) else tuple(columns))
+                for name, columns in form.changes.items()
+            ),
         )
 
     def _names(self, form: schema.EntityForm) -> None:

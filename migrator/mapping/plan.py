@@ -44,13 +44,14 @@ class _Planner:
         plans = [links.collection(one, table, children.get(one.alias)) for one in entity.collections]
         self._references(scope, children)
         where = self._where(table)
+        changes = self._changes(key)
         if links.faults:
             return None
         collections = tuple(_filled(plan, children) for plan in plans if plan is not None)
         transformed = tuple(scope.transformed or ())
         slots = tuple(scope.slots.values())
         loose = links.facts.dialect == "sqlite"
-        return EntityPlan(entity, table, key, slots, joins, collections, where, transformed, loose)
+        return EntityPlan(entity, table, key, slots, joins, collections, where, transformed, loose, changes)
 
     def _with_computed(self, table: TableFacts) -> TableFacts:
         for name in self.entity.computed:
@@ -109,6 +110,21 @@ class _Planner:
             column = self.links.column(table, condition.path, (*self.at, "where", condition.path))
             if column is not None:
                 found.append((column, condition.allowed))
+        return tuple(found)
+
+    def _changes(self, key: tuple[Column, ...]) -> tuple[tuple[TableFacts, tuple[str, ...]], ...]:
+        found = []
+        for name, columns in self.entity.changes:
+            at = (*self.at, "changes", name)
+            table = self.links.table(name, at)
+            if table is None:
+                continue
+            for column in columns:
+                self.links.column(table, column, at)
+            if len(columns) != len(key):
+                names = ", ".join(column.name for column in key)
+                self.links.fault(at, f"name the columns of {name} that hold the key of a row: {names}")
+            found.append((table, columns))
         return tuple(found)
 
 

@@ -90,7 +90,11 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """`name` is the mapping's, with @schema behind it where the mapping reads several; `transform`: module:function."""
+    """`name` is the mapping's, with @schema behind it where the mapping reads several; `transform`: module:function.
+
+    `changes`: (table, its columns that name the root row) of tables whose changes change the entity, though it reads
+    them through a view.
+    """
 
     name: str
     table: str
@@ -103,6 +107,7 @@ class Entity:
     computed: Dict[str, Computed] = field(default_factory=dict)
     transform: str | None = None
     schema: str | None = None
+    changes: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def written(self) -> str:

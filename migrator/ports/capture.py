@@ -46,23 +46,23 @@ class Capture(Protocol):
     Raises, from every method: SourceError, without values; Interrupted.
     """
 
-    def refusals(self, plans: Sequence[EntityPlan]) -> list[str]:
-        """All reasons why the changes of what the plans read cannot be captured, with what to do."""
-
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
-        """The tables to capture, in the order of their names."""
+        """The tables to capture, in the order of their names; no view of which the mapping says what changes it."""
+
+    def refusals(self, tables: Sequence[Captured]) -> list[str]:
+        """All reasons why changes of the tables cannot be captured, with what to do."""
+
+    def limits(self, tables: Sequence[Captured]) -> list[str]:
+        """Changes of the tables that would leave no mark, and that nobody may make therefore."""
 
     def installation(self) -> Installation | None: ...
 
-    def install_steps(self, tables: Sequence[Captured]) -> list[Step]:
+    def install_steps(self, tables: Sequence[Captured], job: str) -> list[Step]:
         """What is still to be done until every table is captured as it should be; nothing for what is so already."""
 
     def uninstall_steps(self) -> list[Step]:
         """What takes away everything of ours; our tables last."""
 
     def do(self, step: Step) -> None: ...
-
-    def begin(self, job: str) -> Installation:
-        """The installation that is there, or a new one for the job, once our tables are there."""
 
     def states(self, tables: Sequence[Captured]) -> list[TableCapture]: ...

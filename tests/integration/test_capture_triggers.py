@@ -110,7 +110,10 @@ def test_an_upsert_leaves_the_mark_of_what_it_did(shop: Capturing) -> None:
     )
     for id_ in (10, 60):
         shop.run(f"INSERT INTO purchase VALUES ({id_}, 2, 'x', '', 1) {update} = 'upserted'")
-    assert images(shop.left()) == [("purchase", (10, 1), (10, 1)), ("purchase", None, (60, 2))]
+    found = images(shop.left())
+    # On SQLite one more says that REPLACE may be about to take the row away.
+    assert found[-2:] == [("purchase", (10, 1), (10, 1)), ("purchase", None, (60, 2))]
+    assert found[:-2] == ([("purchase", (10, 1), None)] if shop.engine == "sqlite" else [])
 
 
 @pytest.mark.parametrize("shop", ["postgresql", "sqlite"], indirect=True)

@@ -110,6 +110,7 @@ class EntityForm(Form):
     key: list[Name] = []
     columns: dict[Name, ComputedForm] = {}
     where: ConditionForm | None = None
+    changes: dict[Name, Name | list[Name]] = {}
     join: dict[Name, JoinForm] = {}
     collect: dict[Name, CollectForm] = {}
     climb: dict[Name, ClimbForm] = {}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.facts import EntityPlan
 from migrator.mapping.changes import Captured, captured_tables
 from migrator.ports.capture import CaptureState, Installation, Step, TableCapture
+from migrator.source.capture.cascades import cascades, covers
 from migrator.source.capture.design import VERSION, Ddl, Found, Trigger
 from migrator.source.capture.installed import found_triggers, has_tables, leftovers
+from migrator.source.capture.mysql import MysqlDdl
+from migrator.source.capture.refusals import limits, refusals, views
 from migrator.source.capture.tickets import FIRST_EPOCH, counter
 from migrator.source.capture.writing import Writing
 
@@ -23,25 +25,39 @@ class SqlCapture:
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
 
-    def refusals(self, plans: Sequence[EntityPlan]) -> list[str]:
-        return []
-
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
-        return [table for _, table in sorted(captured_tables(plans).items())]
+        told = {plan.entity.name for plan in plans if plan.changes}
+        seen = self._writing.write("looking for views", views)
+        return [
+            table
+            for name, table in sorted(captured_tables(plans).items())
+            if name not in seen or not {lookup.entity for lookup in table.lookups} <= told
+        ]
+
+    def refusals(self, tables: Sequence[Captured]) -> list[str]:
+        def work(connection: Connection, ddl: Ddl) -> list[str]:
+            return refusals(connection, ddl, tables)
+
+        return self._writing.write("looking for what cannot be captured", work)
+
+    def limits(self, tables: Sequence[Captured]) -> list[str]:
+        def work(connection: Connection, ddl: Ddl) -> list[str]:
+            return limits(connection, ddl, tables)
+
+        return self._writing.write("looking for what cannot be captured", work)
 
     def installation(self) -> Installation | None:
         return self._writing.write("looking for capture", _installation)
 
-    def install_steps(self, tables: Sequence[Captured]) -> list[Step]:
+    def install_steps(self, tables: Sequence[Captured], job: str) -> list[Step]:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
             found = found_triggers(connection, ddl)
-            ours = () if has_tables(connection, ddl) else tuple(ddl.tables())
-            steps = [Step("", ours, tuple(ddl.no_tables()))] if ours else []
-            steps += [_table_step(ddl.triggers(one), _of(found, one.name), one.name) for one in tables]
-            wanted = {one.name for one in tables}
+            steps = [] if has_tables(connection, ddl) else [_first_step(ddl, job)]
+            wanted = _wanted(connection, ddl, tables)
+            steps += [_table_step(triggers, _of(found, name), name) for name, triggers in wanted.items()]
             steps += [step for step in _drop_steps(found) if step.table not in wanted]
             steps = [step for step in steps if step.statements]
-            return [*steps, *_cleanup(connection, ddl, tables)]
+            return [*steps, *_cleanup(connection, wanted)]
 
         return self._writing.write("comparing triggers", work)
 
@@ -61,28 +77,12 @@ class SqlCapture:
 
         self._writing.write(f"changing triggers of {step.table}" if step.table else "our tables", work)
 
-    def begin(self, job: str) -> Installation:
-        def work(connection: Connection, ddl: Ddl) -> Installation:
-            if (found := _installation(connection, ddl)) is not None:
-                return found
-            values = {"epoch": FIRST_EPOCH, "id": uuid.uuid4().hex, "version": VERSION, "job": job}
-            columns = "(id, epoch, number, installation, version, job)"
-            statement = f"INSERT INTO {ddl.ticket} {columns} VALUES (1, :epoch, 0, :id, :version, :job)"
-            connection.execute(sa.text(statement), values)
-            made = _installation(connection, ddl)
-            assert made is not None
-            return made
-
-        return self._writing.write("beginning capture", work)
-
     def states(self, tables: Sequence[Captured]) -> list[TableCapture]:
         def work(connection: Connection, ddl: Ddl) -> list[TableCapture]:
             found = found_triggers(connection, ddl)
-            wanted = {one.name for one in tables}
+            wanted = _wanted(connection, ddl, tables)
             extra = dict.fromkeys(one.table for one in found if one.table not in wanted)
-            known = [
-                TableCapture(one.name, _state(ddl.triggers(one), _of(found, one.name))) for one in tables
-            ]
+            known = [TableCapture(name, _state(own, _of(found, name))) for name, own in wanted.items()]
             return [*known, *(TableCapture(name, "extra") for name in extra)]
 
         return self._writing.write("comparing triggers", work)
@@ -98,6 +98,23 @@ def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
     return Installation(found.installation, found.job, found.version, found.epoch, found.ticket)
 
 
+def _first_step(ddl: Ddl, job: str) -> Step:
+    """Our tables, and the one row of the counter."""
+    name = "'" + job.replace("'", "''") + "'"
+    row = f"VALUES (1, {FIRST_EPOCH}, 0, '{uuid.uuid4().hex}', {VERSION}, {name})"
+    begin = f"INSERT INTO {ddl.ticket} (id, epoch, number, installation, version, job) {row}"
+    return Step("", (*ddl.tables(), begin), tuple(ddl.no_tables()))
+
+
+def _wanted(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> dict[str, list[Trigger]]:
+    """By table, the triggers that it should have; parents whose foreign keys reach captured tables among them."""
+    found = {one.name: ddl.triggers(one) for one in tables}
+    if isinstance(ddl, MysqlDdl):
+        for trigger in covers(cascades(connection), tables, ddl):
+            found.setdefault(trigger.table, []).append(trigger)
+    return found
+
+
 def _of(found: Sequence[Found], table: str) -> list[Found]:
     return [one for one in found if one.table == table]
 
@@ -107,8 +124,8 @@ def _is_there(trigger: Trigger, found: Sequence[Found]) -> bool:
 
 
 def _state(wanted: Sequence[Trigger], found: Sequence[Found]) -> CaptureState:
-    digest = wanted[0].digest
-    if any(one.digest != digest for one in found):
+    digests = {one.digest for one in wanted}
+    if any(one.digest not in digests for one in found):
         return "stale"
     if any(not one.enabled for one in found):
         return "disabled"
@@ -132,8 +149,8 @@ def _drop_steps(found: Sequence[Found]) -> list[Step]:
     ]
 
 
-def _cleanup(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
+def _cleanup(connection: Connection, wanted: Mapping[str, Sequence[Trigger]]) -> list[Step]:
     """Functions that no trigger calls once the steps before are done."""
-    kept = {statement for one in tables for trigger in ddl.triggers(one) for statement in trigger.undo}
+    kept = {statement for triggers in wanted.values() for one in triggers for statement in one.undo}
     unused = tuple(statement for statement in leftovers(connection) if statement not in kept)
     return [Step("", unused)] if unused else []

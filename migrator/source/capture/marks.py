@@ -22,6 +22,7 @@ _READ = (
     "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
     " FROM {mark} WHERE ready_at <= {now} AND leased_until <= {now} ORDER BY id LIMIT :count"
 )
+_LEASE = "UPDATE {mark} SET leased_until = {now} + :s, lease_owner = :owner WHERE id IN :ids"
 
 
 class SqlMarks:
@@ -38,10 +39,10 @@ class SqlMarks:
             locked = "" if connection.dialect.name == "sqlite" else " FOR UPDATE SKIP LOCKED"
             chosen = _text(f"SELECT {_READ}{locked}", ddl)
             rows = connection.execute(chosen, {"count": count}).all()
-            leased = (
-                f"UPDATE {ddl.mark} SET leased_until = {ddl.now} + :s, lease_owner = :owner WHERE id = :id"
-            )
-            _each(connection, leased, [{"s": lease_s, "owner": self._owner, "id": row.id} for row in rows])
+            if rows:
+                leased = _text(_LEASE, ddl).bindparams(sa.bindparam("ids", expanding=True))
+                ids = [row.id for row in rows]
+                connection.execute(leased, {"s": lease_s, "owner": self._owner, "ids": ids})
             images = Images(connection, self._domains)
             return [_mark(row, images) for row in rows]
 

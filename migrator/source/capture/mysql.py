@@ -90,15 +90,14 @@ class MysqlDdl:
         """One INSERT … SELECT, without a semicolon that a client would have to be told about."""
         columns, sides = columns_of(captured, captured.columns), _EVENTS[event]
         targets = ", ".join(["table_name", *(_IMAGES[side] for side in sides), "changed_at"])
-        values = ",\n    ".join(
-            [literal(captured.name), *(_image(columns, side) for side in sides), self.now]
-        )
+        values = ",\n    ".join([literal(captured.name), *(image(columns, side) for side in sides), self.now])
         condition = _condition(captured) if event == "UPDATE" else ""
         return f"INSERT INTO {self.mark} ({targets})\nSELECT {values}\nFROM DUAL{condition}"
 
 
-def trigger_name(table: str, event: str, digest: str) -> str:
-    return f"migrator_{digest_of(table)}_{event[0].lower()}_{digest}"
+def trigger_name(table: str, event: str, digest: str, *, whole: bool = False) -> str:
+    """At most 64 letters, as the server allows. `whole`: with all of the event's name, not its first letter."""
+    return f"migrator_{digest_of(table)}_{event if whole else event[0].lower()}_{digest}"
 
 
 def quoted(name: str) -> str:
@@ -110,7 +109,7 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def _image(columns: Sequence[Column], side: str) -> str:
+def image(columns: Sequence[Column], side: str) -> str:
     """JSON of written name -> type, a colon and the value's text; CONCAT of a NULL is NULL."""
     pairs = [f"{literal(column.name)}, {_value(column, side)}" for column in columns]
     return "JSON_OBJECT(" + ",\n        ".join(pairs) + ")"

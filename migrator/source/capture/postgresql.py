@@ -50,7 +50,9 @@ class PostgresqlDdl:
         )
         return [
             f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
-            f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n)",
+            # Marks come and go: what they leave is to be swept after some thousand, not after a fifth of the table.
+            f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n)"
+            " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)",
             f"CREATE TABLE IF NOT EXISTS {self.ticket} ({ticket})",
         ]
 

@@ -47,20 +47,36 @@ class SqliteDdl:
         return [f"DROP TABLE IF EXISTS {self.mark}", f"DROP TABLE IF EXISTS {self.ticket}"]
 
     def triggers(self, captured: Captured) -> list[Trigger]:
-        bodies = {event: self._body(captured, event) for event in _EVENTS}
+        bodies = {f"AFTER {event}": self._body(captured, event) for event in _EVENTS}
+        bodies |= self._replaced(captured)
         digest = digest_of(*bodies.values())
-        table = quoted(captured.table.real)
-        return [
-            Trigger(
-                captured.name,
-                name,
-                digest,
-                (f"CREATE TRIGGER {name} AFTER {event} ON {table}{body}",),
-                (f"DROP TRIGGER {name}",),
-            )
-            for event, body in bodies.items()
-            for name in [trigger_name(captured.name, event, digest)]
-        ]
+        return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
+
+    def _replaced(self, captured: Captured) -> dict[str, str]:
+        """Marks for rows that REPLACE is about to take away, for which SQLite fires no trigger of its own.
+
+        A row that meets another one's key in another way (an upsert) leaves such a mark too, which does no harm.
+        """
+        table = captured.table
+        keys = [key for key in dict.fromkeys([table.primary_key, *table.unique]) if key]
+        if not keys:
+            return {}
+        columns = [[quoted(column.real) for column in columns_of(captured, key)] for key in keys]
+        met = " OR ".join(
+            "(" + " AND ".join(f"gone.{one} = NEW.{one}" for one in names) + ")" for names in columns
+        )
+        own = columns[0] if table.primary_key else ["rowid"]
+        itself = " AND ".join(f"gone.{one} IS OLD.{one}" for one in own)
+        changed = ", ".join(dict.fromkeys(name for names in columns for name in names))
+        held = image(columns_of(captured, captured.columns), "gone")
+        begin = (
+            f"INSERT INTO {self.mark} (table_name, image_before)\n    SELECT {literal(captured.name)}, {held}"
+        )
+        found = f"{begin}\n    FROM {quoted(table.real)} AS gone WHERE ({met})"
+        return {
+            "BEFORE INSERT": f" FOR EACH ROW\nBEGIN\n    {found};\nEND",
+            f"BEFORE UPDATE OF {changed}": f" FOR EACH ROW\nBEGIN\n    {found} AND NOT ({itself});\nEND",
+        }
 
     def _body(self, captured: Captured, event: str) -> str:
         columns, sides = columns_of(captured, captured.columns), _EVENTS[event]
@@ -73,8 +89,15 @@ class SqliteDdl:
         )
 
 
+def _trigger(captured: Captured, event: str, body: str, digest: str) -> Trigger:
+    timing, what = event.split(" ")[:2]
+    name = trigger_name(captured.name, (timing[:1] + what[:1]).lower(), digest)
+    create = f"CREATE TRIGGER {name} {event} ON {quoted(captured.table.real)}{body}"
+    return Trigger(captured.name, name, digest, (create,), (f"DROP TRIGGER {name}",))
+
+
 def trigger_name(table: str, event: str, digest: str) -> str:
-    return f"migrator_{digest_of(table)}_{event[0].lower()}_{digest}"
+    return f"migrator_{digest_of(table)}_{event}_{digest}"
 
 
 def quoted(name: str) -> str:

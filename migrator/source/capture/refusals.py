@@ -1,0 +1,154 @@
+"""Why a table's changes cannot be captured, and what to do: kinds of tables, privileges, circles of foreign keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from migrator.errors import SettingsError
+from migrator.mapping.changes import Captured
+from migrator.source.capture import postgresql
+from migrator.source.capture.cascades import cascades, circles
+from migrator.source.capture.design import Ddl
+from migrator.source.capture.mysql import MysqlDdl
+
+_POSTGRESQL_TABLES = sa.text("""
+    SELECT n.nspname || '.' || c.relname AS name, c.relkind AS kind,
+        pg_catalog.pg_has_role(c.relowner, 'USAGE') AS owned,
+        EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid) AS has_heirs
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+""")
+_POSTGRESQL_RIGHTS = sa.text("""
+    SELECT CASE WHEN pg_catalog.to_regnamespace(:schema) IS NULL
+        THEN pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')
+        ELSE pg_catalog.has_schema_privilege(:schema, 'CREATE') END
+""")
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+_MYSQL_TABLES = sa.text("""
+    SELECT TABLE_SCHEMA AS `schema`, TABLE_NAME AS name, TABLE_TYPE AS kind, ENGINE AS engine
+    FROM information_schema.TABLES
+""")
+_MYSQL_RIGHTS = sa.text("""
+    SELECT '' AS `schema`, '' AS name, PRIVILEGE_TYPE AS right_name FROM information_schema.USER_PRIVILEGES
+    UNION ALL SELECT TABLE_SCHEMA, '', PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
+    UNION ALL SELECT TABLE_SCHEMA, TABLE_NAME, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
+""")
+_VIEW = "say in the mapping what changes it: `changes: {orders: id}` beside `table:` of the entity"
+
+
+def refusals(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[str]:
+    """All of them at once."""
+    found = [what for one in tables if (what := _unseen(ddl, one))]
+    looks: Mapping[str, Callable[[Connection, Any, Sequence[Captured]], Iterator[str]]] = {
+        "postgresql": _of_postgresql,
+        "mysql": _of_mysql,
+        "sqlite": _of_sqlite,
+    }
+    return [*found, *looks[connection.dialect.name](connection, ddl, tables)]
+
+
+def views(connection: Connection, ddl: Ddl) -> set[str]:
+    """Names, as Captured has them, of what can be read like a table and has no triggers of its own."""
+    if isinstance(ddl, MysqlDdl):
+        rows = [row for row in connection.execute(_MYSQL_TABLES) if row.kind == "VIEW"]
+        return {row.name if row.schema == ddl.home else f"{row.schema}.{row.name}" for row in rows}
+    if connection.dialect.name == "postgresql":
+        return {row.name for row in connection.execute(_POSTGRESQL_TABLES) if row.kind in _KINDS}
+    return set(connection.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")))
+
+
+def limits(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[str]:
+    """What leaves no mark and cannot be made to, of these tables."""
+    if connection.dialect.name == "mysql":
+        return [
+            "TRUNCATE and ALTER TABLE … DROP PARTITION fire no trigger here: use DELETE on captured tables"
+        ]
+    if connection.dialect.name != "sqlite":
+        return []
+    found = []
+    for one in tables:
+        partial = sa.text('SELECT name FROM pragma_index_list(:t) WHERE "unique" = 1 AND partial = 1')
+        for index in connection.scalars(partial, {"t": one.table.real}):
+            what = f"rows that INSERT OR REPLACE takes away by the partial index {index} leave no mark"
+            found.append(f"table {one.name}: {what}; delete them first")
+    return found
+
+
+def _unseen(ddl: Ddl, captured: Captured) -> str:
+    try:
+        ddl.triggers(captured)
+    except SettingsError as error:
+        return str(error)
+    return ""
+
+
+def _of_postgresql(connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
+    known = {row.name: row for row in connection.execute(_POSTGRESQL_TABLES)}
+    if not connection.execute(_POSTGRESQL_RIGHTS, {"schema": postgresql.SCHEMA}).scalar_one():
+        what = f"this user may not make tables in a schema {postgresql.SCHEMA}"
+        yield f"{what}; GRANT CREATE ON DATABASE to it, or make the schema for it: CREATE SCHEMA … AUTHORIZATION"
+    for one in tables:
+        row = known.get(one.name)
+        if row is None:
+            yield f"table {one.name} is gone; pull the schema again"
+        elif row.kind in _KINDS:
+            yield f"{one.name} is {_KINDS[row.kind]}, which has no triggers; {_VIEW}"
+        elif not row.owned:
+            yield f"table {one.name}: only its owner may make its triggers fire always; connect as the owner"
+        elif row.kind == "r" and row.has_heirs:
+            what = "has tables that inherit from it, whose changes fire no trigger of it"
+            yield f"table {one.name} {what}; partition it, or migrate the heirs as tables of their own"
+
+
+def _of_mysql(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured]) -> Iterator[str]:
+    known = {(row.schema, row.name): row for row in connection.execute(_MYSQL_TABLES)}
+    rights = {(row.schema, row.name, row.right_name) for row in connection.execute(_MYSQL_RIGHTS)}
+
+    def may(right: str, schema: str, name: str = "") -> bool:
+        places = (("", ""), (schema.replace("_", "\\_"), ""), (schema, ""), (schema, name))
+        return any((*place, right) in rights for place in places)
+
+    missing = [
+        right for right in ("CREATE", "INSERT", "UPDATE", "DELETE", "SELECT") if not may(right, ddl.home)
+    ]
+    if missing:
+        yield f"this user lacks {', '.join(missing)} on database {ddl.home}, where our tables go; GRANT it"
+    log, trusted = connection.exec_driver_sql("SELECT @@log_bin, @@log_bin_trust_function_creators").one()
+    if log and not trusted and not may("SUPER", ""):
+        what = "the server keeps a binary log and takes triggers from users with SUPER only"
+        yield f"{what}; SET GLOBAL log_bin_trust_function_creators = 1 (on RDS in the parameter group)"
+    for one in tables:
+        schema = one.table.schema or ddl.home
+        row = known.get((schema, one.table.real))
+        if row is None:
+            yield f"table {one.name} is gone; pull the schema again"
+        elif row.kind == "VIEW":
+            yield f"{one.name} is a view, which has no triggers; {_VIEW}"
+        elif row.engine != "InnoDB":
+            what = f"is kept by {row.engine}, which knows no transactions: a change could be there without its mark"
+            yield f"table {one.name} {what}; ALTER TABLE … ENGINE = InnoDB"
+        elif not may("TRIGGER", schema, one.table.real):
+            yield f"table {one.name}: this user lacks TRIGGER; GRANT TRIGGER ON {schema}.* to it"
+    for name in circles(cascades(connection), tables, ddl.home):
+        what = "foreign keys reach it in a circle (a table that cascades to itself), and fire no trigger here"
+        yield f"table {name}: {what}; let the key RESTRICT and the service delete the rows itself"
+
+
+_STRANGE = re.compile(r"^\s*CREATE\s+VIRTUAL", re.IGNORECASE)
+
+
+def _of_sqlite(connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
+    known = {row[0]: row for row in connection.execute(sa.text("SELECT name, type, sql FROM sqlite_master"))}
+    for one in tables:
+        row = known.get(one.table.real)
+        if row is None:
+            yield f"table {one.name} is gone; pull the schema again"
+        elif row[1] == "view":
+            yield f"{one.name} is a view, which has no triggers for what it reads; {_VIEW}"
+        elif _STRANGE.match(row[2] or ""):
+            yield f"{one.name} is a virtual table, which has no triggers; migrate the table that it shows"

@@ -1,0 +1,115 @@
+"""Capture: triggers put into the source, compared with what they should be, and taken out again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migrator.errors import SettingsError
+from migrator.facts import EntityPlan
+from migrator.mapping.changes import Captured
+from migrator.model import TableDesign
+from migrator.ports.capture import Capture, Installation, Step, TableCapture
+from migrator.ports.live import Marks, Tickets
+
+MEANINGS = {
+    "captured": "every change leaves a mark",
+    "missing": "a trigger is missing, and changes leave no mark; run `migrator capture install`, then"
+    " `migrator verify --repair`: what changed meanwhile left none",
+    "stale": "the mapping or the table's columns changed since: a column that came and is mapped now leaves no mark,"
+    " and one that was renamed may stop the service's writes; run `migrator capture install`, then"
+    " `migrator verify --repair`",
+    "disabled": "a trigger is disabled, or fires not always, and changes leave no mark; run `migrator capture install`,"
+    " then `migrator verify --repair`",
+    "extra": "the mapping no longer reads it; `migrator capture install` takes its triggers away",
+}
+"""What each state of a table means and what to do; docs/schema-changes.md says it at length."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What an install did. `changed`: tables whose triggers were made or taken away."""
+
+    tables: tuple[str, ...]
+    changed: tuple[str, ...]
+    new: bool
+
+
+@dataclass(frozen=True)
+class CaptureStatus:
+    installation: Installation | None
+    tables: tuple[TableCapture, ...]
+
+    @property
+    def whole(self) -> bool:
+        return self.installation is not None and all(
+            one.state in ("captured", "extra") for one in self.tables
+        )
+
+
+@dataclass(frozen=True)
+class CaptureStage:
+    """`design`: of the target, whose TTL attribute tombstones need."""
+
+    capture: Capture
+    job: str
+    design: TableDesign
+
+    def refusals(self, plans: Sequence[EntityPlan]) -> list[str]:
+        """All that stands against an install, each with what to do."""
+        found = self.capture.refusals(self._tables(plans))
+        if self.design.ttl is None:
+            what = "the mapping's table has no TTL attribute, which the tombstones of deleted items need"
+            found = [f"{what}; write table: {{ttl: expiresAt}}", *found]
+        return [*self._other_job(), *found]
+
+    def steps(self, plans: Sequence[EntityPlan]) -> list[Step]:
+        """What an install would do now."""
+        return self.capture.install_steps(self._tables(plans), self.job)
+
+    def install(self, plans: Sequence[EntityPlan]) -> Installed:
+        """Raises: SettingsError with every refusal at once; nothing was done then."""
+        if refusals := self.refusals(plans):
+            raise SettingsError("\n".join(["capture cannot be installed:", *refusals]))
+        new = self.capture.installation() is None
+        tables = tuple(one.name for one in self._tables(plans))
+        steps = self.steps(plans)
+        for step in steps:
+            self.capture.do(step)
+        return Installed(tables, tuple(step.table for step in steps if step.table), new)
+
+    def status(self, plans: Sequence[EntityPlan]) -> CaptureStatus:
+        return CaptureStatus(self.capture.installation(), tuple(self.capture.states(self._tables(plans))))
+
+    def uninstall(self, marks: Marks, *, discard_marks: bool) -> list[Step]:
+        """The steps that were done; none where nothing was there. Raises: SettingsError where marks would be lost."""
+        if self.capture.installation() is not None:
+            if refusals := self._other_job():
+                raise SettingsError("\n".join(refusals))
+            state = marks.state()
+            waiting = state.waiting + state.unripe
+            if waiting and not discard_marks:
+                what = f"{waiting:,} mark(s) wait, and their changes would never reach the table"
+                raise SettingsError(f"{what}; run `migrator relay --once` first, or say --discard-marks")
+        steps = self.capture.uninstall_steps()
+        for step in steps:
+            self.capture.do(step)
+        return steps
+
+    def raise_epoch(self, tickets: Tickets, known: Sequence[int]) -> int:
+        """The new epoch, all of whose tickets are higher than the source's own and than all that are `known`
+        elsewhere (to the journal, to the table)."""
+        return tickets.raise_epoch(max([tickets.highest(), *known]))
+
+    def _tables(self, plans: Sequence[EntityPlan]) -> list[Captured]:
+        return self.capture.captured(plans)
+
+    def _other_job(self) -> list[str]:
+        """A mark is worked once: the table of another job would miss the change."""
+        found = self.capture.installation()
+        if found is None or found.job == self.job:
+            return []
+        what = f"this source is captured for job {found.job}, whose marks job {self.job} would take away"
+        return [
+            f"{what}; run `migrator capture uninstall` with that job first, or move from a copy of the source"
+        ]

@@ -1,0 +1,251 @@
+"""Capture is put in, compared and taken out on real databases, and refuses what it could not keep its word for."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from migrator.errors import SettingsError
+from migrator.facts import EntityPlan
+from migrator.model import KeyAttribute, TableDesign
+from migrator.report.migrations import alembic_text, sql_text
+from migrator.stages.capture import CaptureStage
+from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
+from tests.support_source import plan_of
+
+DESIGN = TableDesign("T", (KeyAttribute("PK"),), "type", ttl="expiresAt")
+SCHEMA = [
+    "CREATE TABLE customer (id integer PRIMARY KEY, name varchar(40))",
+    'CREATE TABLE "or der" (id integer PRIMARY KEY, customer_id integer, "per%cent" varchar(20), extra varchar(9))',
+    "INSERT INTO \"or der\" VALUES (1, 1, 'a', 'b')",
+]
+CATALOGUE = {
+    "sqlite": "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY 1",
+    "mariadb": """SELECT TABLE_NAME, '' FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() UNION ALL
+        SELECT TRIGGER_NAME, ACTION_STATEMENT FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE() ORDER BY 1""",
+    "postgresql": """SELECT nspname::text, '' FROM pg_namespace WHERE nspname !~ '^pg_' UNION ALL
+        SELECT relname::text, relkind::text FROM pg_class WHERE relnamespace <> 'pg_catalog'::regnamespace
+            AND relnamespace <> 'information_schema'::regnamespace AND relname !~ '^pg_toast' UNION ALL
+        SELECT proname::text, prosrc FROM pg_proc WHERE prolang <> 12 AND prolang <> 13 UNION ALL
+        SELECT tgname::text, tgenabled::text FROM pg_trigger ORDER BY 1, 2""",
+}
+
+
+@pytest.fixture(params=ENGINES)
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
+    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
+    file = request.param == "sqlite"
+    url = new_sqlite(tmp_path / "a.db") if file else request.getfixturevalue(urls[request.param])
+    with capturing(request.param, url) as made:
+        made.run(*SCHEMA)
+        yield made
+
+
+def plans(shop: Capturing) -> list[EntityPlan]:
+    found = [plan_of(shop.table(name)) for name in ("customer", "or der")]
+    return [replace(plan, entity=replace(plan.entity, key=()), slots=plan.slots) for plan in found]
+
+
+def stage(shop: Capturing, job: str = "shop") -> CaptureStage:
+    return CaptureStage(shop.capture, job, DESIGN)
+
+
+def catalogue(shop: Capturing) -> list[Any]:
+    with shop.service() as service:
+        answer = service.execute(CATALOGUE[shop.engine])
+        return list((service if shop.engine == "mariadb" else answer).fetchall())
+
+
+def states(shop: Capturing) -> dict[str, str]:
+    found = stage(shop).status(plans(shop))
+    return {one.table.rpartition(".")[2]: one.state for one in found.tables}
+
+
+def test_uninstall_leaves_nothing_and_install_does_nothing_twice(shop: Capturing) -> None:
+    before = catalogue(shop)
+    done = stage(shop).install(plans(shop))
+    assert (len(done.tables), len(done.changed), done.new) == (2, 2, True)
+    assert states(shop) == {"customer": "captured", "or der": "captured"}
+    installed, first = catalogue(shop), shop.tickets.installation()
+    again = stage(shop).install(plans(shop))
+    assert (again.changed, again.new) == ((), False)
+    assert catalogue(shop) == installed
+    assert shop.tickets.installation() == first
+    stage(shop).uninstall(shop.marks, discard_marks=False)
+    assert catalogue(shop) == before
+    assert stage(shop).uninstall(shop.marks, discard_marks=False) == []
+
+
+def test_the_printed_sql_does_what_install_does(shop: Capturing) -> None:
+    text = sql_text(stage(shop).steps(plans(shop)))
+    with shop.service() as service:
+        if shop.engine == "sqlite":
+            service.executescript(text)
+        elif shop.engine == "postgresql":
+            service.execute(text)
+        else:
+            # A client with the server's own sql_mode, where a double quote begins a text.
+            service.execute("SET sql_mode = DEFAULT")
+            for statement in text.split(";\n")[:-1]:
+                service.execute(statement)
+    assert states(shop) == {"customer": "captured", "or der": "captured"}
+    assert stage(shop).install(plans(shop)).changed == ()
+    shop.run('UPDATE "or der" SET "per%cent" = \'z\'')
+    assert len(shop.left()) == 1
+
+
+def test_the_alembic_migration_goes_up_and_down(shop: Capturing) -> None:
+    before = catalogue(shop)
+    text = alembic_text(stage(shop).steps(plans(shop)), "shop").replace("from alembic import op\n", "")
+
+    def run(way: str) -> None:
+        """What Alembic does: a function of the file, its `op` on one connection."""
+        with shop.writing.engine.begin() as op:
+            names: dict[str, Any] = {"op": op}
+            exec(compile(text, "migration.py", "exec"), names)
+            names[way]()
+
+    run("upgrade")
+    assert states(shop) == {"customer": "captured", "or der": "captured"}
+    run("downgrade")
+    assert catalogue(shop) == before
+
+
+def test_a_column_that_comes_makes_triggers_stale_until_the_next_install(shop: Capturing) -> None:
+    stage(shop).install(plans(shop))
+    shop.run('ALTER TABLE "or der" ADD COLUMN late integer')
+    assert states(shop) == {"customer": "captured", "or der": "stale"}
+    assert not stage(shop).status(plans(shop)).whole
+    assert [name.rpartition(".")[2] for name in stage(shop).install(plans(shop)).changed] == ["or der"]
+    assert states(shop) == {"customer": "captured", "or der": "captured"}
+    shop.run('UPDATE "or der" SET late = 1')
+    assert len(shop.left()) == 1
+    stage(shop).uninstall(shop.marks, discard_marks=False)
+    assert not [row for row in catalogue(shop) if "migrator" in str(row[0]) or "capture" in str(row[0])]
+
+
+def test_a_trigger_that_is_gone_is_missed_and_one_too_many_is_seen(shop: Capturing) -> None:
+    stage(shop).install(plans(shop))
+    drop = next(
+        step for step in shop.capture.uninstall_steps() if step.table.endswith("customer")
+    ).statements[0]
+    shop.run(drop.replace("`", '"'))
+    assert states(shop)["customer"] == "missing"
+    stage(shop).install(plans(shop)[1:])
+    assert states(shop)["customer"] == "missing"
+    assert len(stage(shop).install(plans(shop)).changed) == 1
+    assert [one.state for one in shop.capture.states(shop.capture.captured(plans(shop)[:1]))] == [
+        "captured",
+        "extra",
+    ]
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_a_trigger_that_is_disabled_is_seen(shop: Capturing) -> None:
+    stage(shop).install(plans(shop))
+    shop.run("ALTER TABLE customer DISABLE TRIGGER ALL")
+    assert states(shop)["customer"] == "disabled"
+    shop.run("ALTER TABLE customer ENABLE TRIGGER ALL")
+    assert states(shop)["customer"] == "disabled", "a replicated change would leave none"
+    assert len(stage(shop).install(plans(shop)).changed) == 1
+    assert states(shop)["customer"] == "captured"
+
+
+def test_marks_that_wait_hinder_an_uninstall(shop: Capturing) -> None:
+    stage(shop).install(plans(shop))
+    shop.run("INSERT INTO customer VALUES (1, 'x')")
+    with pytest.raises(SettingsError, match=r"1 mark\(s\) wait"):
+        stage(shop).uninstall(shop.marks, discard_marks=False)
+    assert stage(shop).uninstall(shop.marks, discard_marks=True)
+
+
+def test_a_source_is_captured_for_one_job(shop: Capturing) -> None:
+    stage(shop).install(plans(shop))
+    for call in (
+        lambda: stage(shop, "other").install(plans(shop)),
+        lambda: stage(shop, "other").uninstall(shop.marks, discard_marks=True),
+    ):
+        with pytest.raises(SettingsError, match="captured for job shop"):
+            call()
+
+
+def test_every_refusal_is_told_at_once_and_nothing_is_done(shop: Capturing) -> None:
+    shop.run("CREATE VIEW seen AS SELECT id FROM customer")
+    before, view = catalogue(shop), shop.table("seen")
+    key = (view.columns[0],)
+    wanted = [*plans(shop), plan_of(view, key=key)]
+    with pytest.raises(SettingsError) as caught:
+        replace(stage(shop), design=replace(DESIGN, ttl=None)).install(wanted)
+    text = str(caught.value)
+    assert "no TTL attribute" in text
+    assert "seen is a view, which has no triggers" in text
+    assert catalogue(shop) == before
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+def test_missing_rights_are_told_on_postgresql(shop: Capturing) -> None:
+    role = f"poor_{secrets.token_hex(4)}"
+    shop.run(f"CREATE ROLE {role} LOGIN", f'GRANT ALL ON customer, "or der" TO {role}')
+    try:
+        with capturing("postgresql", _as(shop.url, role, 5432)) as poor:
+            with pytest.raises(SettingsError) as caught:
+                stage(poor).install(plans(poor))
+            assert "may not make tables in a schema migrator" in str(caught.value)
+            assert "table public.customer: only its owner" in str(caught.value)
+    finally:
+        shop.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
+def test_missing_rights_and_tables_without_transactions_are_told_on_mariadb(shop: Capturing) -> None:
+    role, home = f"poor_{secrets.token_hex(4)}", urlsplit(shop.url).path[1:]
+    shop.run(f"CREATE USER {role}@'%'", f"GRANT SELECT, INSERT ON \"{home}\".* TO {role}@'%'")
+    try:
+        with capturing("mariadb", _as(shop.url, role, 3306)) as poor:
+            found = stage(poor).refusals(plans(poor))
+        assert "this user lacks CREATE, UPDATE, DELETE on database" in found[0]
+        assert "table customer: this user lacks TRIGGER" in found[1]
+        shop.run(f"GRANT ALL ON \"{home}\".* TO {role}@'%'")
+        with capturing("mariadb", _as(shop.url, role, 3306)) as rich:
+            assert stage(rich).refusals(plans(rich)) == []
+            stage(rich).install(plans(rich))
+    finally:
+        shop.run(f"DROP USER {role}@'%'")
+    shop.run("ALTER TABLE customer ENGINE = MyISAM")
+    (refusal,) = stage(shop).refusals(plans(shop))
+    assert "customer is kept by MyISAM, which knows no transactions" in refusal
+
+
+def _as(url: str, user: str, port: int) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{user}@{parts.hostname}:{parts.port or port}"))
+
+
+@pytest.mark.parametrize("shop", ["postgresql", "mariadb"], indirect=True)
+def test_an_install_waits_for_locks_in_short_pieces(shop: Capturing) -> None:
+    """Others write on while the install cannot have its lock, and it comes through once it can."""
+    wanted: list[EntityPlan] = plans(shop)
+    with shop.service() as holder, shop.service() as other:
+        holder.execute("BEGIN")
+        holder.execute("INSERT INTO customer VALUES (1, 'held')")
+        thread = threading.Thread(target=lambda: stage(shop).install(wanted))
+        thread.start()
+        longest = max(_took(other, f"INSERT INTO customer VALUES ({n}, 'x')") for n in range(2, 9))
+        assert longest < 5
+        holder.execute("COMMIT")
+        thread.join(60)
+    assert states(shop) == {"customer": "captured", "or der": "captured"}
+
+
+def _took(service: Any, statement: str) -> float:
+    began = time.monotonic()
+    service.execute(statement)
+    return time.monotonic() - began

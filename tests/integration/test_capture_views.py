@@ -1,0 +1,89 @@
+"""Entities that read a view: refused, unless the mapping says what changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator import wiring
+from migrator.errors import MappingError
+from migrator.facts import EntityPlan
+from migrator.mapping.changes import captured_tables, needs_memory
+from migrator.mapping.parse import examine_mapping
+from tests.integration.test_capture_triggers import images
+from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
+
+SCHEMA = [
+    "CREATE TABLE orders (id integer PRIMARY KEY, state varchar(9))",
+    "CREATE TABLE line (order_id integer, no integer, n integer, PRIMARY KEY (order_id, no))",
+    """CREATE VIEW summary AS SELECT o.id AS number, o.state AS state, SUM(l.n) AS n
+       FROM orders o LEFT JOIN line l ON l.order_id = o.id GROUP BY o.id, o.state""",
+]
+MAPPING = """\
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type, ttl: expiresAt}
+entities:
+  summary:
+    key: [number]
+    CHANGES
+    items: {Summary: {key: ["O#{number}", S], attributes: {state: state}}}
+  order: {table: orders, items: {Order: {key: ["O#{id}", O]}}}
+"""
+
+
+@pytest.fixture(params=ENGINES)
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
+    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
+    file = request.param == "sqlite"
+    url = new_sqlite(tmp_path / "a.db") if file else request.getfixturevalue(urls[request.param])
+    with capturing(request.param, url) as made:
+        made.run(*SCHEMA)
+        yield made
+
+
+def plans(shop: Capturing, changes: str) -> list[EntityPlan]:
+    parsed = examine_mapping(MAPPING.replace("CHANGES", changes), "shop.yaml")
+    return [entity.plan for entity in wiring.checked_on(shop.source, parsed).entities]
+
+
+def test_a_view_is_refused_unless_the_mapping_says_what_changes_it(shop: Capturing) -> None:
+    unsaid = plans(shop, "columns: {}")
+    (refusal,) = shop.capture.refusals(shop.capture.captured(unsaid))
+    assert "summary is a view" in refusal
+    assert "`changes: {orders: id}`" in refusal
+    said = plans(shop, "changes: {orders: id, line: [order_id]}")
+    wanted = shop.capture.captured(said)
+    assert shop.capture.refusals(wanted) == []
+    shop.install(*wanted)
+    shop.run(
+        "INSERT INTO line VALUES (1, 1, 5)",
+        "UPDATE orders SET state = 'x'",
+        "INSERT INTO orders VALUES (2, 'a')",
+    )
+    marks = shop.left()
+    assert images(marks) == [("line", None, (1,)), ("orders", None, (2,))]
+    lookups = captured_tables(said)[marks[0].table].lookups
+    assert [(one.entity, one.values, one.is_root) for one in lookups] == [("summary", ("order_id",), True)]
+
+
+def test_every_update_behind_a_view_counts_and_its_keys_are_remembered(shop: Capturing) -> None:
+    said = plans(shop, "changes: {orders: id}")
+    shop.install(*shop.capture.captured(said))
+    shop.run("INSERT INTO orders VALUES (1, 'a')", "UPDATE orders SET state = 'b'")
+    assert len(shop.left()) == 2
+    assert [needs_memory(plan) for plan in said] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ("{order: id}", "the source has no table 'order'"),
+        ("{orders: number}", "table orders has no column 'number'"),
+        ("{line: [order_id, no]}", "name the columns of line that hold the key of a row: number"),
+    ],
+)
+def test_what_changes_names_must_be_there(shop: Capturing, changes: str, what: str) -> None:
+    with pytest.raises(MappingError, match=what):
+        plans(shop, f"changes: {changes}")
