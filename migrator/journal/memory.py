@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table, bindparam, delete, select, update
 
 from migrator.journal.dialect import insert_or_ignore
 from migrator.journal.engine import Database
-from migrator.journal.schema import contest, remembered_key, remembered_root
+from migrator.journal.schema import contest, reached_ticket, remembered_key, remembered_root
 from migrator.journal.wire import read_key, write_key
 from migrator.mapping.keys import item_key_text
 from migrator.model import ItemKey
@@ -57,6 +57,21 @@ class SqlMemory:
                 kept = {(one, self._digest(key)) for one in chunk for key in current[roots[one]]}
                 gone = [place for place in sorted(stored) if place not in kept]
                 _delete(connection, remembered_key, gone, ("root", "digest"))
+
+    def reached(self, ticket: int) -> None:
+        """Items are going to be written with this ticket: the highest one stays known when the source is restored."""
+        mine = reached_ticket.c.table_id == self.table_id
+        with self.database.begin() as connection:
+            row = {"table_id": self.table_id, "ticket": ticket}
+            connection.execute(insert_or_ignore(connection, reached_ticket), row)
+            lower = update(reached_ticket).where(mine, reached_ticket.c.ticket < ticket)
+            connection.execute(lower.values(ticket=ticket))
+
+    def highest(self) -> int:
+        """The highest ticket that was reached; 0 where none was."""
+        mine = select(reached_ticket.c.ticket).where(reached_ticket.c.table_id == self.table_id)
+        with self.database.begin() as connection:
+            return int(connection.execute(mine).scalar() or 0)
 
     # ── contests ──
 

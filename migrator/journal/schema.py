@@ -137,6 +137,13 @@ contest = Table(
     Column("source_key", Text, nullable=False),
 )
 
+reached_ticket = Table(
+    "migrator_reached_ticket",
+    metadata,
+    Column("table_id", String(255), primary_key=True),
+    Column("ticket", BigInteger, nullable=False),
+)
+
 fast_path = Table(
     "migrator_fast_path",
     metadata,

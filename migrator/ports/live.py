@@ -136,6 +136,16 @@ class ConditionalStore(Protocol):
         """Delete each tombstone that still is what was given (same ticket); how many were."""
 
 
+class Control(Protocol):
+    """The table's control item, which holds the highest ticket that it knows of (rule 8)."""
+
+    def read_control(self) -> int:
+        """The highest ticket; 0 where there is no control item. Raises: TargetError where its key is another's."""
+
+    def raise_control(self, ticket: int) -> None:
+        """The highest ticket is this one from now on, unless a higher one is known."""
+
+
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -168,6 +178,12 @@ class Memory(Protocol):
     def contest(self, contests: Sequence[Contest]) -> None: ...
 
     def contests(self, keys: Sequence[ItemKey]) -> list[Contest]: ...
+
+    def reached(self, ticket: int) -> None:
+        """Items are going to be written with this ticket: the highest one stays known when the source is restored."""
+
+    def highest(self) -> int:
+        """The highest ticket that was reached; 0 where none was."""
 
     def concede(self, contests: Sequence[Contest]) -> None:
         """Forget the contests; those that are gone are no fault."""
