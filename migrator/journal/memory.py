@@ -58,17 +58,16 @@ class SqlMemory:
                 gone = [place for place in sorted(stored) if place not in kept]
                 _delete(connection, remembered_key, gone, ("root", "digest"))
 
+    # ── tickets ──
+
     def reached(self, ticket: int) -> None:
-        """Items are going to be written with this ticket: the highest one stays known when the source is restored."""
-        mine = reached_ticket.c.table_id == self.table_id
+        mine = update(reached_ticket).where(reached_ticket.c.table_id == self.table_id)
         with self.database.begin() as connection:
             row = {"table_id": self.table_id, "ticket": ticket}
             connection.execute(insert_or_ignore(connection, reached_ticket), row)
-            lower = update(reached_ticket).where(mine, reached_ticket.c.ticket < ticket)
-            connection.execute(lower.values(ticket=ticket))
+            connection.execute(mine.where(reached_ticket.c.ticket < ticket).values(ticket=ticket))
 
     def highest(self) -> int:
-        """The highest ticket that was reached; 0 where none was."""
         mine = select(reached_ticket.c.ticket).where(reached_ticket.c.table_id == self.table_id)
         with self.database.begin() as connection:
             return int(connection.execute(mine).scalar() or 0)

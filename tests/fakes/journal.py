@@ -18,15 +18,15 @@ class FakeMemory:
     def __init__(self) -> None:
         self.roots: dict[Root, Remembered] = {}
         self.wishes: dict[tuple[str, Root], Contest] = {}
-        self._highest = 0
+        self.ticket = 0
         self._lock = RLock()
 
     def reached(self, ticket: int) -> None:
         with self._lock:
-            self._highest = max(self._highest, ticket)
+            self.ticket = max(self.ticket, ticket)
 
     def highest(self) -> int:
-        return self._highest
+        return self.ticket
 
     def remember(self, ticket: int, intended: Mapping[Root, Iterable[ItemKey]]) -> dict[Root, Remembered]:
         with self._lock:
