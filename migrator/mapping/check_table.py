@@ -9,7 +9,7 @@ from migrator.errors import Fault
 from migrator.limits import GLOBAL_INDEXES, INDEX_NAME, LOCAL_INDEXES, PROJECTED_ATTRIBUTES
 from migrator.mapping.document import Document, Path, did_you_mean
 from migrator.mapping.reserved import RESERVED_WORDS
-from migrator.model import Index, Mapping, TableDesign
+from migrator.model import OWN_TYPES, Index, Mapping, TableDesign
 
 _TABLE: Path = ("table",)
 
@@ -18,6 +18,7 @@ def table_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
     """Faults and warnings of the table's key and of its indexes."""
     table = mapping.table
     yield from _key_faults(table, document)
+    yield from _type_faults(mapping, document)
     yield from _counts(table, document)
     for index in table.indexes:
         at = (*_TABLE, "indexes", index.name)
@@ -51,6 +52,14 @@ def _key_faults(table: TableDesign, document: Document) -> Iterator[Fault]:
         twice = [name for name, count in Counter(one.name for one in attributes).items() if count > 1]
         for name in twice:
             yield document.fault(at, f"'{name}' stands twice in one key")
+
+
+def _type_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
+    for name, entity in mapping.entities.items():
+        for item in entity.items:
+            if item.type in OWN_TYPES:
+                what = f"the type {item.type} is migrator's own; choose another name"
+                yield document.fault(("entities", name, "items", item.type), what)
 
 
 def _counts(table: TableDesign, document: Document) -> Iterator[Fault]:

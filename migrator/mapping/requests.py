@@ -50,6 +50,8 @@ class Request:
     descending: bool = False
     limit: int | None = None
     near: Nearby | None = None
+    type_attribute: str = ""
+    """By what is told which items are ours alone (see TableDesign.is_hidden) and no part of the answer."""
 
 
 def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
@@ -57,6 +59,10 @@ def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> R
 
     Raises: SettingsError where a parameter of the key is not set or does not fit it.
     """
+    return replace(_request(mapping, pattern, params), type_attribute=mapping.table.type_attribute)
+
+
+def _request(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
     key = tuple(attribute.name for attribute in mapping.table.key)
     if pattern.operation == "query":
         return _query(mapping, pattern, params, key)

@@ -136,6 +136,16 @@ class ConditionalStore(Protocol):
         """Delete each tombstone that still is what was given (same ticket); how many were."""
 
 
+class Control(Protocol):
+    """The table's control item, which holds the highest ticket that it knows of (rule 8)."""
+
+    def read_control(self) -> int:
+        """The highest ticket; 0 where there is no control item. Raises: TargetError where its key is another's."""
+
+    def raise_control(self, ticket: int) -> None:
+        """The highest ticket is this one from now on, unless a higher one is known."""
+
+
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
 
 

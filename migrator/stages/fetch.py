@@ -12,7 +12,7 @@ from typing import Any
 
 from migrator.mapping.patterns import nearest
 from migrator.mapping.requests import Request
-from migrator.model import Item, ItemKey
+from migrator.model import OWN_TYPES, Item, ItemKey
 from migrator.ports import ItemStore, QueryPage
 
 AT_ONCE = 8
@@ -37,13 +37,15 @@ def fetch(store: ItemStore, request: Request) -> Fetched:
 
 
 def _get(store: ItemStore, request: Request) -> Fetched:
-    return _fetched([store.get_item(one) for one in request.sent])
+    pages = [store.get_item(one) for one in request.sent]
+    return _fetched(pages, _shown([item for page in pages for item in page.items], request))
 
 
 def _batch_get(store: ItemStore, request: Request) -> Fetched:
     """The items in the order in which their keys were asked."""
     pages = list(_side_by_side(store.batch_get, request.sent))
-    found = {_key(item, request): item for page in pages for item in page.items}
+    items = _shown([item for page in pages for item in page.items], request)
+    found = {_key(item, request): item for item in items}
     asked = [tuple(key[name] for name in request.key) for one in request.sent for key in one["Keys"]]
     return _fetched(pages, [found[key] for key in asked if key in found])
 
@@ -51,7 +53,7 @@ def _batch_get(store: ItemStore, request: Request) -> Fetched:
 def _query(store: ItemStore, request: Request) -> Fetched:
     # What is sorted by distance has to be read to its end, whatever the limit.
     limit = request.limit if request.near is None else None
-    asked = [_Partition(store, one, limit) for one in request.sent]
+    asked = [_Partition(store, request, one, limit) for one in request.sent]
     # Of every partition the first page is needed before anything can be merged.
     for _ in _side_by_side(_Partition.read_all if limit is None else _Partition.read_page, asked):
         pass
@@ -73,14 +75,18 @@ _WAYS: dict[str, Callable[[ItemStore, Request], Fetched]] = {
 class _Partition:
     """One Query whose pages are read when their items are needed. For one thread at a time."""
 
-    def __init__(self, store: ItemStore, query: Mapping[str, Any], limit: int | None) -> None:
+    def __init__(
+        self, store: ItemStore, request: Request, query: Mapping[str, Any], limit: int | None
+    ) -> None:
         self.store = store
+        self.request = request
         self.query = query
         self.limit = limit
         self.requests = 0
         self.read_units = 0.0
         self._ready: deque[Item] = deque()
         self._found = 0
+        self._filters = "FilterExpression" in query
         self._start: Mapping[str, Any] | None = None
         self._done = False
 
@@ -98,8 +104,11 @@ class _Partition:
     def read_page(self) -> None:
         """The next page; it may be empty and still not the last one."""
         page = self.store.query(self._sized(), self._start)
-        self._ready.extend(page.items)
-        self._found += len(page.items)
+        items = _shown(page.items, self.request)
+        # Where one was ours alone, there may be thousands of them: pages grow as behind a filter.
+        self._filters = self._filters or len(items) < len(page.items)
+        self._ready.extend(items)
+        self._found += len(items)
         self.requests += page.requests
         self.read_units += page.read_units
         self._start = page.next_start
@@ -113,7 +122,7 @@ class _Partition:
         """
         if self.limit is None:
             return self.query
-        if "FilterExpression" in self.query:
+        if self._filters:
             return {**self.query, "Limit": self.limit * 2**self.requests}
         return {**self.query, "Limit": max(self.limit - self._found, 0) or self.limit}
 
@@ -146,6 +155,10 @@ def _key(item: Item, request: Request) -> ItemKey:
     return tuple(item[name] for name in request.key)
 
 
-def _fetched(pages: list[QueryPage], items: list[Item] | None = None) -> Fetched:
-    found = [item for page in pages for item in page.items] if items is None else items
-    return Fetched(found, sum(page.requests for page in pages), sum(page.read_units for page in pages))
+def _shown(items: list[Item], request: Request) -> list[Item]:
+    """Without tombstones and the control item."""
+    return [item for item in items if item.get(request.type_attribute) not in OWN_TYPES]
+
+
+def _fetched(pages: list[QueryPage], items: list[Item]) -> Fetched:
+    return Fetched(items, sum(page.requests for page in pages), sum(page.read_units for page in pages))

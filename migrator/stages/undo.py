@@ -19,6 +19,7 @@ from migrator.stages.pool import in_parallel
 class Undo:
     """Looks at every item of the table, a segment at a time; those whose `_src` names one of `entities` are ours.
 
+    Tombstones stay until they expire: without them, what is still on its way could come after the delete.
     `check` is called before each delete and raises when the run must stop.
     """
 
@@ -58,9 +59,10 @@ class Undo:
         for page in self.store.scan(number, self.segments):
             if self.stop.is_set():
                 raise Interrupted("stopped; what is deleted stays deleted, the same command deletes the rest")
-            ours = [item for item in page.items if self._entity(item) in self.entities]
+            items = [item for item in page.items if not self.table.is_hidden(item)]
+            ours = [item for item in items if self._entity(item) in self.entities]
             types = Counter((self._entity(item), self.table.type_of(item)) for item in ours)
-            found = found + UndoCounts(types, work(ours), len(page.items) - len(ours))
+            found = found + UndoCounts(types, work(ours), len(items) - len(ours))
         return found
 
     def _delete(self, items: list[Item]) -> int:

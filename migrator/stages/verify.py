@@ -161,7 +161,7 @@ def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey
     """A finding for each way in which the stored item is not the expected one."""
     table = entity.table
     item = stored.get(table.key_of(expected))
-    if item is None:
+    if item is None or table.is_hidden(item):
         return [_finding("missing", entity, expected, "no item is stored under this key")]
     owner = item.get(table.source_attribute)
     if owner != expected[table.source_attribute] and isinstance(owner, str):

@@ -68,9 +68,10 @@ class TableScan:
         for page in self.store.scan(number, segments, state.start):
             if self.stop.is_set():
                 raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
-            totals = totals + self._count(page.items)
+            items = [item for item in page.items if not self._table.is_hidden(item)]
+            totals = totals + self._count(items)
             state = SegmentState(page.next_start, page.next_start is None, totals.as_json())
-            self.journal.save_segment(self.run, number, state, self._untraced(page.items))
+            self.journal.save_segment(self.run, number, state, self._untraced(items))
         return totals
 
     def _count(self, items: Sequence[Item]) -> ScanTotals:

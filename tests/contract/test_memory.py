@@ -140,6 +140,18 @@ def test_of_many_at_once_nobody_is_forgotten(memory: Memory) -> None:
         assert keys_of(memory, root) == (24, {("K", "24")})
 
 
+def test_the_highest_ticket_that_was_reached_stays_known(make: MakeMemory) -> None:
+    memory = make("table-1")
+    assert memory.highest() == 0
+    for ticket in (3, 10**12 + 5, 7, 10**12 + 5):
+        memory.reached(ticket)
+    assert memory.highest() == 10**12 + 5
+    assert make("table-2").highest() == 0
+    with ThreadPoolExecutor(6) as executor:
+        list(executor.map(memory.reached, range(2 * 10**12, 2 * 10**12 + 40)))
+    assert memory.highest() == 2 * 10**12 + 39
+
+
 # ── contests ──
 
 

@@ -12,9 +12,10 @@ from migrator.errors import TargetError
 from migrator.limits import BATCH_GET_KEYS, READ_UNIT_BYTES
 from migrator.mapping.keys import encode_key
 from migrator.mapping.sizes import item_bytes, write_units
-from migrator.model import TOMBSTONE, Index, Item, ItemKey, TableDesign
+from migrator.model import CONTROL, TOMBSTONE, Index, Item, ItemKey, TableDesign
 from migrator.ports import QueryPage, Receipt, ScanPage
 from migrator.ports.live import Outcome
+from migrator.target.control import control_key
 from tests.fakes.conditions import holds
 
 _PAGE = 7
@@ -66,6 +67,20 @@ class FakeStore:
             ]
             self.delete(still)
         return len(still)
+
+    def read_control(self) -> int:
+        item = self.items.get(self.design.key_of(control_key(self.design)))
+        if item is None:
+            return 0
+        if item.get(self.design.type_attribute) != CONTROL:
+            raise TargetError("under the key of migrator's control item stands another item")
+        return _number(item[self.design.ticket_attribute])
+
+    def raise_control(self, ticket: int) -> None:
+        with self._lock:
+            if ticket > self.read_control():
+                named = {self.design.type_attribute: CONTROL, self.design.ticket_attribute: ticket}
+                self.put([{**control_key(self.design), **named}])
 
     def _is_dead(self, item: Item) -> bool:
         return item.get(self.design.type_attribute) == TOMBSTONE

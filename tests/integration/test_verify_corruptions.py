@@ -12,13 +12,14 @@ import pytest
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.parse import parse_mapping
-from migrator.model import Item
+from migrator.model import TOMBSTONE, Item
 from migrator.ports import Finding, RunIdentity
 from migrator.source import SqlSource, source_url
 from migrator.stages.backfill import Backfill
 from migrator.stages.claims import Claims
 from migrator.stages.verify import Verify
 from migrator.target.client import dynamodb_client
+from migrator.target.control import ControlItem
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
@@ -128,3 +129,19 @@ def test_a_missing_item_is_found(library: Library) -> None:
     library.store.delete([("BOOK#3", "META")])
     (found,) = library.findings()
     assert (found.kind, found.source_key) == ("missing", "[3]")
+
+
+def test_tombstones_and_the_control_item_are_none_of_verifys(library: Library) -> None:
+    dead: Item = {"type": TOMBSTONE, "_src": "book:[3]", "_tk": 9}
+    library.store.put(
+        [{**dead, "PK": "BOOK#99", "SK": "META"}, {**dead, "PK": "BOOK#3", "SK": "OLD", "price": 7}]
+    )
+    ControlItem(library.store).raise_control(9)
+    assert library.findings() == []
+    run = library.journal.runs("job")[-1]
+    assert library.journal.finding_counts(run) == {}
+
+
+def test_a_tombstone_in_an_items_place_is_a_missing_item(library: Library) -> None:
+    library.store.put([{"PK": "BOOK#3", "SK": "META", "type": TOMBSTONE, "_src": "book:[3]", "_tk": 9}])
+    assert [(one.kind, one.source_key) for one in library.findings()] == [("missing", "[3]")]

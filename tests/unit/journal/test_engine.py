@@ -82,7 +82,14 @@ def test_a_journal_of_another_version(tmp_path: Path) -> None:
 def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> None:
     journal = SqlJournal.in_file(tmp_path / "shop.db")
     run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))
-    new = (schema.writer, schema.fast_path, schema.contest, schema.remembered_key, schema.remembered_root)
+    new = (
+        schema.writer,
+        schema.reached_ticket,
+        schema.fast_path,
+        schema.contest,
+        schema.remembered_key,
+        schema.remembered_root,
+    )
     with journal.database.begin() as connection:
         schema.metadata.drop_all(connection, tables=new)
     journal.close()

@@ -264,3 +264,9 @@ entities:
     found = faults(text, SCHEMA)
     lines = sorted(int(fault.split(":")[1]) for fault in found)
     assert lines == [first + 5, first + 6, first + 7, first + 7, first + 9, first + 11]
+
+
+@pytest.mark.parametrize("type_", ["_tombstone", "_control"])
+def test_a_type_of_our_own_is_refused(type_: str) -> None:
+    found = faults(USER.replace("User: {", f"{type_}: {{") % "keep: [id]", SCHEMA)
+    assert any(f"the type {type_} is migrator's own; choose another name" in fault for fault in found)

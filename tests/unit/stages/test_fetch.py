@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migrator.model import Item, KeyAttribute, TableDesign
+from migrator.model import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.ports import QueryPage
 from migrator.stages.fetch import fetch
 from tests.fakes.store import FakeStore
@@ -25,6 +25,10 @@ NEAR = """
 params: {lat: number, lng: number, limit: optional integer}
 query: {index: ByCell, key: ["G#{*lat,lng|geohash:6}"], limit: limit}
 near: {from: [lat, lng], at: [lat, lng], within_m: 500}
+"""
+GET = """
+params: {tenant: text, id: integer}
+get: {key: ["EVENT#{tenant}", "E#{id:04}"]}
 """
 BATCH = """
 params: {tenant: text, ids: list of integer}
@@ -84,6 +88,38 @@ def test_behind_a_filter_a_limit_gives_as_many_items(store: FakeStore, pattern: 
 
 def test_a_filter_that_nothing_meets_reads_to_the_end(store: FakeStore) -> None:
     assert fetch(store, request(ONE, tenant="acme", least="1000", limit="3")).items == []
+
+
+@pytest.fixture
+def haunted(store: FakeStore) -> FakeStore:
+    """Between every two events two tombstones, and a hundred in front."""
+    for item in list(store.items.values()):
+        key = f"{item['SK']}#"
+        store.put([{**item, "SK": f"{key}{number}", "type": TOMBSTONE} for number in range(2)])
+    store.put([{"PK": "EVENT#acme", "SK": f"A#{number:03}", "type": TOMBSTONE} for number in range(100)])
+    store.put([{"PK": "EVENT#acme", "SK": "A#control", "type": CONTROL}])
+    return store
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_behind_tombstones_a_limit_gives_as_many_items(haunted: FakeStore, *, descending: bool) -> None:
+    turned = ONE.replace("limit: limit,", f"limit: limit, descending: {str(descending).lower()},")
+    found = fetch(haunted, request(turned, tenant="acme", limit="10"))
+    assert ids(found.items) == (list(range(99, 89, -1)) if descending else list(range(10)))
+    # However many they are, they do not cost a request each.
+    sizes = [query["Limit"] for query in haunted.queries]
+    assert sizes == [10 * 2**number for number in range(len(sizes))]
+
+
+def test_tombstones_are_in_no_answer(haunted: FakeStore) -> None:
+    assert ids(fetch(haunted, request(ONE, tenant="acme")).items) == list(range(100))
+    assert ids(fetch(haunted, request(ONE, tenant="acme", least="60", limit="3")).items) == [60, 61, 62]
+    assert ids(fetch(haunted, request(SHARDS, kind="k", limit="5")).items) == [0, 1, 2, 3, 4]
+    for number in (3, 99):
+        haunted.items["EVENT#acme", f"E#{number:04}"]["type"] = TOMBSTONE
+    assert ids(fetch(haunted, request(BATCH, tenant="acme", ids="7,3,500,99,3")).items) == [7]
+    assert fetch(haunted, request(GET, tenant="acme", id="3")).items == []
+    assert ids(fetch(haunted, request(GET, tenant="acme", id="4")).items) == [4]
 
 
 def test_a_batch_comes_in_the_order_asked(store: FakeStore) -> None:

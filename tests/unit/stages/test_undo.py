@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from migrator.errors import Interrupted, StoppedError
-from migrator.model import Item, KeyAttribute, TableDesign
+from migrator.model import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.stages.undo import Undo
 from tests.fakes.store import FakeStore
 
@@ -49,6 +49,19 @@ def test_items_of_others_stay() -> None:
     assert sorted(key[0] for key in store.items) == ["P#90", "P#91", "P#92", "P#93", "P#94"]
     again = Undo(store, TABLE, frozenset({"order"})).delete()
     assert (again.items, again.gone) == (0, 0)
+
+
+def test_tombstones_and_the_control_item_are_neither_ours_nor_anothers() -> None:
+    store = filled()
+    dead: Item = {"PK": "P#7", "SK": "OLD", "type": TOMBSTONE, "_src": "order:[7]", "_tk": 3}
+    store.put([dead])
+    store.raise_control(3)
+    undo = Undo(store, TABLE, frozenset({"order"}))
+    assert (undo.count().items, undo.count().others) == (40, 5)
+    counts = undo.delete()
+    assert (counts.items, counts.gone, counts.others) == (40, 40, 5)
+    assert store.items["P#7", "OLD"] == dead
+    assert store.read_control() == 3
 
 
 def test_an_item_that_changes_hands_before_its_delete_stays() -> None:
