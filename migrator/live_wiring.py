@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
+from migrator import wiring
+from migrator.errors import SettingsError
+from migrator.journal.memory import SqlMemory
+from migrator.journal.store import SqlJournal
+from migrator.journal.writers import SqlWriters
+from migrator.mapping.changes import needs_memory
+from migrator.mapping.image_keys import compile_image_keys
 from migrator.retry import Backoff, Retry
 from migrator.settings import Job
 from migrator.source.address import address_of
@@ -14,7 +23,13 @@ from migrator.source.capture.marks import SqlMarks
 from migrator.source.capture.tickets import SqlTickets
 from migrator.source.capture.writing import Writing
 from migrator.source.manners import Manners, name_of
-from migrator.wiring import keepers
+from migrator.stages.lifetimes import Lifetimes
+from migrator.stages.presences import Presences
+from migrator.stages.refresh import LiveEntity, Refresh, behind
+from migrator.stages.relay import Relay
+from migrator.target.conditional import ConditionalWrites
+from migrator.target.control import ControlItem
+from migrator.wiring import Laid, Target, keepers
 
 DDL_LOCK_WAIT_S = 1.0
 """A change of a table that waits for its lock makes the service's writes wait behind it."""
@@ -49,6 +64,88 @@ def open_live(
         writing.close()
 
 
+@dataclass(frozen=True)
+class Beside:
+    """The edges of whoever writes items while others may."""
+
+    laid: Laid
+    live: Live
+    target: Target
+    memory: SqlMemory
+    presences: Presences
+
+    @property
+    def lifetimes(self) -> Lifetimes:
+        return self.presences.lifetimes
+
+    @cached_property
+    def entities(self) -> dict[str, LiveEntity]:
+        checked = self.laid.checked
+        return {one.name: LiveEntity(one, needs_memory(one.plan)) for one in checked.entities}
+
+    @cached_property
+    def store(self) -> ConditionalWrites:
+        return ConditionalWrites(self.target.store)
+
+    def guard_tickets(self) -> None:
+        """Raises: SettingsError where the source's counter is behind what the journal or the table knows (rule 8)."""
+        control = ControlItem(self.target.store)
+        known, counter = max(self.memory.highest(), control.read_control()), self.live.tickets.highest()
+        if counter < known:
+            raise SettingsError(behind(counter, known))
+        self.keep_ticket()
+
+    def keep_ticket(self) -> None:
+        """Writes the highest ticket into the table, where it outlives source and journal."""
+        if highest := self.memory.highest():
+            ControlItem(self.target.store).raise_control(highest)
+
+    def refresh(self, check: Callable[[], None]) -> Refresh:
+        return Refresh(
+            rows=self.laid.source,
+            store=self.store,
+            tickets=self.live.tickets,
+            memory=self.memory,
+            entities=self.entities,
+            table=self.target.design,
+            revision=self.laid.checked.mapping.revision,
+            check=check,
+            objects=self.target.objects,
+        )
+
+    def relay(self, check: Callable[[], None]) -> Relay:
+        plans = [one.compiled.plan for one in self.entities.values()]
+        captured = {one.name: one for one in self.live.capture.captured(plans)}
+        mapping = self.laid.checked.mapping
+        keys = {plan.entity.name: compile_image_keys(mapping, plan) for plan in plans}
+        return Relay(self.live.marks, self.laid.source, self.refresh(check), captured, keys)
+
+
+def lifetimes_of(job: Job) -> Lifetimes:
+    return Lifetimes(request_s=job.tuning.request_life_s)
+
+
+@contextmanager
+def open_beside(
+    laid: Laid, target: Target, journal: SqlJournal, table_id: str, stop: Callable[[], bool]
+) -> Iterator[Beside]:
+    """Everything that a writer beside others needs, its heartbeats running."""
+    writers = SqlWriters(journal.database, table_id)
+    memory = SqlMemory(journal.database, table_id)
+    with (
+        open_live(laid.job, "live", stop=stop, patience=wiring.backoff_of(laid.job)) as live,
+        Presences(writers, lifetimes_of(laid.job), time.monotonic) as presences,
+    ):
+        yield Beside(laid, live, target, memory, presences)
+
+
 def known_tickets(job: Job) -> list[int]:
-    """The highest tickets that the journal and the table know of. Neither keeps any yet."""
-    return []
+    """The highest tickets that the journal and the table know of."""
+    design = wiring.sound_mapping(job.mapping).mapping.table
+    target = wiring.open_target(job, design, lambda: False)
+    state = target.admin.state(target.design)
+    if state is None:
+        return []
+    with wiring.open_journal(job) as journal:
+        highest = SqlMemory(journal.database, state.table_id).highest()
+    return [highest, ControlItem(target.store).read_control()]

@@ -9,9 +9,11 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Literal
 
+from migrator.mapping.keys import item_key_text, source_text
 from migrator.mapping.requests import Request
 from migrator.model import Part, Pattern
-from migrator.ports import Run, Tally
+from migrator.ports import Finding, Run, Tally
+from migrator.ports.live import Contest
 
 Rows = list[tuple[Any, ...]]
 
@@ -143,3 +145,41 @@ class Answer:
     @property
     def same(self) -> bool:
         return all(part.same for part in self.parts)
+
+
+# ── live change ──
+
+
+@dataclass
+class Refreshed:
+    """What a refresh came to. `collisions`: roots that want a key which another row really has."""
+
+    roots: int = 0
+    stored: int = 0
+    buried: int = 0
+    newer: int = 0
+    refused: list[Finding] = field(default_factory=list)
+    collisions: set[Contest] = field(default_factory=set)
+
+
+@dataclass
+class Worked:
+    """What one take of marks came to."""
+
+    taken: int = 0
+    finished: int = 0
+    advanced: int = 0
+    put_back: int = 0
+    refreshed: list[Refreshed] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def collision_findings(refreshed: Refreshed) -> list[Finding]:
+    """A finding for each root that wants a key which another row has."""
+    return [_collision(wish) for wish in sorted(refreshed.collisions, key=lambda one: source_text(*one.root))]
+
+
+def _collision(wish: Contest) -> Finding:
+    entity, key = wish.root
+    reason = "another row makes the same key and has it; the one that gives it up leaves it to the other"
+    return Finding("collision", entity, reason, key, item_key_text(wish.key))

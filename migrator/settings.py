@@ -53,6 +53,8 @@ class Tuning:
     max_write_units: int | None = None
     confirm_above: float | None = None
     """US dollars."""
+    request_life_s: float = 60.0
+    """What one request to DynamoDB may last, from its signature to its effect, beside other writers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class _TuningForm(Form):
     scan_segments: Annotated[Integer, Field(ge=1, le=1000)] = 4
     max_write_units: Annotated[Integer, Field(ge=1)] | None = None
     confirm_above: Annotated[Number, Field(ge=0)] | None = None
+    request_life_s: Annotated[Number, Field(gt=0, le=3600)] = 60.0
 
 
 class _JobForm(Form):

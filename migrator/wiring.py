@@ -155,13 +155,13 @@ def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Targ
         role=_role(job),
     )
     named = design_for(job, design)
-    backoff = _backoff(job)
+    backoff = backoff_of(job)
     admin = DynamoTableAdmin(client, stop=stop)
     store = DynamoStore(client, named, backoff, stop, _limit(tuning, named, Retry(backoff, stop)))
     return Target(named, admin, store, _objects(job, endpoint, named, backoff, stop))
 
 
-def _backoff(job: Job) -> Backoff:
+def backoff_of(job: Job) -> Backoff:
     tuning = job.tuning
     return Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
 
@@ -232,7 +232,7 @@ def lay(
     name, at_once, retry = (
         name_of(job.name, command),
         workers or job.tuning.workers,
-        Retry(_backoff(job), stop),
+        Retry(backoff_of(job), stop),
     )
     work = Work(name, at_once, retry, keepers(job.path.parent, job.target))
     with open_source(job.source, parsed, work) as source:

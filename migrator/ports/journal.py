@@ -11,7 +11,7 @@ from migrator.model import ItemKey, SourceKey
 
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
 
-RunKind = Literal["backfill", "verify"]
+RunKind = Literal["backfill", "verify", "relay"]
 RunState = Literal["running", "interrupted", "failed", "done"]
 
 

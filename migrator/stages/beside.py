@@ -10,8 +10,9 @@ from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import split_source
 from migrator.model import Item, ItemKey, RowTree, TableDesign
 from migrator.ports.live import Memory, Root
+from migrator.results import Refreshed
 from migrator.stages.projection import Projection, project, stamp
-from migrator.stages.refresh import Refresh, Refreshed, drawn, waves
+from migrator.stages.refresh import Refresh, drawn, waves
 
 
 @dataclass

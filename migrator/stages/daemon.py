@@ -10,9 +10,10 @@ from threading import Event
 from typing import Protocol
 
 from migrator.errors import Interrupted, MigratorError, SourceError, StoppedError
+from migrator.results import Worked
 from migrator.stages.lifetimes import Presence, fence_off
 from migrator.stages.presences import Presences
-from migrator.stages.relay import Relay, Worked
+from migrator.stages.relay import Relay
 
 IDLE_S = 0.2
 LONGEST_IDLE_S = 1.0
@@ -26,6 +27,9 @@ class Listener(Protocol):
     def worked(self, worked: Worked, took_ms: int) -> None: ...
 
     def failed(self, error: MigratorError, wait_s: float) -> None: ...
+
+    def idle(self) -> None:
+        """Nothing is to be done just now; called now and then also while there is."""
 
 
 @dataclass
@@ -77,6 +81,7 @@ class Daemon:
             presence.beat(begins=True)
             started = time.monotonic()
             worked = relay.once()
+            self.listener.idle()
             if worked.taken:
                 idle_s = IDLE_S
                 self.listener.worked(worked, round((time.monotonic() - started) * 1000))

@@ -79,6 +79,7 @@ class Purge:
     writers: Writers
     design: TableDesign
     lifetimes: Lifetimes
+    dry_run: bool = False
 
     def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
         """How many tombstones went, page by page of a scan that begins with the first one."""
@@ -86,7 +87,7 @@ class Purge:
         before_s = min([now_s - self.lifetimes.ripe_s, *begun])
         for page in pages:
             ripe = [item for item in page if _is_ripe(item, self.design, before_s)]
-            yield self.store.remove_dead(ripe) if ripe else 0
+            yield len(ripe) if self.dry_run or not ripe else self.store.remove_dead(ripe)
 
 
 def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:

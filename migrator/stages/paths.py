@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from migrator.mapping.items import CompiledEntity
-from migrator.mapping.keys import item_key_text, source_text
 from migrator.mapping.sizes import item_bytes, write_units
 from migrator.model import Item, RowTree
 from migrator.ports import Finding, ItemStore, ObjectStore, Receipt
-from migrator.ports.live import Contest, Memory
+from migrator.ports.live import Memory
+from migrator.results import collision_findings
 from migrator.stages.beside import keys_by_root, write_beside
 from migrator.stages.claims import Claims
 from migrator.stages.projection import Projection, project, stamp
-from migrator.stages.refresh import Refresh, Refreshed
+from migrator.stages.refresh import Refresh
 
 Read: TypeAlias = Callable[[], list[RowTree]]
 
@@ -81,16 +81,5 @@ class BesidePath:
         receipt = Receipt(len(items), sum(sizes), float(sum(map(write_units, sizes))), len(items))
         findings = list(beside.projected.refused)
         if beside.refreshed is not None:
-            findings += collisions_of(self.refresh, beside.refreshed)
+            findings += collision_findings(beside.refreshed)
         return Copied(beside.projected, receipt, findings, items)
-
-
-def collisions_of(refresh: Refresh, refreshed: Refreshed) -> list[Finding]:
-    """A finding for each root that wants a key which another row has."""
-    return [_collision(wish) for wish in sorted(refreshed.collisions, key=lambda one: source_text(*one.root))]
-
-
-def _collision(wish: Contest) -> Finding:
-    entity, key = wish.root
-    reason = "another row makes the same key and has it; the one that gives it up leaves it to the other"
-    return Finding("collision", entity, reason, key, item_key_text(wish.key))

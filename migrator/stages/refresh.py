@@ -13,8 +13,9 @@ from migrator.facts import EntityPlan
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import source_text, split_source
 from migrator.model import TOMBSTONE, Item, ItemKey, RowTree, SourceKey, TableDesign
-from migrator.ports import Finding, ObjectStore
+from migrator.ports import ObjectStore
 from migrator.ports.live import ConditionalStore, Contest, Memory, Outcome, Root, Tickets
+from migrator.results import Refreshed
 from migrator.stages.projection import project, stamp
 
 Told: TypeAlias = Mapping[Root, Iterable[ItemKey]]
@@ -61,18 +62,6 @@ class LiveEntity:
 
     compiled: CompiledEntity
     remembered: bool
-
-
-@dataclass
-class Refreshed:
-    """What a refresh came to. `collisions`: roots that want a key which another row really has."""
-
-    roots: int = 0
-    stored: int = 0
-    buried: int = 0
-    newer: int = 0
-    refused: list[Finding] = field(default_factory=list)
-    collisions: set[Contest] = field(default_factory=set)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from migrator.errors import Interrupted, MigratorError, MissingNameError, SourceError, StoppedError
 from migrator.mapping.changes import Captured
@@ -13,7 +13,8 @@ from migrator.mapping.reach import Reach, reach_of
 from migrator.model import ItemKey
 from migrator.ports import Finding
 from migrator.ports.live import Mark, Marks, Root, RootFinder
-from migrator.stages.refresh import Refresh, Refreshed, UnsettledError
+from migrator.results import Worked
+from migrator.stages.refresh import Refresh, UnsettledError
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,6 @@ class RelayOptions:
     lease_s: float = 60.0
     wait_s: float = 1.0
     longest_wait_s: float = 300.0
-
-
-@dataclass
-class Worked:
-    """What one take of marks came to."""
-
-    taken: int = 0
-    finished: int = 0
-    advanced: int = 0
-    put_back: int = 0
-    refreshed: list[Refreshed] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

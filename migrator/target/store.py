@@ -37,6 +37,8 @@ class DynamoStore:
         # How many were ever taken: only compared with itself, so a lost count between threads does no harm.
         self._taken = 0
         self.limit = limit
+        # Stands before each write; raises where this writer must send nothing more.
+        self.check: Callable[[], None] = lambda: None
 
     def put(self, items: Sequence[Item]) -> Receipt:
         sized = [(self.design.key_of(item), encode_item(item), item_bytes(item)) for item in items]
@@ -210,6 +212,7 @@ class DynamoStore:
 
     def metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The answer of a write of about so many units, sent as soon as the limit has room for it."""
+        self.check()
         if self.limit is None:
             return call()
         with self.limit.request(units) as request:

@@ -1,0 +1,100 @@
+"""`migrator relay` and `migrator purge`: marks made into items, and tombstones that nobody needs taken away."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+
+import click
+
+from migrator import live_wiring, wiring
+from migrator.cli.options import job_argument, read_job, stop_on_signals
+from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
+from migrator.errors import Interrupted
+from migrator.journal.store import SqlJournal
+from migrator.journal.writers import SqlWriters
+from migrator.live_wiring import Beside
+from migrator.ports import Run
+from migrator.report.relay import RelayReport
+from migrator.settings import Job
+from migrator.stages.daemon import Daemon
+from migrator.stages.lifetimes import Purge
+from migrator.target.conditional import ConditionalWrites
+from migrator.wiring import Laid
+
+
+@click.command()
+@job_argument
+@click.option("--once", is_flag=True, help="Stop when no mark is left.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
+)
+@click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port.")
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
+def relay(job: Path, once: bool, workers: int, metrics_port: int | None, metrics_host: str) -> int:
+    """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
+
+    Runs until it is stopped (Ctrl-C, SIGTERM); several may run at once, on several hosts with one journal.
+
+    Exit code 0: with --once, no mark is left that could be taken; 3: an edge gave up, the marks wait.
+    """
+    read = read_job(job)
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        laid = stack.enter_context(wiring.lay(read, "relay", workers=workers, stop=stop.is_set))
+        need_bucket(read, laid.checked.entities)
+        beside, journal, run = _open(stack, read, laid, stop)
+        report = RelayReport(journal, run, beside.live.marks, beside.keep_ticket)
+        if metrics_port is not None:
+            report.serve(metrics_host, metrics_port)
+        daemon = Daemon(beside.relay, beside.presences, report, workers, stop)
+        with RunEnd(journal, run):
+            _run(daemon, once=once)
+        beside.keep_ticket()
+        click.echo(report.summary())
+    return 0
+
+
+def _open(stack: ExitStack, job: Job, laid: Laid, stop: Event) -> tuple[Beside, SqlJournal, Run]:
+    target = wiring.open_target(job, laid.checked.mapping.table, stop.is_set)
+    table_id = existing_table(job, target)
+    journal = stack.enter_context(wiring.open_journal(job))
+    beside = stack.enter_context(live_wiring.open_beside(laid, target, journal, table_id, stop.is_set))
+    beside.guard_tickets()
+    identity = identity_of("relay", laid, table_id, laid.checked.entities)
+    return beside, journal, begin(journal, identity, again=True)
+
+
+def _run(daemon: Daemon, *, once: bool) -> None:
+    try:
+        daemon.run(once=once)
+    except Interrupted:
+        # A relay is stopped that way; what it had taken comes again.
+        return
+
+
+@click.command()
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Count, take nothing away.")
+def purge(job: Path, dry_run: bool) -> int:
+    """Take away tombstones that nobody can be late for any more; DynamoDB's TTL would do it days later."""
+    read = read_job(job)
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        design = wiring.sound_mapping(read.mapping).mapping.table
+        target = wiring.open_target(read, design, stop.is_set)
+        table_id = existing_table(read, target)
+        journal = stack.enter_context(wiring.open_journal(read))
+        writers = SqlWriters(journal.database, table_id)
+        lifetimes = live_wiring.lifetimes_of(read)
+        stage = Purge(ConditionalWrites(target.store), writers, target.design, lifetimes, dry_run=dry_run)
+        pages = (page.items for page in target.store.scan(0, 1))
+        removed = 0
+        for count in stage.run(pages, time.time()):
+            removed += count
+            if stop.is_set():
+                raise Interrupted("stopped; the same command goes on")
+    click.echo(f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}")
+    return 0

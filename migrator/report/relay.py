@@ -1,0 +1,92 @@
+"""How a relay gets on: log lines, Prometheus metrics, findings in the journal, and a summary at its end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+
+from migrator.errors import MigratorError
+from migrator.logs import get_logger
+from migrator.ports import Finding, Journal, Run
+from migrator.ports.live import Marks, MarksState
+from migrator.results import Worked, collision_findings
+
+LOOK_S = 10.0
+_log = get_logger("relay")
+
+
+@dataclass
+class RelayReport:
+    """daemon.Listener. `keep`: what is to be done now and then, beside the look at the marks."""
+
+    journal: Journal
+    run: Run
+    marks: Marks
+    keep: Callable[[], None] = lambda: None
+    totals: Counter[str] = field(default_factory=Counter)
+    state: MarksState = MarksState()
+    looked_at: float = float("-inf")
+    _lock: Lock = field(default_factory=Lock)
+
+    def worked(self, worked: Worked, took_ms: int) -> None:
+        counts = _counts(worked)
+        with self._lock:
+            self.totals.update(counts)
+        _log.info("marks_worked", took_ms=took_ms, **counts)
+        if found := _findings(worked):
+            self.journal.add_findings(self.run, found)
+
+    def failed(self, error: MigratorError, wait_s: float) -> None:
+        with self._lock:
+            self.totals["failures"] += 1
+        _log.warning("relay_failed", reason=str(error), wait_s=wait_s)
+
+    def idle(self) -> None:
+        with self._lock:
+            if time.monotonic() - self.looked_at < LOOK_S:
+                return
+            self.looked_at = time.monotonic()
+        self.state = self.marks.state()
+        self.keep()
+        state = self.state
+        _log.info(
+            "relay_lag", waiting=state.waiting, oldest_age_s=round(state.oldest_age_s, 1), failed=state.failed
+        )
+
+    def summary(self) -> str:
+        state, totals = self.marks.state(), self.totals
+        left = state.waiting + state.unripe
+        return (
+            f"{totals['finished']:,} mark(s) worked: {totals['stored']:,} item(s) written,"
+            f" {totals['buried']:,} tombstone(s); {left:,} mark(s) left, {state.failed:,} of them failed before"
+        )
+
+    def serve(self, host: str, port: int) -> None:
+        """Metrics at http://host:port/metrics. Raises: SettingsError where the port is taken."""
+        from migrator.report.metrics import serve_relay
+
+        serve_relay(self, host, port)
+
+
+def _counts(worked: Worked) -> dict[str, int]:
+    return {
+        "taken": worked.taken,
+        "finished": worked.finished,
+        "put_back": worked.put_back,
+        "rows": sum(one.roots for one in worked.refreshed),
+        "stored": sum(one.stored for one in worked.refreshed),
+        "buried": sum(one.buried for one in worked.refreshed),
+        "newer": sum(one.newer for one in worked.refreshed),
+        "refused": sum(len(one.refused) for one in worked.refreshed),
+        "collisions": sum(len(one.collisions) for one in worked.refreshed),
+    }
+
+
+def _findings(worked: Worked) -> list[Finding]:
+    found = list(worked.findings)
+    for one in worked.refreshed:
+        found += [*one.refused, *collision_findings(one)]
+    return found
