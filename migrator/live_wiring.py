@@ -121,6 +121,14 @@ class Beside:
         return Relay(self.live.marks, self.laid.source, self.refresh(check), captured, keys)
 
 
+def _presences(writers: SqlWriters, job: Job, target: Target) -> Presences:
+    return Presences(writers, lifetimes_of(job), time.monotonic, lambda: target.store.unanswered)
+
+
+def now_s() -> float:
+    return time.time()
+
+
 def lifetimes_of(job: Job) -> Lifetimes:
     return Lifetimes(request_s=job.tuning.request_life_s)
 
@@ -134,7 +142,7 @@ def open_beside(
     memory = SqlMemory(journal.database, table_id)
     with (
         open_live(laid.job, "live", stop=stop, patience=wiring.backoff_of(laid.job)) as live,
-        Presences(writers, lifetimes_of(laid.job), time.monotonic) as presences,
+        _presences(writers, laid.job, target) as presences,
     ):
         yield Beside(laid, live, target, memory, presences)
 

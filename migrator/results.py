@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from migrator.mapping.keys import item_key_text, source_text
 from migrator.mapping.requests import Request
-from migrator.model import Part, Pattern
+from migrator.model import ItemKey, Part, Pattern
 from migrator.ports import Finding, Run, Tally
-from migrator.ports.live import Contest
+from migrator.ports.live import Contest, Root
 
 Rows = list[tuple[Any, ...]]
 
@@ -78,6 +78,8 @@ class VerifyResult:
     not_compared: Sequence[NotCompared]
     took_s: float
     sample: Sample | None = None
+    confirmed: Mapping[Root, set[ItemKey]] = field(default_factory=dict)
+    """Live sources only: roots that differ at a second look too, with the item keys in question."""
 
 
 CheckState = Literal["ok", "warning", "failed"]

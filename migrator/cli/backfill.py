@@ -13,6 +13,7 @@ from threading import Event
 import click
 
 from migrator import wiring
+from migrator.cli.beside import look_around
 from migrator.cli.costs import MONEY, Allowed, Bill, allow, bill_of
 from migrator.cli.keys import as_asked, keys_option, tell_masked
 from migrator.cli.options import (
@@ -103,12 +104,14 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool
         if wanted.explain:
             _explain(laid, entities)
         session = _session(stack, laid, wanted, stop)
-        identity = _identity(laid, session, entities, wanted)
+        around = look_around(stack, laid, session, stop)
+        identity = _identity(laid, session, entities, wanted, around.installation)
         bill = _bill(laid, session, entities, wanted, identity)
         if not allow(read, bill, Allowed(wanted.max_cost, wanted.yes or wanted.dry_run)):
             return DIFFERENT
         run = _begin(session, identity, wanted)
         stage = _stage(laid, session, wanted, stop)
+        stage.path = around.path(session, stage.claims)
         result = _work(stage, run, entities)
         if as_json:
             _print_data(result, bill)
@@ -138,9 +141,11 @@ def _session(stack: ExitStack, laid: Laid, wanted: Asked, stop: Event) -> Sessio
     return live_session(stack, laid.job, design, stop, into_existing=wanted.into_existing)
 
 
-def _identity(laid: Laid, session: Session, entities: list[CompiledEntity], wanted: Asked) -> RunIdentity:
+def _identity(
+    laid: Laid, session: Session, entities: list[CompiledEntity], wanted: Asked, installation: str
+) -> RunIdentity:
     scope = scope_of(entities, wanted.limit, named=bool(wanted.entities))
-    return identity_of("backfill", laid, session.table_id, entities, scope)
+    return identity_of("backfill", laid, session.table_id, entities, scope, installation=installation)
 
 
 def _bill(

@@ -124,13 +124,18 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool) -> int:
 @click.option(
     "--above", type=int, default=0, metavar="TICKET", help="With --raise: a ticket known from elsewhere."
 )
-def epoch(job: Path, raising: bool, above: int) -> int:
+@click.option("--dry-run", is_flag=True, help="Say which epoch --raise would move to, change nothing.")
+def epoch(job: Path, raising: bool, above: int, dry_run: bool) -> int:
     """Show the counter of tickets; --raise after a restore of the source or a fail-over that lost changes."""
     read = read_job(job)
     design = wiring.sound_mapping(read.mapping).mapping.table
     with live_wiring.open_live(read, "capture epoch") as live:
         if raising:
             known = [above, *live_wiring.known_tickets(read)]
+            if dry_run:
+                highest = max([live.tickets.highest(), *known])
+                click.echo(f"would move on above ticket {highest}")
+                return 0
             CaptureStage(live.capture, read.name, design).raise_epoch(live.tickets, known)
         click.echo(f"last ticket {live.tickets.highest()} of installation {live.tickets.installation()}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -74,3 +75,13 @@ def stop_on_signals() -> Iterator[Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """A duration such as 30s, 30 or 2m, in seconds."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|)", text.strip())
+    if found is None:
+        raise click.BadParameter(f"'{text}' is no duration; write 30s or 2m")
+    return float(found[1]) * (60 if found[2] == "m" else 1)

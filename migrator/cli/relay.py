@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import click
 
@@ -17,7 +18,7 @@ from migrator.journal.store import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.live_wiring import Beside
 from migrator.ports import Run
-from migrator.report.relay import RelayReport
+from migrator.report.relay import RelayReport, lag_line
 from migrator.settings import Job
 from migrator.stages.daemon import Daemon
 from migrator.stages.lifetimes import Purge
@@ -31,9 +32,10 @@ from migrator.wiring import Laid
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
 )
+@click.option("--dry-run", is_flag=True, help="Count the marks that wait, change nothing.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
-def relay(job: Path, once: bool, workers: int, metrics_port: int | None, metrics_host: str) -> int:
+def relay(job: Path, once: bool, dry_run: bool, workers: int, **metrics: Any) -> int:
     """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
 
     Runs until it is stopped (Ctrl-C, SIGTERM); several may run at once, on several hosts with one journal.
@@ -45,10 +47,14 @@ def relay(job: Path, once: bool, workers: int, metrics_port: int | None, metrics
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(read, "relay", workers=workers, stop=stop.is_set))
         need_bucket(read, laid.checked.entities)
+        if dry_run:
+            live = stack.enter_context(live_wiring.open_live(read, "relay", stop=stop.is_set))
+            click.echo(lag_line(live.marks.state()))
+            return 0
         beside, journal, run = _open(stack, read, laid, stop)
         report = RelayReport(journal, run, beside.live.marks, beside.keep_ticket)
-        if metrics_port is not None:
-            report.serve(metrics_host, metrics_port)
+        if metrics["metrics_port"] is not None:
+            report.serve(metrics["metrics_host"], metrics["metrics_port"])
         daemon = Daemon(beside.relay, beside.presences, report, workers, stop)
         with RunEnd(journal, run):
             _run(daemon, once=once)

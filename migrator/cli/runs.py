@@ -31,6 +31,7 @@ class Session:
     table_id: str
     check: Callable[[], None]
     objects: ObjectStore | None = None
+    target: Target | None = None
 
 
 def dry_session(stack: ExitStack, design: TableDesign) -> Session:
@@ -54,7 +55,7 @@ def live_session(
     lease = stack.enter_context(RunLease(journal, job.name))
     if not into_existing:
         _refuse_foreign(job, target, journal, table_id)
-    return Session(journal, target.store, table_id, lease.check, target.objects)
+    return Session(journal, target.store, table_id, lease.check, target.objects, target)
 
 
 def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
@@ -94,10 +95,21 @@ def _refuse_foreign(job: Job, target: Target, journal: Journal, table_id: str) -
 
 
 def identity_of(
-    kind: RunKind, laid: Laid, table_id: str, entities: Sequence[CompiledEntity], scope: str = ""
+    kind: RunKind,
+    laid: Laid,
+    table_id: str,
+    entities: Sequence[CompiledEntity],
+    scope: str = "",
+    *,
+    installation: str = "",
 ) -> RunIdentity:
-    """Columns that changed make another run: it begins anew, since half of the items would be made of the old ones."""
-    revision = columns_digest(laid.checked.mapping.revision, [entity.plan for entity in entities])
+    """Columns that changed make another run: it begins anew, since half of the items would be made of the old ones.
+
+    So does another `installation` of capture: what changed before it left no mark.
+    """
+    revision = columns_digest(
+        laid.checked.mapping.revision + installation, [entity.plan for entity in entities]
+    )
     return RunIdentity(kind, laid.job.name, table_id, revision, scope)
 
 

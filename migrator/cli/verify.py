@@ -5,24 +5,43 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import click
 
-from migrator import wiring
+from migrator import live_wiring, wiring
 from migrator.cli.keys import as_asked, keys_option, tell_masked
-from migrator.cli.options import job_argument, json_option, progress, read_job, stdout, stop_on_signals
+from migrator.cli.options import (
+    job_argument,
+    json_option,
+    progress,
+    read_job,
+    seconds,
+    stdout,
+    stop_on_signals,
+)
 from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
+from migrator.live_wiring import Live
+from migrator.model import ItemKey
+from migrator.ports import Run
+from migrator.ports.live import Root
 from migrator.report.findings import SHOWN, print_findings
 from migrator.report.results import print_verify, verify_data
 from migrator.results import Sample, VerifyResult
+from migrator.retry import nap
+from migrator.stages.second_look import LOOKED_AT, SecondLook
 from migrator.stages.verify import Verify, VerifyOptions
 from migrator.wiring import Laid, Target
+
+DEFAULT_SETTLE_S = 10.0
 
 
 @click.command()
@@ -32,11 +51,22 @@ from migrator.wiring import Laid, Target
 @click.option(
     "--seed", type=click.IntRange(0), help="Of the sample; the same seed looks at the same rows again."
 )
+@click.option(
+    "--repair", is_flag=True, help="Leave a mark for every row that still differs; the relay does the rest."
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    callback=seconds,
+    metavar="SECONDS",
+    help="How long to wait before differences of a live source are looked at again (default 10s).",
+)
 @keys_option
 @json_option
-def verify(job: Path, workers: int | None, part: str | None, seed: int | None, **shown: bool) -> int:
+def verify(job: Path, workers: int | None, part: str | None, seed: int | None, **asked: Any) -> int:
     """Compare every row with its items and every item with its row, and totals by plain SQL.
 
+    Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
     With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
 
     Exit code 0: clean; 1: differences (see `migrator findings`); 3 and 130: stopped, the same command goes on.
@@ -58,10 +88,41 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
             click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
         stage = _stage(laid, target, journal, sample, workers)
         stage.stop, stage.check = stop, lease.check
+        live = _live(stack, stage, laid, target, asked)
         with RunEnd(journal, run), stage.progress:
             result = stage.run(run, laid.checked.entities)
-        _print(result, journal, laid, **shown)
+        _print(result, journal, laid, as_json=asked["as_json"], whole_keys=asked["whole_keys"])
+        if live is not None and asked["repair"]:
+            live.marks.add({root: sorted(keys, key=repr) for root, keys in result.confirmed.items()})
+            click.echo(
+                f"{len(result.confirmed):,} row(s) marked; run `migrator relay`, then verify again", err=True
+            )
     return DIFFERENT if result.findings else 0
+
+
+def _live(
+    stack: ExitStack, stage: Verify, laid: Laid, target: Target, asked: Mapping[str, Any]
+) -> Live | None:
+    """Capture's edges where it is installed, and a verify that knows that rows change meanwhile."""
+    live = stack.enter_context(live_wiring.open_live(laid.job, "verify", stop=stage.stop.is_set))
+    if live.capture.installation() is None:
+        if asked["repair"] or asked["settle_s"] is not None:
+            what = "capture is not installed, so nothing says what changes and no relay can repair"
+            raise SettingsError(f"{what}; run `migrator capture install` first")
+        return None
+    entities = {one.name: one for one in laid.checked.entities}
+    look = SecondLook(laid.source, stage.store, stage.journal, entities, target.design, stage.clock)
+    settle_s = DEFAULT_SETTLE_S if asked["settle_s"] is None else asked["settle_s"]
+
+    def confirm(run: Run) -> Mapping[Root, set[ItemKey]]:
+        if any(kind in LOOKED_AT for kind in stage.journal.finding_counts(run)):
+            nap(settle_s, stage.stop.is_set, time.sleep)
+        return look.confirm(run)
+
+    before = (live.tickets.highest(), live.marks.state().waiting)
+    stage.confirm = confirm
+    stage.is_quiet = lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1]
+    return live
 
 
 def _print(result: VerifyResult, journal: SqlJournal, laid: Laid, *, as_json: bool, whole_keys: bool) -> None:

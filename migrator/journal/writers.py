@@ -55,6 +55,12 @@ class SqlWriters:
             connection.execute(update(writers).where(*fast).values(fenced=1))
             return self._found(connection, *fast)
 
+    def is_closed(self) -> bool:
+        """Whether anybody ever wrote, or was about to write, beside a fast run."""
+        mine = select(fast_path.c.closed).where(fast_path.c.table_id == self.table_id)
+        with self.database.begin() as connection:
+            return bool(connection.execute(mine).scalar())
+
     def living(self, silent_s: float) -> list[Writer]:
         with self.database.begin() as connection:
             lately = writers.c.alive_at > seconds(connection) - silent_s

@@ -10,7 +10,7 @@ from decimal import Context, Decimal
 from typing import Any
 from uuid import UUID
 
-from migrator.model import SourceKey
+from migrator.model import ItemKey, SourceKey, TableDesign
 
 _EXACT = Context(prec=400)
 _AS_TEXT = (Decimal, UUID)
@@ -30,6 +30,13 @@ def encode_key(values: Sequence[Any]) -> SourceKey:
 def item_key_text(values: Sequence[Any]) -> str:
     """The values of an item's key as encode_key's text; numbers that DynamoDB holds equal have one text."""
     return encode_key([_canonical(value) if isinstance(value, Decimal) else value for value in values])
+
+
+def item_key_of(text: str, table: TableDesign) -> ItemKey:
+    """The item's key that `item_key_text` wrote. Raises: ValueError for text that is none."""
+    made = {"text": str, "number": Decimal, "binary": bytes}
+    values = zip(table.key, decode_key(text), strict=True)
+    return tuple(made[attribute.type](str(v) if attribute.type == "number" else v) for attribute, v in values)
 
 
 def _canonical(number: Decimal) -> int | Decimal:

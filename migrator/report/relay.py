@@ -71,6 +71,15 @@ class RelayReport:
         serve_relay(self, host, port)
 
 
+def lag_line(state: MarksState) -> str:
+    """How far items are behind rows, for people."""
+    if not state.waiting + state.unripe:
+        return "no mark waits: every captured change is in the table"
+    unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
+    failed = f", {state.failed:,} failed before (see `migrator findings`)" if state.failed else ""
+    return f"{state.waiting:,} mark(s) wait, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
+
+
 def _counts(worked: Worked) -> dict[str, int]:
     return {
         "taken": worked.taken,

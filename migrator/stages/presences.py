@@ -14,12 +14,22 @@ _BEATS_A_SILENCE = 6
 
 
 class Presences:
-    """Use as a context manager: every presence taken inside is renewed until it is left."""
+    """Use as a context manager: every presence taken inside is renewed until it is left.
 
-    def __init__(self, writers: Writers, lifetimes: Lifetimes, clock: Callable[[], float]) -> None:
+    `unanswered`: how many requests nobody knows the end of; they may still take effect.
+    """
+
+    def __init__(
+        self,
+        writers: Writers,
+        lifetimes: Lifetimes,
+        clock: Callable[[], float],
+        unanswered: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.writers = writers
         self.lifetimes = lifetimes
         self.clock = clock
+        self.unanswered = unanswered
         self._here: list[Presence] = []
         self._lock = Lock()
         self._done = Event()
@@ -42,11 +52,11 @@ class Presences:
         return presence
 
     def leave(self, presence: Presence, *, clean: bool) -> None:
-        """`clean`: every request was answered. Else the place stays until nothing of it can take effect any more."""
+        """`clean`: its work ended by itself. The place stays until nothing of it can take effect any more."""
         with self._lock:
             if presence in self._here:
                 self._here.remove(presence)
-        if clean:
+        if clean and not self.unanswered():
             self.writers.leave(presence.writer)
 
     def _renew(self) -> None:

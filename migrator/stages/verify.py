@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
+from typing import TypeAlias
 
 from migrator.mapping.compare import differences
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import split_source
 from migrator.model import Item, ItemKey
 from migrator.ports import Finding, ItemStore, Journal, ObjectStore, Page, Progress, Run, Source, Tally
-from migrator.results import Sample, VerifyResult
+from migrator.ports.live import Root
+from migrator.results import NotCompared, Sample, VerifyResult
 from migrator.stages.columns import pinned_columns
 from migrator.stages.pages import plan_pages
 from migrator.stages.pool import in_parallel
@@ -20,6 +22,9 @@ from migrator.stages.projection import Projection, key_text, project
 from migrator.stages.sampling import plan_sample
 from migrator.stages.totals import check_totals
 from migrator.stages.verify_scan import ScanTotals, TableScan
+
+Confirm: TypeAlias = Callable[[Run], Mapping[Root, set[ItemKey]]]
+"""Looks again at a run's findings, drops those that hold no more; the roots that still differ."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,11 @@ class VerifyOptions:
 
 @dataclass
 class Verify:
-    """One verify, made of its edges. `check` raises when the run has lost its lease."""
+    """One verify, made of its edges. `check` raises when the run has lost its lease.
+
+    `confirm`: the second look at what differs, where the source is live; `is_quiet`: whether nothing has changed since
+    the run began, so that totals of two moments can be compared.
+    """
 
     source: Source
     store: ItemStore
@@ -43,6 +52,8 @@ class Verify:
     clock: Callable[[], float] = time.time
     check: Callable[[], None] = lambda: None
     objects: ObjectStore | None = None
+    confirm: Confirm | None = None
+    is_quiet: Callable[[], bool] = lambda: True
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
         """Looks at what it has not looked at yet; findings go to the journal.
@@ -57,7 +68,8 @@ class Verify:
                 self._plan(run, entity, sum(counts.values()))
                 self._rows(run, entity, counts[entity.name])
             scanned = ScanTotals() if sample else self._table(run, entities)
-            not_compared = [] if sample else check_totals(self.source, self.journal, run, entities, scanned)
+            confirmed = self.confirm(run) if self.confirm else {}
+            not_compared = [] if sample else self._totals(run, entities, scanned)
         return VerifyResult(
             run=run,
             entities={entity.name: self.journal.tally(run, entity.name) for entity in entities},
@@ -67,7 +79,13 @@ class Verify:
             not_compared=not_compared,
             took_s=self.clock() - started,
             sample=sample,
+            confirmed=confirmed,
         )
+
+    def _totals(self, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals) -> list[NotCompared]:
+        if not self.is_quiet():
+            return [NotCompared("totals", "rows changed meanwhile, and totals are of one moment")]
+        return check_totals(self.source, self.journal, run, entities, scanned)
 
     def _plan(self, run: Run, entity: CompiledEntity, total: int) -> None:
         """The entity's pages, or the sample's of them; `total`: rows of all entities."""

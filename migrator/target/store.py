@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -39,6 +40,7 @@ class DynamoStore:
         self.limit = limit
         # Stands before each write; raises where this writer must send nothing more.
         self.check: Callable[[], None] = lambda: None
+        self.unanswered = 0
 
     def put(self, items: Sequence[Item]) -> Receipt:
         sized = [(self.design.key_of(item), encode_item(item), item_bytes(item)) for item in items]
@@ -213,6 +215,7 @@ class DynamoStore:
     def metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The answer of a write of about so many units, sent as soon as the limit has room for it."""
         self.check()
+        call = partial(self._answered, call)
         if self.limit is None:
             return call()
         with self.limit.request(units) as request:
@@ -225,6 +228,14 @@ class DynamoStore:
                 raise
             request.consumed = consumed_by_meter(answer)
         return answer
+
+    def _answered(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return call()
+        except BotoCoreError:
+            # Cut off, or too late: it may take effect all the same, and later than anybody waits.
+            self.unanswered += 1
+            raise
 
     def retried(self, operation: str, work: Callable[[], Any]) -> Any:
         """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""

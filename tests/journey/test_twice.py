@@ -11,10 +11,12 @@ from migrator.cli.main import cli
 from tests.journey.command import Project
 from tests.journey.small import small_shop
 
-WRITERS = {"table create", "backfill", "undo"}
-"""Commands that change the table or what is in it."""
+WRITERS = {
+    "table create", "backfill", "undo", "relay", "purge", "capture install", "capture uninstall", "capture epoch",
+}  # fmt: skip
+"""Commands that change the table or what is in it, or the source."""
 OTHERS = {
-    "completion", "doctor", "findings", "local status", "local stop", "mapping check", "mapping schema", "mapping try",
+    "capture status", "completion", "doctor", "findings", "local status", "local stop", "mapping check", "mapping schema", "mapping try",
     "query", "status", "table check", "verify",
 }  # fmt: skip
 """Commands that change at most the journal, or end the embedded server, which keeps its tables."""
@@ -22,7 +24,10 @@ OTHERS = {
 
 def commands(group: click.Group, before: str = "") -> dict[str, click.Command]:
     found: dict[str, click.Command] = {}
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         inner = commands(command, f"{before}{name} ") if isinstance(command, click.Group) else None
         found |= inner if inner is not None else {before + name: command}
     return found
