@@ -42,6 +42,11 @@ def get_logger(name: str) -> FilteringBoundLogger:
     return structlog.get_logger(room=name)  # type: ignore[no-any-return]
 
 
+def bind_run(number: int) -> None:
+    """Nothing; each line of this thread carries the run from now on."""
+    structlog.contextvars.bind_contextvars(run=number)
+
+
 def _hide_passwords(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     """The fields without what looks like a password in a URL or a connection string. A second line of defence."""
     return {name: _cut(value) for name, value in event.items()}

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Event
 
-from migrator import wiring
+from migrator import logs, wiring
 from migrator.errors import Interrupted, MigratorError, SettingsError, TargetError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
@@ -128,14 +128,14 @@ def begin(journal: Journal, identity: RunIdentity, *, again: bool) -> Run:
 
 
 class RunEnd:
-    """Writes into the journal how a run ended, whatever ended it."""
+    """Writes into the journal how a run ended, whatever ended it; the log's lines carry the run."""
 
     def __init__(self, journal: Journal, run: Run) -> None:
         self.journal = journal
         self.run = run
 
     def __enter__(self) -> None:
-        return None
+        logs.bind_run(self.run.id)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,10 @@ def test_dry_runs_change_nothing_and_twice_is_once(tmp_path: Path, dynamodb_url:
     made.done("backfill", job, "--dry-run")
     assert items(made) == []
     assert "nothing has run yet" in made.done("status", job).out
-    made.done("backfill", job)
+    logged = [
+        json.loads(line) for line in made.done("backfill", job).err.splitlines() if line.startswith("{")
+    ]
+    assert {(line["run"], line["entity"]) for line in logged} == {(1, "customer"), (1, "invoice")}
     once = items(made)
     assert len(once) == 150
     assert "nothing left to do" in made.done("backfill", job).err
