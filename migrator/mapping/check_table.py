@@ -28,6 +28,7 @@ def table_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
         if index.local:
             yield from _local_faults(table, index, document, at)
         yield from _projection_faults(mapping, index, document, at)
+        yield from _tombstone_faults(table, index, document, at)
 
 
 def _key_faults(table: TableDesign, document: Document) -> Iterator[Fault]:
@@ -60,6 +61,16 @@ def _type_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
             if item.type in OWN_TYPES:
                 what = f"the type {item.type} is migrator's own; choose another name"
                 yield document.fault(("entities", name, "items", item.type), what)
+
+
+def _tombstone_faults(table: TableDesign, index: Index, document: Document, at: Path) -> Iterator[Fault]:
+    """A tombstone has no keys but the table's: it is in an index that is made of these alone."""
+    if index.own_attributes(table) or index.projection == "all" or table.type_attribute in index.projection:
+        return
+    what = (
+        f"what is deleted leaves tombstones in this index, which only {table.type_attribute} tells from items"
+    )
+    yield document.fault((*at, "project"), f"{what}; project it too", warning=True)
 
 
 def _counts(table: TableDesign, document: Document) -> Iterator[Fault]:

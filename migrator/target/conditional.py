@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
@@ -50,11 +50,18 @@ class ConditionalWrites:
         return sum(self._all(self._remove, tombstones))
 
     def _all(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
-        """The results in the order of the pieces. Where one fails, the others have ended before it is told."""
+        """The results in the order of the pieces.
+
+        Where one fails, those that have not begun are left out, and the others have ended before it is told.
+        """
         if len(pieces) < 2:
             return [work(piece) for piece in pieces]
         running = [self._pool.submit(work, piece) for piece in pieces]
-        wait(running)
+        wait(running, return_when=FIRST_EXCEPTION)
+        if any(one.done() and one.exception() for one in running):
+            begun = [one for one in running if not one.cancel()]
+            wait(begun)
+            next(one for one in begun if one.exception()).result()
         return [one.result() for one in running]
 
     # ── puts and deletes ──

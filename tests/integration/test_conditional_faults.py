@@ -123,11 +123,14 @@ def test_a_writer_that_is_cut_off_does_not_go_past_a_newer_one(
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_table_that_takes_nothing_stops(dynamodb_url: str, design: TableDesign, *, fresh: bool) -> None:
+    faults = Faults(throttle=1.0)
     with (
-        through(dynamodb_url, design, Faults(throttle=1.0), QUICK) as writes,
+        through(dynamodb_url, design, faults, QUICK) as writes,
         pytest.raises(StoppedError, match="gave up after 6 tries"),
     ):
-        writes.write(items(60, 5), fresh=fresh)
+        writes.write(items(200, 5), fresh=fresh)
+    # What had not begun when the first one gave up does not begin.
+    assert faults.counts["requests PutItem"] < 600
 
 
 @pytest.mark.parametrize("fresh", [False, True])

@@ -270,3 +270,19 @@ entities:
 def test_a_type_of_our_own_is_refused(type_: str) -> None:
     found = faults(USER.replace("User: {", f"{type_}: {{") % "keep: [id]", SCHEMA)
     assert any(f"the type {type_} is migrator's own; choose another name" in fault for fault in found)
+
+
+@pytest.mark.parametrize(
+    ("index", "warned"),
+    [
+        ("{key: [SK, PK], project: keys}", True),
+        ("{key: [SK], project: [email]}", True),
+        ("{key: [SK, PK]}", False),
+        ("{key: [SK, PK], project: [type, email]}", False),
+        ("{key: [SK, GSI1SK], project: keys}", False),
+    ],
+)
+def test_an_index_whose_readers_cannot_tell_tombstones_is_a_warning(index: str, *, warned: bool) -> None:
+    head = HEAD.replace("    GSI1: {key", f"    ByBack: {index}\n    GSI1: {{key")
+    found = faults(USER % "keep: [id, email]", SCHEMA, head)
+    assert any("leaves tombstones in this index" in fault for fault in found) == warned
