@@ -17,7 +17,7 @@ def sql_text(steps: Sequence[Step]) -> str:
 def alembic_text(steps: Sequence[Step], job: str) -> str:
     """A migration file. Its down_revision is for its reader to fill in."""
     up = [statement for step in steps for statement in step.statements]
-    down = [statement for step in (*steps[1:], *steps[:1]) for statement in step.undo]
+    down = [statement for step in reversed(steps) for statement in step.undo]
     revision = hashlib.sha256("\0".join(up).encode()).hexdigest()[:12]
     return f'''"""Capture of changes for job {job}."""
 

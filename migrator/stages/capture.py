@@ -14,8 +14,8 @@ from migrator.ports.live import Marks, Tickets
 
 MEANINGS = {
     "captured": "every change leaves a mark",
-    "missing": "a trigger is missing, and changes leave no mark; run `migrator capture install`, then"
-    " `migrator verify --repair`: what changed meanwhile left none",
+    "missing": "a trigger is missing, and changes (of a new partition: TRUNCATE) leave no mark;"
+    " run `migrator capture install`, then `migrator verify --repair`: what changed meanwhile left none",
     "stale": "the mapping or the table's columns changed since: a column that came and is mapped now leaves no mark,"
     " and one that was renamed may stop the service's writes; run `migrator capture install`, then"
     " `migrator verify --repair`",

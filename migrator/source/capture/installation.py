@@ -12,8 +12,9 @@ from migrator.mapping.changes import Captured, captured_tables
 from migrator.ports.capture import CaptureState, Installation, Step, TableCapture
 from migrator.source.capture.cascades import cascades, covers
 from migrator.source.capture.design import VERSION, Ddl, Found, Trigger
-from migrator.source.capture.installed import found_triggers, has_tables, leftovers
+from migrator.source.capture.installed import found_triggers, has_tables, leftovers, partitions
 from migrator.source.capture.mysql import MysqlDdl
+from migrator.source.capture.postgresql import PostgresqlDdl
 from migrator.source.capture.refusals import limits, refusals, views
 from migrator.source.capture.tickets import FIRST_EPOCH, counter
 from migrator.source.capture.writing import Writing
@@ -107,11 +108,19 @@ def _first_step(ddl: Ddl, job: str) -> Step:
 
 
 def _wanted(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> dict[str, list[Trigger]]:
-    """By table, the triggers that it should have; parents whose foreign keys reach captured tables among them."""
+    """By table, the triggers that it should have.
+
+    Among them parents whose foreign keys reach captured tables (MySQL), and partitions (PostgreSQL).
+    """
     found = {one.name: ddl.triggers(one) for one in tables}
     if isinstance(ddl, MysqlDdl):
         for trigger in covers(cascades(connection), tables, ddl):
             found.setdefault(trigger.table, []).append(trigger)
+    if isinstance(ddl, PostgresqlDdl):
+        for one in tables:
+            for place in partitions(connection, one.table.schema or "", one.table.real):
+                trigger = ddl.of_partition(one, *place)
+                found.setdefault(trigger.table, []).append(trigger)
     return found
 
 

@@ -28,6 +28,14 @@ _FUNCTIONS = sa.text(f"""
     SELECT p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = '{postgresql.SCHEMA}' AND p.proname ~ '^capture_[0-9a-f_]+$' ORDER BY 1
 """)
+_PARTITIONS = sa.text("""
+    SELECT n.nspname AS schema, c.relname AS name
+    FROM pg_catalog.pg_class p JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace
+    CROSS JOIN LATERAL pg_catalog.pg_partition_tree(p.oid) t
+    JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE s.nspname = :schema AND p.relname = :table AND p.relkind = 'p' AND t.level > 0
+    ORDER BY 1, 2
+""")
 _MYSQL = sa.text("""
     SELECT TRIGGER_SCHEMA AS `schema`, EVENT_OBJECT_TABLE AS name, TRIGGER_NAME AS `trigger`, ACTION_STATEMENT AS body
     FROM information_schema.TRIGGERS ORDER BY 1, 2, 3
@@ -47,6 +55,12 @@ def found_triggers(connection: Connection, ddl: Ddl) -> list[Found]:
         "sqlite": _of_sqlite,
     }
     return list(readers[connection.dialect.name](connection, ddl))
+
+
+def partitions(connection: Connection, schema: str, table: str) -> list[tuple[str, str]]:
+    """(schema, name) of all partitions of a table of PostgreSQL's, those of partitions too."""
+    found = connection.execute(_PARTITIONS, {"schema": schema, "table": table})
+    return [(row.schema, row.name) for row in found]
 
 
 def leftovers(connection: Connection) -> list[str]:

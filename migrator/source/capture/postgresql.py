@@ -95,14 +95,31 @@ class PostgresqlDdl:
             for part, words in timing.items()
         ]
 
+    def of_partition(self, captured: Captured, schema: str, partition: str) -> Trigger:
+        """TRUNCATE of a partition alone; the parent's trigger for it fires only when the parent is named."""
+        digest = self.triggers(captured)[0].digest
+        table = f"{quoted(schema)}.{quoted(partition)}"
+        name, function = PARTS["truncate"], f"{SCHEMA}.{function_name(captured.name, digest)}"
+        create = (
+            f"CREATE OR REPLACE TRIGGER {name} BEFORE TRUNCATE ON {table} FOR EACH STATEMENT"
+            f" EXECUTE FUNCTION {function}()",
+            f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}",
+        )
+        return Trigger(f"{schema}.{partition}", name, digest, create, (f"DROP TRIGGER {name} ON {table}",))
+
     def _body(self, captured: Captured) -> str:
         columns = columns_of(captured, captured.columns)
         name = literal(captured.name)
+        # Of the table or the partition that is truncated, so that its name comes at run time.
+        held = f"SELECT {name}, {_image(columns, 'gone')}"
+        truncated = (
+            f"INSERT INTO {self.mark} (table_name, image_before) {held}".replace("%", "%%")
+            + " FROM %s AS gone"
+        )
         return f"""
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        INSERT INTO {self.mark} (table_name, image_before)
-        SELECT {name}, {_image(columns, "gone")} FROM {_table(captured)} AS gone;
+        EXECUTE format({literal(truncated)}, TG_RELID::regclass);
         RETURN NULL;
     END IF;
     INSERT INTO {self.mark} (table_name, image_before, image_after) VALUES (

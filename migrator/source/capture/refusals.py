@@ -107,11 +107,7 @@ def _of_postgresql(connection: Connection, _: Ddl, tables: Sequence[Captured]) -
 
 def _of_mysql(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured]) -> Iterator[str]:
     known = {(row.schema, row.name): row for row in connection.execute(_MYSQL_TABLES)}
-    rights = {(row.schema, row.name, row.right_name) for row in connection.execute(_MYSQL_RIGHTS)}
-
-    def may(right: str, schema: str, name: str = "") -> bool:
-        places = (("", ""), (schema.replace("_", "\\_"), ""), (schema, ""), (schema, name))
-        return any((*place, right) in rights for place in places)
+    may = _rights(connection)
 
     missing = [
         right for right in ("CREATE", "INSERT", "UPDATE", "DELETE", "SELECT") if not may(right, ddl.home)
@@ -137,6 +133,28 @@ def _of_mysql(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
     for name in circles(cascades(connection), tables, ddl.home):
         what = "foreign keys reach it in a circle (a table that cascades to itself), and fire no trigger here"
         yield f"table {name}: {what}; let the key RESTRICT and the service delete the rows itself"
+
+
+def _rights(connection: Connection) -> Callable[..., bool]:
+    """Whether the user has a right on a schema, or on a table of it. What roles give is not listed: it is believed."""
+    rights = list(connection.execute(_MYSQL_RIGHTS))
+    by_role = connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "", "NONE")
+
+    def may(right: str, schema: str, name: str = "") -> bool:
+        return by_role or any(
+            row.right_name == right
+            and (row.name in ("", name) and (row.schema in ("", schema) or _is_like(schema, row.schema)))
+            for row in rights
+        )
+
+    return may
+
+
+def _is_like(name: str, pattern: str) -> bool:
+    """Whether a database's name is one of a GRANT's, where % and _ stand for others unless a backslash is before them."""
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    signs = {"%": ".*", "_": "."}
+    return bool(re.fullmatch("".join(signs.get(one) or re.escape(one[-1]) for one in parts), name, re.DOTALL))
 
 
 _STRANGE = re.compile(r"^\s*CREATE\s+VIRTUAL", re.IGNORECASE)

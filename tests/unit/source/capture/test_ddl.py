@@ -1,0 +1,52 @@
+"""Statements of the triggers, as far as they are decided without a database."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.errors import SettingsError
+from migrator.facts import Column, Kind, TableFacts
+from migrator.mapping.changes import Captured
+from migrator.source.capture.design import Ddl
+from migrator.source.capture.mysql import MysqlDdl
+from migrator.source.capture.postgresql import PostgresqlDdl
+from migrator.source.capture.sqlite import SqliteDdl
+
+TEXT = Kind("text")
+TABLE = TableFacts(
+    "t", "t", (Column("id", "Id", Kind("integer"), declared="int(11)"), Column("w", "W", TEXT)), ("id",)
+)
+DDLS: list[Ddl] = [PostgresqlDdl(), MysqlDdl("shop"), SqliteDdl()]
+
+
+def captured(watched: tuple[str, ...] | None = ("id", "w"), name: str = "t") -> Captured:
+    return Captured(name, TABLE, ("id",), watched, ())
+
+
+def digests(ddl: Ddl, one: Captured) -> set[str]:
+    return {trigger.digest for trigger in ddl.triggers(one)}
+
+
+@pytest.mark.parametrize("ddl", DDLS)
+def test_what_is_watched_or_held_is_in_the_digest(ddl: Ddl) -> None:
+    found = [digests(ddl, one) for one in (captured(), captured(("id",)), captured(None))]
+    held = digests(ddl, replace(captured(), columns=("id", "w")))
+    assert len(set.union(*found, held)) == 4
+    assert digests(ddl, captured()) == digests(ddl, captured())
+
+
+@pytest.mark.parametrize("ddl", DDLS)
+def test_names_fit_every_server(ddl: Ddl) -> None:
+    for trigger in ddl.triggers(captured(name="x" * 200)):
+        assert len(trigger.name) <= 63
+        assert trigger.create
+        assert trigger.undo
+
+
+@pytest.mark.parametrize("ddl", DDLS)
+def test_a_column_made_by_sql_cannot_be_held(ddl: Ddl) -> None:
+    table = replace(TABLE, columns=(*TABLE.columns, Column("due", "due", TEXT, sql="a - b")))
+    with pytest.raises(SettingsError, match="a trigger cannot see due, which the mapping makes by SQL"):
+        ddl.triggers(replace(captured(), table=table, columns=("id", "due")))
