@@ -14,7 +14,7 @@ from migrator.journal.memory import SqlMemory
 from migrator.journal.store import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.changes import needs_memory
-from migrator.mapping.image_keys import compile_image_keys
+from migrator.mapping.image_keys import compile_image_keys, no_keys
 from migrator.retry import Backoff, Retry
 from migrator.settings import Job
 from migrator.source.address import address_of
@@ -117,7 +117,11 @@ class Beside:
         plans = [one.compiled.plan for one in self.entities.values()]
         captured = {one.name: one for one in self.live.capture.captured(plans)}
         mapping = self.laid.checked.mapping
-        keys = {plan.entity.name: compile_image_keys(mapping, plan) for plan in plans}
+        # Keys of remembered entities are remembered; the image may be of another row (see changes: in the mapping).
+        keys = {
+            name: no_keys if one.remembered else compile_image_keys(mapping, one.compiled.plan)
+            for name, one in self.entities.items()
+        }
         return Relay(self.live.marks, self.laid.source, self.refresh(check), captured, keys)
 
 

@@ -33,9 +33,12 @@ from migrator.wiring import Laid
     "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
 )
 @click.option("--dry-run", is_flag=True, help="Count the marks that wait, change nothing.")
+@click.option(
+    "--discard-failed", is_flag=True, help="Delete the marks that could not be worked; verify --repair finds their rows."
+)
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
-def relay(job: Path, once: bool, dry_run: bool, workers: int, **metrics: Any) -> int:
+def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> int:
     """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
 
     Runs until it is stopped (Ctrl-C, SIGTERM); several may run at once, on several hosts with one journal.
@@ -51,10 +54,14 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **metrics: Any) ->
             live = stack.enter_context(live_wiring.open_live(read, "relay", stop=stop.is_set))
             click.echo(lag_line(live.marks.state()))
             return 0
+        if asked["discard_failed"]:
+            live = stack.enter_context(live_wiring.open_live(read, "relay", stop=stop.is_set))
+            click.echo(f"{live.marks.discard_failed():,} mark(s) discarded")
+            return 0
         beside, journal, run = _open(stack, read, laid, stop)
         report = RelayReport(journal, run, beside.live.marks, beside.keep_ticket)
-        if metrics["metrics_port"] is not None:
-            report.serve(metrics["metrics_host"], metrics["metrics_port"])
+        if asked["metrics_port"] is not None:
+            report.serve(asked["metrics_host"], asked["metrics_port"])
         daemon = Daemon(beside.relay, beside.presences, report, workers, stop)
         with RunEnd(journal, run):
             _run(daemon, once=once)

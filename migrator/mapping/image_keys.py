@@ -23,6 +23,11 @@ Raises: KeyError where the image lacks a column that a key is made of: it was le
 """
 
 
+def no_keys(image: Dict[str, Any]) -> frozenset[ItemKey]:
+    """ImageKeys of an entity whose keys are remembered."""
+    return frozenset()
+
+
 def compile_image_keys(mapping: Mapping, plan: EntityPlan) -> ImageKeys:
     """A function giving the base keys of the entity's items, whether their `when` holds or not.
 

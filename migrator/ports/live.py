@@ -67,6 +67,9 @@ class Marks(Protocol):
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         """Give marks back, one failure more counted, to be taken again after `wait_s`."""
 
+    def discard_failed(self) -> int:
+        """Delete the marks that were put back; how many there were."""
+
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         """A mark for each root, with item keys that it had."""
 

@@ -49,6 +49,11 @@ class MemoryMarks:
             one.mark = replace(one.mark, tries=one.mark.tries + 1)
             one.ready_at, one.leased_until = self._clock() + wait_s, 0.0
 
+    def discard_failed(self) -> int:
+        before = len(self._kept)
+        self._kept = [one for one in self._kept if not one.mark.tries]
+        return before - len(self._kept)
+
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         for root, keys in roots.items():
             self._add(Mark(0, root=root, keys=tuple(keys)), 0.0)

@@ -40,6 +40,8 @@ class Cast:
     # ── the service ──
 
     def service(self, *, strict: bool) -> None:
+        if strict:
+            fence_off(self.world.writers, LIFETIMES, self.wait)
         for _ in range(3):
             self.transaction(strict=strict)
 
@@ -117,7 +119,7 @@ class Cast:
         fence_off(self.world.writers, LIFETIMES, self.wait)
         presence = self.present("relay")
         relay = self.world.relay(self.refresh_of(presence))
-        for _ in range(3):
+        for _ in range(2):
             presence.beat(begins=True)
             relay.once()
         self.world.writers.leave(presence.writer)
@@ -239,7 +241,7 @@ def enter(cast: Cast) -> None:
     if rng.random() < 0.6:
         schedule.start(cast.backfill)
     for _ in range(rng.randrange(1, 3)):
-        schedule.start(partial(cast.relays, 3))
+        schedule.start(partial(cast.relays, 2))
     schedule.start(partial(cast.network, 40))
     schedule.start(partial(cast.time, rng.randrange(2, 10), rng.choice((30.0, 400.0))))
     if rng.random() < 0.5:

@@ -55,10 +55,11 @@ class Scheduler:
         """Until every actor has ended, or the limit of steps is reached."""
         actors, rng = self._actors, self.random
         last = self.steps + limit
+        chance = rng.random
         while actors and self.steps < last:
             self.steps += 1
-            actor = actors[rng.randrange(len(actors))]
-            if crash_share and actor and rng.random() < crash_share:
+            actor = actors[int(chance() * len(actors))]
+            if crash_share and actor and chance() < crash_share:
                 actor.throw(Crash)
             else:
                 actor.switch()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from migrator.mapping.changes import Captured, captured_tables, needs_memory
 from migrator.mapping.check import Checked
-from migrator.mapping.image_keys import ImageKeys, compile_image_keys
+from migrator.mapping.image_keys import ImageKeys, compile_image_keys, no_keys
 from migrator.mapping.keys import encode_key
 from migrator.model import Item, ItemKey
 from migrator.ports.live import Contest, Root
@@ -84,7 +84,11 @@ def live_entities() -> dict[str, LiveEntity]:
 
 @functools.cache
 def image_keys() -> dict[str, ImageKeys]:
-    return {one.name: compile_image_keys(checked().mapping, one.plan) for one in checked().entities}
+    mapping = checked().mapping
+    return {
+        name: no_keys if one.remembered else compile_image_keys(mapping, one.compiled.plan)
+        for name, one in live_entities().items()
+    }
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,12 @@ class SqlMarks:
         )
         self._each("putting marks back", statement, [{"s": wait_s, "id": one} for one in ids])
 
+    def discard_failed(self) -> int:
+        def work(connection: Connection, ddl: Ddl) -> int:
+            return connection.execute(_text("DELETE FROM {mark} WHERE tries > 0", ddl)).rowcount
+
+        return self._writing.write("discarding marks", work)
+
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         statement = (
             "INSERT INTO {mark} (root_entity, root_key, item_keys, changed_at)"
