@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The shop, from SQL to one table: built fresh, checked, moved, verified, asked. `make demo` runs it; SCALE=10 for more.
+# The shop, from SQL to one table while it is open: built fresh, checked, captured, filled and followed while customers
+# go on ordering, verified, asked. `make demo` runs it; SCALE=10 for more.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,13 +17,31 @@ ask() { run migrator query "$job" "$@"; }
 [ ! -d "$MIGRATOR_HOME" ] || migrator local stop >/dev/null
 rm -rf "$MIGRATOR_HOME"
 mkdir -p "$MIGRATOR_HOME"
-trap 'migrator local stop >/dev/null' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; wait; migrator local stop >/dev/null' EXIT
 
 run python docker/shop/build.py --scale "${SCALE:-1}" "$MIGRATOR_SOURCE_URL"
 run migrator mapping check mappings/ecommerce.yaml --source "$MIGRATOR_SOURCE_URL"
 run migrator table create "$job"
 run migrator doctor "$job"
+
+# From here on every change leaves a mark, and customers go on: the shop never closes.
+run migrator capture install "$job"
+say "python docker/shop/service.py --seconds 25 --rate 40 $MIGRATOR_SOURCE_URL   # in the background"
+python docker/shop/service.py --seconds 25 --rate 40 "$MIGRATOR_SOURCE_URL" >"$MIGRATOR_HOME/service.txt" &
+service=$!
 run migrator backfill "$job"
+run migrator relay "$job" --dry-run
+say "migrator relay $job   # in the background"
+migrator relay "$job" >"$MIGRATOR_HOME/relay.txt" 2>"$MIGRATOR_HOME/relay.log" &
+relay=$!
+sleep 3
+run migrator status "$job"
+wait "$service"
+say "# the shop has a quiet moment:" && cat "$MIGRATOR_HOME/service.txt"
+sleep 1
+kill -TERM "$relay" && wait "$relay"
+cat "$MIGRATOR_HOME/relay.txt"
+run migrator relay "$job" --once
 run migrator verify "$job"
 
 ask get_user -p user_id=1

@@ -34,7 +34,9 @@ from migrator.wiring import Laid
 )
 @click.option("--dry-run", is_flag=True, help="Count the marks that wait, change nothing.")
 @click.option(
-    "--discard-failed", is_flag=True, help="Delete the marks that could not be worked; verify --repair finds their rows."
+    "--discard-failed",
+    is_flag=True,
+    help="Delete the marks that could not be worked; verify --repair finds their rows.",
 )
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
