@@ -14,6 +14,7 @@ from migrator.results import Worked
 from migrator.stages.lifetimes import Presence, fence_off
 from migrator.stages.presences import Presences
 from migrator.stages.relay import Relay
+from migrator.tracing import span
 
 IDLE_S = 0.2
 LONGEST_IDLE_S = 1.0
@@ -80,7 +81,8 @@ class Daemon:
             # What is read from here on is newer than now: older work of this worker is stored, or was refused.
             presence.beat(begins=True)
             started = time.monotonic()
-            worked = relay.once()
+            with span("migrator.relay"):
+                worked = relay.once()
             self.listener.idle()
             if worked.taken:
                 idle_s = IDLE_S
