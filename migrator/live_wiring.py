@@ -148,6 +148,8 @@ def open_beside(
         open_live(laid.job, "live", stop=stop, patience=wiring.backoff_of(laid.job)) as live,
         _presences(writers, laid.job, target) as presences,
     ):
+        # Before every single request: a retry may come long after its batch began.
+        target.store.check = presences.check
         yield Beside(laid, live, target, memory, presences)
 
 

@@ -39,9 +39,7 @@ class Surroundings:
             return None
         check = both(session.check, self.presence.check)
         if self.presence.writer.kind == "conditional":
-            self.beside.target.store.check = check
             return BesidePath(self.beside.refresh(check))
-        session.store.check = check  # type: ignore[attr-defined]
         remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
         claims.memory = self.beside.memory
         stage = self.beside

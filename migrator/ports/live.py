@@ -62,7 +62,7 @@ class Marks(Protocol):
         """Delete the marks; ids that are gone are no fault."""
 
     def advance(self, mark: Mark, cursor: str) -> None:
-        """The mark's work goes on after `cursor`; anybody may take it."""
+        """The mark's work goes on after `cursor`, behind all marks that wait; it may get another id."""
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         """Give marks back, one failure more counted, to be taken again after `wait_s`."""

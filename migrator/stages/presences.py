@@ -51,6 +51,13 @@ class Presences:
             self._here.append(presence)
         return presence
 
+    def check(self) -> None:
+        """Raises: StoppedError when any presence here must send nothing more; threads share what they send through."""
+        with self._lock:
+            here = list(self._here)
+        for presence in here:
+            presence.check()
+
     def leave(self, presence: Presence, *, clean: bool) -> None:
         """`clean`: its work ended by itself. The place stays until nothing of it can take effect any more."""
         with self._lock:

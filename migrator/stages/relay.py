@@ -19,11 +19,14 @@ from migrator.stages.refresh import Refresh, UnsettledError
 
 @dataclass(frozen=True)
 class RelayOptions:
-    """`marks`: taken at once. `roots`: of one mark, refreshed at once. A mark that failed comes again after `wait_s`,
-    twice as long each time, up to `longest_wait_s`."""
+    """`marks`: taken at once. `roots`: of one mark, `roots_at_once`: of all, refreshed at once.
+
+    A mark that failed comes again after `wait_s`, twice as long each time, up to `longest_wait_s`.
+    """
 
     marks: int = 100
     roots: int = 200
+    roots_at_once: int = 500
     lease_s: float = 60.0
     wait_s: float = 1.0
     longest_wait_s: float = 300.0
@@ -71,7 +74,7 @@ class Relay:
             mark = replace(mark, cursor=work.cursor)
 
     def _work(self, marks: Sequence[Mark], worked: Worked) -> None:
-        works = [work for mark in marks if (work := self._planned(mark, worked)) is not None]
+        works = self._plans(marks, worked)
         try:
             self._refresh(works, worked)
         except MigratorError as error:
@@ -81,6 +84,21 @@ class Relay:
                 self._alone(work, worked)
             return
         self._put_away(works, worked)
+
+    def _plans(self, marks: Sequence[Mark], worked: Worked) -> list[_Work]:
+        """What is to be done for the marks; those that would make it too much stand back."""
+        works: list[_Work] = []
+        roots = 0
+        for mark in marks:
+            if roots >= self.options.roots_at_once:
+                self.marks.advance(mark, mark.cursor)
+                worked.advanced += 1
+                continue
+            work = self._planned(mark, worked)
+            if work is not None:
+                works.append(work)
+                roots += len(work.told)
+        return works
 
     def _alone(self, work: _Work, worked: Worked) -> None:
         """One mark by itself, so that one that cannot be worked stops nobody."""

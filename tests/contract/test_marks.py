@@ -105,12 +105,14 @@ def test_a_mark_that_was_put_back_waits_and_counts_its_failures(marks: Marks) ->
     assert [mark.tries for mark in marks.take(5, HOUR_S)] == [1, 1]
 
 
-def test_work_on_a_mark_goes_on_where_it_was_left(marks: Marks) -> None:
+def test_work_on_a_mark_goes_on_where_it_was_left_behind_all_others(marks: Marks) -> None:
     marks.add(ROOTS)
     first = marks.take(1, HOUR_S)[0]
     marks.advance(first, '["Ζ",7]')
-    (again,) = marks.take(1, HOUR_S)
-    assert again == Mark(first.id, root=first.root, keys=first.keys, cursor='["Ζ",7]')
+    marks.advance(first, "by one who comes late")
+    *others, again = marks.take(5, HOUR_S)
+    assert len(others) == 2
+    assert again == Mark(again.id, root=first.root, keys=first.keys, cursor='["Ζ",7]')
 
 
 def test_the_state_counts_and_ages(marks: Marks) -> None:
@@ -194,3 +196,12 @@ def test_marks_of_open_transactions_stop_nobody(real: Capturing) -> None:
         assert real.marks.take(10, HOUR_S) == []
         service.execute("COMMIT")
     assert [mark.root for mark in real.marks.take(10, HOUR_S)] == [("late", "[1]")]
+
+
+def test_marks_that_failed_can_be_discarded_and_no_others(marks: Marks) -> None:
+    marks.add(ROOTS)
+    first, *others = marks.take(10, HOUR_S)
+    marks.put_back([first.id], 0.0)
+    assert marks.discard_failed() == 1
+    assert marks.discard_failed() == 0
+    assert marks.state().waiting == len(others)

@@ -42,7 +42,10 @@ class MemoryMarks:
 
     def advance(self, mark: Mark, cursor: str) -> None:
         for one in self._of([mark.id]):
-            one.mark, one.leased_until = replace(one.mark, cursor=cursor), 0.0
+            self._last += 1
+            one.mark, one.leased_until = replace(one.mark, id=self._last, cursor=cursor), 0.0
+            self._kept.remove(one)
+            self._kept.append(one)
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         for one in self._of(ids):

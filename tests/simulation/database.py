@@ -84,9 +84,9 @@ class Database:
 
     def advance(self, mark: Mark, cursor: str) -> None:
         self.schedule.step()
-        kept = self.marks.get(mark.id)
+        kept = self.marks.pop(mark.id, None)
         if kept is not None:
-            kept.mark, kept.leased_until = replace(kept.mark, cursor=cursor), 0.0
+            self.keep(Kept(replace(kept.mark, id=self.new_id(), cursor=cursor), kept.ready_at))
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         self.schedule.step()

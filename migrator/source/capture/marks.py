@@ -25,6 +25,10 @@ _READ = (
 _LEASE = "UPDATE {mark} SET leased_until = {now} + :s, lease_owner = :owner WHERE id IN :ids"
 
 
+_KEPT = "table_name, image_before, image_after, root_entity, root_key, item_keys, tries, changed_at"
+_AGAIN = f"INSERT INTO {{mark}} ({_KEPT}, work_cursor) SELECT {_KEPT}, :cursor FROM {{mark}} WHERE id = :id"
+
+
 class SqlMarks:
     """`owner`: whom the lease names. Safe to use from many threads, each call on a connection of its own."""
 
@@ -54,8 +58,13 @@ class SqlMarks:
         self._each("finishing marks", "DELETE FROM {mark} WHERE id = :id", [{"id": one} for one in ids])
 
     def advance(self, mark: Mark, cursor: str) -> None:
-        statement = "UPDATE {mark} SET work_cursor = :cursor, leased_until = 0 WHERE id = :id"
-        self._each("going on with a mark", statement, [{"cursor": cursor, "id": mark.id}])
+        def work(connection: Connection, ddl: Ddl) -> None:
+            # A new row in its place: it stands behind all others, and nobody waits for a parent of many children.
+            values = {"id": mark.id, "cursor": cursor}
+            if connection.execute(_text(_AGAIN, ddl), values).rowcount:
+                connection.execute(_text("DELETE FROM {mark} WHERE id = :id", ddl), {"id": mark.id})
+
+        self._writing.write("going on with a mark", work)
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         statement = (

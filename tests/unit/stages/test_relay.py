@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from migrator.errors import StoppedError, TargetError
+from migrator.model import Item
+from migrator.ports.live import Outcome
+from tests.fakes.store import FakeStore
+from tests.unit.stages.live import Shop
+
+
+def test_a_changed_key_buries_the_old_item_and_the_mark_goes() -> None:
+    shop = Shop()
+    shop.change("users", 1, name="Ann", email="a@x")
+    shop.relay.once()
+    shop.change("users", 1, email="b@x")
+    worked = shop.relay.once()
+    assert set(shop.live()) == {("USER#1", "META"), ("EMAIL#b@x", "EMAIL")}
+    assert shop.store.items["EMAIL#a@x", "EMAIL"]["type"] == "_tombstone"
+    assert (worked.finished, shop.marks.state().waiting) == (1, 0)
+
+
+def test_a_parent_of_many_is_worked_in_pages_and_others_go_first() -> None:
+    shop = Shop(roots=10, marks=1)
+    shop.change("users", 1, name="Ann")
+    for number in range(1, 36):
+        shop.change("orders", number, user_id=1)
+    while shop.relay.once().taken:
+        pass
+    shop.change("users", 1, name="Zoë")
+    shop.change("users", 2, name="Bob")
+    assert shop.relay.once().advanced == 1
+    shop.relay.once()
+    assert ("USER#2", "META") in shop.live()
+    assert shop.marks.state().waiting == 1
+    pages = 0
+    while (worked := shop.relay.once()).taken:
+        pages += worked.advanced
+    assert pages == 2
+    assert {item["name"] for key, item in shop.live().items() if key[1] != "META"} == {"Zoë"}
+
+
+def test_a_mark_that_cannot_be_worked_stops_nobody_and_comes_again_later() -> None:
+    shop = Shop()
+    shop.marks.leave("dropped", {"id": 1}, None)
+    shop.change("users", 1, name="Ann")
+    worked = shop.relay.once()
+    assert ("USER#1", "META") in shop.live()
+    assert [one.kind for one in worked.findings] == ["mark"]
+    state = shop.marks.state()
+    assert (state.waiting, state.failed, state.unripe) == (0, 1, 1)
+
+
+def test_a_mark_that_lacks_the_mappings_columns_is_kept() -> None:
+    shop = Shop()
+    shop.marks.leave("users", {}, {})
+    worked = shop.relay.once()
+    assert "left for another mapping" in worked.findings[0].reason
+    assert (worked.finished, shop.marks.state().unripe) == (0, 1)
+
+
+class Refusing(FakeStore):
+    """Takes no item of one key."""
+
+    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+        if any(item["PK"] == "USER#2" for item in items):
+            raise TargetError("DynamoDB refused put_item")
+        return super().write(items, fresh=fresh)
+
+
+def test_an_item_that_the_table_refuses_is_one_marks_trouble() -> None:
+    shop = Shop()
+    shop.refresh.store = store = Refusing(shop.checked.mapping.table)
+    for number in (1, 2, 3):
+        shop.change("users", number, name="Ann")
+    worked = shop.relay.once()
+    assert sorted(store.items) == [("USER#1", "META"), ("USER#3", "META")]
+    assert (worked.finished, worked.put_back) == (2, 1)
+
+
+class Away(FakeStore):
+    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+        raise StoppedError("DynamoDB does not answer")
+
+
+def test_while_the_table_is_away_marks_stay() -> None:
+    shop = Shop(lease_s=0.0)
+    shop.refresh.store = Away(shop.checked.mapping.table)
+    shop.change("users", 1, name="Ann")
+    with pytest.raises(StoppedError):
+        shop.relay.once()
+    shop.refresh.store = shop.store
+    assert shop.relay.once().finished == 1
+    assert ("USER#1", "META") in shop.live()
+
+
+def test_a_row_that_is_refused_loses_its_items_and_is_a_finding() -> None:
+    shop = Shop()
+    shop.change("users", 1, name="Ann", email="a@x")
+    shop.relay.once()
+    shop.change("users", 1, email="")
+    shop.relay.once()
+    shop.change("users", 1, email="x" * 3000)
+    (refreshed,) = shop.relay.once().refreshed
+    assert [one.kind for one in refreshed.refused] == ["refused"]
+    assert shop.live() == {}
+
+
+def test_an_expired_row_is_buried_not_put() -> None:
+    shop = Shop()
+    shop.change("users", 1, name="Ann")
+    shop.change("orders", 1, user_id=1, expires_at=datetime(2999, 1, 1))
+    shop.relay.once()
+    assert ("USER#1", "ORDER#000001") in shop.live()
+    shop.change("orders", 1, expires_at=datetime(2001, 1, 1))
+    shop.relay.once()
+    assert ("USER#1", "ORDER#000001") not in shop.live()
+
+
+def test_who_gives_up_a_key_leaves_it_to_the_one_who_wanted_it() -> None:
+    shop = Shop()
+    shop.change("users", 1, name="Ann", email="a@x")
+    shop.relay.once()
+    shop.change("users", 2, name="Bob", email="a@x")
+    (refreshed,) = shop.relay.once().refreshed
+    assert [wish.root for wish in refreshed.collisions] == [("users", "[2]")]
+    assert shop.live()["EMAIL#a@x", "EMAIL"]["_src"] == "users:[1]"
+    shop.change("users", 1, email="b@x")
+    shop.relay.once()
+    assert shop.live()["EMAIL#a@x", "EMAIL"]["_src"] == "users:[2]"
+    assert shop.memory.wishes == {}
