@@ -20,7 +20,12 @@ def item_bytes(item: Item) -> int:
 
     Shape: plain Python values, not the {"S": …} wire form. Numbers are approximate, as in the guide.
     """
-    return sum(_text_bytes(name) + value_bytes(value) for name, value in item.items())
+    size = 0
+    for name, value in item.items():
+        # Most names and values are short ASCII texts: a call for each of them would cost more than the sum.
+        size += len(name) if name.isascii() else _text_bytes(name)
+        size += len(value) if type(value) is str and value.isascii() else value_bytes(value)
+    return size
 
 
 def write_units(size_bytes: int) -> int:

@@ -72,7 +72,7 @@ class TableDesign:
     revision_attribute: str = "_rev"
 
     def key_of(self, item: Item) -> ItemKey:
-        return tuple(item[attribute.name] for attribute in self.key)
+        return tuple([item[attribute.name] for attribute in self.key])
 
     def type_of(self, item: Item) -> str:
         return str(item.get(self.type_attribute, "item"))
