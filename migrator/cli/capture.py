@@ -89,6 +89,10 @@ def status(job: Path, as_json: bool) -> int:
 def _print(found: CaptureStatus) -> None:
     for one in found.tables:
         click.echo(f"{one.table}: {one.state}: {MEANINGS[one.state]}")
+        if one.came:
+            click.echo(f"  not captured yet: column(s) {', '.join(one.came)}")
+        if one.gone:
+            click.echo(f"  captured, and no longer read or no longer there: column(s) {', '.join(one.gone)}")
     here = found.installation
     if here is None:
         click.echo("capture is not installed")

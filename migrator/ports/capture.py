@@ -14,10 +14,15 @@ CaptureState = Literal["captured", "missing", "stale", "disabled", "extra"]
 
 @dataclass(frozen=True, slots=True)
 class TableCapture:
-    """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it."""
+    """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it.
+
+    Where it is stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
+    """
 
     table: str
     state: CaptureState
+    came: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

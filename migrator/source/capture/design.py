@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -31,13 +32,14 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A trigger of ours that the source has. `drop`: the statements that take it away."""
+    """A trigger of ours that the source has. `drop`: the statements that take it away. `text`: what it says."""
 
     table: str
     name: str
     digest: str
     enabled: bool = True
     drop: tuple[str, ...] = ()
+    text: str = ""
 
 
 class Ddl(Protocol):
@@ -52,6 +54,19 @@ class Ddl(Protocol):
     def no_tables(self) -> list[str]: ...
 
     def triggers(self, captured: Captured) -> list[Trigger]: ...
+
+
+_COLUMN = re.compile(r'\b(?:NEW|OLD)\.("(?:[^"]|"")+"|`(?:[^`]|``)+`|\w+)', re.IGNORECASE)
+
+
+def columns_named(*texts: str) -> set[str]:
+    """Columns of the changed row that triggers name, as the source has them."""
+    return {_plain(found) for text in texts for found in _COLUMN.findall(text)}
+
+
+def _plain(name: str) -> str:
+    quote = name[0]
+    return name[1:-1].replace(quote * 2, quote) if quote in '"`' else name
 
 
 def digest_of(*texts: str) -> str:

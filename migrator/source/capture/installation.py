@@ -11,7 +11,7 @@ from migrator.facts import EntityPlan
 from migrator.mapping.changes import Captured, captured_tables
 from migrator.ports.capture import CaptureState, Installation, Step, TableCapture
 from migrator.source.capture.cascades import cascades, covers
-from migrator.source.capture.design import VERSION, Ddl, Found, Trigger
+from migrator.source.capture.design import VERSION, Ddl, Found, Trigger, columns_named
 from migrator.source.capture.installed import found_triggers, has_tables, leftovers, partitions
 from migrator.source.capture.mysql import MysqlDdl
 from migrator.source.capture.postgresql import PostgresqlDdl
@@ -83,7 +83,7 @@ class SqlCapture:
             found = found_triggers(connection, ddl)
             wanted = _wanted(connection, ddl, tables)
             extra = dict.fromkeys(one.table for one in found if one.table not in wanted)
-            known = [TableCapture(name, _state(own, _of(found, name))) for name, own in wanted.items()]
+            known = [_compared(name, own, _of(found, name)) for name, own in wanted.items()]
             return [*known, *(TableCapture(name, "extra") for name in extra)]
 
         return self._writing.write("comparing triggers", work)
@@ -130,6 +130,15 @@ def _of(found: Sequence[Found], table: str) -> list[Found]:
 
 def _is_there(trigger: Trigger, found: Sequence[Found]) -> bool:
     return any(one.name == trigger.name and one.digest == trigger.digest and one.enabled for one in found)
+
+
+def _compared(table: str, wanted: Sequence[Trigger], found: Sequence[Found]) -> TableCapture:
+    state = _state(wanted, found)
+    if state != "stale":
+        return TableCapture(table, state)
+    new = columns_named(*(statement for one in wanted for statement in one.create))
+    old = columns_named(*(one.text for one in found))
+    return TableCapture(table, state, tuple(sorted(new - old)), tuple(sorted(old - new)))
 
 
 def _state(wanted: Sequence[Trigger], found: Sequence[Found]) -> CaptureState:

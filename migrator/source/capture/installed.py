@@ -15,7 +15,8 @@ from migrator.source.capture.mysql import quoted as backticked
 
 # Clones on partitions come and go with their parent's trigger.
 _POSTGRESQL = sa.text(f"""
-    SELECT n.nspname AS schema, c.relname AS name, t.tgname AS trigger, t.tgenabled AS enabled, p.proname AS function
+    SELECT n.nspname AS schema, c.relname AS name, t.tgname AS trigger, t.tgenabled AS enabled, p.proname AS function,
+        p.prosrc || pg_catalog.pg_get_triggerdef(t.oid) AS text
     FROM pg_catalog.pg_trigger t
     JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
     JOIN pg_catalog.pg_namespace ours ON ours.oid = p.pronamespace AND ours.nspname = '{postgresql.SCHEMA}'
@@ -41,7 +42,7 @@ _MYSQL = sa.text("""
     FROM information_schema.TRIGGERS ORDER BY 1, 2, 3
 """)
 _SQLITE = sa.text(
-    "SELECT tbl_name AS name, name AS trigger_name FROM sqlite_master WHERE type = 'trigger' ORDER BY 1, 2"
+    "SELECT tbl_name AS name, name AS trigger_name, sql AS text FROM sqlite_master WHERE type = 'trigger' ORDER BY 1, 2"
 )
 _OURS = re.compile(r"migrator_[0-9a-f]{8}_[a-z]+_([0-9a-f]{8})")
 _ALWAYS = "A"
@@ -82,7 +83,9 @@ def _of_postgresql(connection: Connection, _: Ddl) -> Iterator[Found]:
         table = f"{postgresql.quoted(row.schema)}.{postgresql.quoted(row.name)}"
         drop = f"DROP TRIGGER {postgresql.quoted(row.trigger)} ON {table}"
         digest = row.function.rpartition("_")[2]
-        yield Found(f"{row.schema}.{row.name}", row.trigger, digest, row.enabled == _ALWAYS, (drop,))
+        yield Found(
+            f"{row.schema}.{row.name}", row.trigger, digest, row.enabled == _ALWAYS, (drop,), row.text
+        )
 
 
 def _of_mysql(connection: Connection, ddl: Ddl) -> Iterator[Found]:
@@ -94,12 +97,11 @@ def _of_mysql(connection: Connection, ddl: Ddl) -> Iterator[Found]:
             continue
         table = row.name if row.schema == ddl.home else f"{row.schema}.{row.name}"
         drop = f"DROP TRIGGER {backticked(row.schema)}.{backticked(row.trigger)}"
-        yield Found(table, row.trigger, ours[1], drop=(drop,))
+        yield Found(table, row.trigger, ours[1], drop=(drop,), text=row.body)
 
 
 def _of_sqlite(connection: Connection, _: Ddl) -> Iterator[Found]:
     for row in connection.execute(_SQLITE):
         if ours := _OURS.fullmatch(row.trigger_name):
-            yield Found(
-                row.name, row.trigger_name, ours[1], drop=(f"DROP TRIGGER {sqlite.quoted(row.trigger_name)}",)
-            )
+            drop = f"DROP TRIGGER {sqlite.quoted(row.trigger_name)}"
+            yield Found(row.name, row.trigger_name, ours[1], drop=(drop,), text=row.text)
