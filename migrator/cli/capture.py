@@ -12,7 +12,7 @@ import click
 
 from migrator import live_wiring, wiring
 from migrator.cli.options import job_argument, json_option, read_job, stop_on_signals
-from migrator.errors import DIFFERENT
+from migrator.errors import DIFFERENT, MigratorError
 from migrator.facts import EntityPlan
 from migrator.live_wiring import Live
 from migrator.report.migrations import alembic_text, sql_text
@@ -135,7 +135,7 @@ def epoch(job: Path, raising: bool, above: int, dry_run: bool) -> int:
     design = wiring.sound_mapping(read.mapping).mapping.table
     with live_wiring.open_live(read, "capture epoch") as live:
         if raising:
-            known = [above, *live_wiring.known_tickets(read)]
+            known = [above, *_known(read, above)]
             if dry_run:
                 highest = max([live.tickets.highest(), *known])
                 click.echo(f"would move on above ticket {highest}")
@@ -143,3 +143,14 @@ def epoch(job: Path, raising: bool, above: int, dry_run: bool) -> int:
             CaptureStage(live.capture, read.name, design).raise_epoch(live.tickets, known)
         click.echo(f"last ticket {live.tickets.highest()} of installation {live.tickets.installation()}")
     return 0
+
+
+def _known(job: Job, above: int) -> list[int]:
+    """What journal and table know. They may be away where --above says enough."""
+    try:
+        return live_wiring.known_tickets(job)
+    except MigratorError as error:
+        if not above:
+            raise
+        click.echo(f"warning: {error}; --above is taken for enough", err=True)
+        return []
