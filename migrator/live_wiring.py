@@ -26,7 +26,7 @@ from migrator.source.manners import Manners, name_of
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
 from migrator.stages.refresh import LiveEntity, Refresh, behind
-from migrator.stages.relay import Relay
+from migrator.stages.relay import Relay, RelayOptions
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.control import ControlItem
 from migrator.wiring import Laid, Target, keepers
@@ -118,7 +118,8 @@ class Beside:
         captured = {one.name: one for one in self.live.capture.captured(plans)}
         mapping = self.laid.checked.mapping
         keys = {plan.entity.name: compile_image_keys(mapping, plan) for plan in plans}
-        return Relay(self.live.marks, self.laid.source, self.refresh(check), captured, keys)
+        options = RelayOptions(lease_s=self.laid.job.tuning.lease_s)
+        return Relay(self.live.marks, self.laid.source, self.refresh(check), captured, keys, options)
 
 
 def _presences(writers: SqlWriters, job: Job, target: Target) -> Presences:
@@ -130,7 +131,7 @@ def now_s() -> float:
 
 
 def lifetimes_of(job: Job) -> Lifetimes:
-    return Lifetimes(request_s=job.tuning.request_life_s)
+    return Lifetimes(job.tuning.request_life_s, job.tuning.silent_s)
 
 
 @contextmanager
