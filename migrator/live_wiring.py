@@ -26,7 +26,7 @@ from migrator.source.manners import Manners, name_of
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
 from migrator.stages.refresh import LiveEntity, Refresh, behind
-from migrator.stages.relay import Relay
+from migrator.stages.relay import Relay, RelayOptions
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.control import ControlItem
 from migrator.wiring import Laid, Target, keepers
@@ -122,7 +122,8 @@ class Beside:
             name: no_keys if one.remembered else compile_image_keys(mapping, one.compiled.plan)
             for name, one in self.entities.items()
         }
-        return Relay(self.live.marks, self.laid.source, self.refresh(check), captured, keys)
+        options = RelayOptions(lease_s=self.laid.job.tuning.lease_s)
+        return Relay(self.live.marks, self.laid.source, self.refresh(check), captured, keys, options)
 
 
 def _presences(writers: SqlWriters, job: Job, target: Target) -> Presences:
@@ -134,7 +135,7 @@ def now_s() -> float:
 
 
 def lifetimes_of(job: Job) -> Lifetimes:
-    return Lifetimes(request_s=job.tuning.request_life_s)
+    return Lifetimes(job.tuning.request_life_s, job.tuning.silent_s)
 
 
 @contextmanager

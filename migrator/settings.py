@@ -55,6 +55,10 @@ class Tuning:
     """US dollars."""
     request_life_s: float = 60.0
     """What one request to DynamoDB may last, from its signature to its effect, beside other writers."""
+    silent_s: float = 30.0
+    """A writer that could not renew its heartbeat in the journal for so long sends nothing more."""
+    lease_s: float = 60.0
+    """How long marks that a relay took are kept from others; those of a dead relay come back after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,8 @@ class _TuningForm(Form):
     max_write_units: Annotated[Integer, Field(ge=1)] | None = None
     confirm_above: Annotated[Number, Field(ge=0)] | None = None
     request_life_s: Annotated[Number, Field(gt=0, le=3600)] = 60.0
+    silent_s: Annotated[Number, Field(ge=1, le=3600)] = 30.0
+    lease_s: Annotated[Number, Field(ge=1, le=3600)] = 60.0
 
 
 class _JobForm(Form):
