@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -84,7 +85,8 @@ class Purge:
     def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
         """How many tombstones went, page by page of a scan that begins with the first one."""
         begun = [one.since for one in self.writers.living(self.lifetimes.gone_s)]
-        before_s = min([now_s - self.lifetimes.ripe_s, *begun])
+        # A tombstone holds whole seconds: one of the second in which a writer began may be younger than he is.
+        before_s = math.floor(min([now_s - self.lifetimes.ripe_s, *begun]))
         for page in pages:
             ripe = [item for item in page if _is_ripe(item, self.design, before_s)]
             yield len(ripe) if self.dry_run or not ripe else self.store.remove_dead(ripe)
