@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -52,6 +53,10 @@ class Presence:
         # The time before the call: the heartbeat may be as old as that.
         self.seen_at = now
 
+    def now_s(self) -> float:
+        """The journal's time, as of the last heartbeat and what passed since; rather too late than too early."""
+        return self.writer.alive_at + self.clock() - self.seen_at
+
     def check(self) -> None:
         """Raises: StoppedError when the writer was fenced, or has been silent for too long."""
         if self.writer.fenced:
@@ -84,7 +89,8 @@ class Purge:
     def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
         """How many tombstones went, page by page of a scan that begins with the first one."""
         begun = [one.since for one in self.writers.living(self.lifetimes.gone_s)]
-        before_s = min([now_s - self.lifetimes.ripe_s, *begun])
+        # A tombstone holds whole seconds: one of the second in which a writer began may be younger than he is.
+        before_s = math.floor(min([now_s - self.lifetimes.ripe_s, *begun]))
         for page in pages:
             ripe = [item for item in page if _is_ripe(item, self.design, before_s)]
             yield len(ripe) if self.dry_run or not ripe else self.store.remove_dead(ripe)

@@ -29,7 +29,8 @@ class Faults:
     `cut_before`, `cut_after`: the connection is cut before, or after, the request took effect. `late`: the answer
     comes after `late_s` seconds. `in_use`: the table is changing. `expires_after`: so many requests are answered,
     then the credentials have expired until `renew()`. `blind_reads`: so many queries of an index see nothing yet.
-    `never` names wire items or keys that are never taken.
+    `never` names wire items or keys that are never taken. `holds` says of which requests (operation and body) the
+    caller hears nothing and the table neither, until FaultProxy.land().
     """
 
     unprocessed: float = 0.0
@@ -47,6 +48,7 @@ class Faults:
     seed: int = 1
     statement_code: str = "ProvisionedThroughputExceeded"
     never: Callable[[Wire], bool] = lambda wire: False
+    holds: Callable[[str, Wire], bool] = lambda operation, body: False
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -103,12 +105,22 @@ _REFUSALS = {
 }
 
 
+@dataclass(frozen=True)
+class _Held:
+    """A request that its sender gave up waiting for."""
+
+    headers: dict[str, str]
+    body: bytes
+
+
 class FaultProxy:
     """Use as a context manager; `url` is the endpoint to give to the code under test."""
 
     def __init__(self, upstream: str, faults: Faults) -> None:
         self.faults = faults
-        handler = type("Handler", (_Handler,), {"upstream": upstream, "faults": faults})
+        self.upstream = upstream
+        self.held: list[_Held] = []
+        handler = type("Handler", (_Handler,), {"upstream": upstream, "faults": faults, "held": self.held})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -121,10 +133,15 @@ class FaultProxy:
         self._server.shutdown()
         self._server.server_close()
 
+    def land(self) -> list[int]:
+        """Every request that is held back reaches the table, once more at every call; the statuses of its answers."""
+        return [_forward(self.upstream, one.headers, one.body)[0] for one in self.held]
+
 
 class _Handler(BaseHTTPRequestHandler):
     upstream: str
     faults: Faults
+    held: list[_Held]
     protocol_version = "HTTP/1.1"
     # Head and body in one packet: the second of two would wait some 40 ms for the first to be acknowledged.
     wbufsize = -1
@@ -138,6 +155,10 @@ class _Handler(BaseHTTPRequestHandler):
         operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
         self.faults.count(f"requests {operation}")
         if self.faults.happens("cut_before", self.faults.cut_before):
+            self.close_connection = True
+            return
+        if self.faults.holds(operation, json.loads(body)):
+            self.held.append(_Held(dict(self.headers.items()), body))
             self.close_connection = True
             return
         refusal = self.faults.refusal()
@@ -205,16 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.faults.never(wire) or self.faults.happens("unprocessed", self.faults.unprocessed)
 
     def _forward(self, body: bytes) -> tuple[int, bytes]:
-        target = urlsplit(self.upstream)
-        connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=60)
-        dropped = {"host", "content-length", "connection", "accept-encoding"}
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
-        try:
-            connection.request("POST", "/", body, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
+        return _forward(self.upstream, dict(self.headers.items()), body)
 
     def _refuse(self, status: int, code: str) -> None:
         fault = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "put in by the fault proxy"}
@@ -226,3 +238,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def _forward(upstream: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+    target = urlsplit(upstream)
+    connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=60)
+    dropped = {"host", "content-length", "connection", "accept-encoding"}
+    kept = {name: value for name, value in headers.items() if name.lower() not in dropped}
+    try:
+        connection.request("POST", "/", body, kept)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()

@@ -1,0 +1,59 @@
+"""One shop an engine for all races, one table a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import support_mysql
+from tests import support_services as services
+from tests.races.harness import Race
+from tests.races.shop import Shop, open_shop
+from tests.support_capture import ENGINES, new_sqlite
+
+
+@pytest.fixture(scope="session")
+def postgresql_shop(
+    postgres_url: str, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shop]:
+    with (
+        services.postgres_database(postgres_url) as url,
+        open_shop("postgresql", url, dynamodb_url, tmp_path_factory.mktemp("races")) as shop,
+    ):
+        yield shop
+
+
+@pytest.fixture(scope="session")
+def mariadb_shop(
+    mysql_url: str, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shop]:
+    with (
+        support_mysql.mysql_database(mysql_url) as url,
+        open_shop("mariadb", url, dynamodb_url, tmp_path_factory.mktemp("races")) as shop,
+    ):
+        yield shop
+
+
+@pytest.fixture(scope="session")
+def sqlite_shop(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder: Path = tmp_path_factory.mktemp("races")
+    with open_shop("sqlite", new_sqlite(folder / "shop.db"), dynamodb_url, folder) as shop:
+        yield shop
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "race" in metafunc.fixturenames:
+        named = metafunc.definition.get_closest_marker("engines")
+        metafunc.parametrize("engine", named.args if named else ENGINES)
+
+
+@pytest.fixture
+def race(request: pytest.FixtureRequest, engine: str) -> Iterator[Race]:
+    """An empty, captured shop and an empty table, on each engine that the test names (all, if it names none)."""
+    shop: Shop = request.getfixturevalue(f"{engine}_shop")
+    shop.clear()
+    target = shop.new_target()
+    yield Race(shop, target)
+    target.store.client.delete_table(TableName=target.design.name)

@@ -1,0 +1,216 @@
+"""One race: a table of its own, the product's own parts stepped by hand, and what must hold when all is at rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sqlalchemy import update
+
+from migrator import live_wiring
+from migrator.cli.runs import RunEnd, begin, identity_of
+from migrator.journal.memory import SqlMemory
+from migrator.journal.schema import writer
+from migrator.journal.writers import SqlWriters
+from migrator.live_wiring import Beside
+from migrator.mapping.items import CompiledEntity
+from migrator.model import TOMBSTONE, Item, RowTree
+from migrator.ports import Tally
+from migrator.ports.live import Mark, MarksState
+from migrator.results import Worked
+from migrator.stages.claims import Claims
+from migrator.stages.paths import BesidePath, Copied, FastPath
+from migrator.stages.presences import Presences
+from migrator.stages.relay import Relay, RelayOptions
+from migrator.stages.verify import Verify, VerifyOptions
+from migrator.wiring import Target
+from tests.faults.proxy import FaultProxy, Faults
+from tests.races.shop import Shop
+
+Happens = Callable[[], object]
+
+
+class Pause:
+    """A check (it stands before each write) at which something happens; at the first call the first, and so on."""
+
+    def __init__(self, *happens: Happens) -> None:
+        self.left = list(happens)
+        self.calls = 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.left:
+            self.left.pop(0)()
+
+
+class Silent:
+    """ports.Progress that says nothing."""
+
+    def entity_started(self, entity: str, done: int, total: int) -> None:
+        return
+
+    def page_done(self, entity: str, page: int, tally: Tally, took_ms: int) -> None:
+        return
+
+    def entity_done(self, entity: str) -> None:
+        return
+
+
+@dataclass
+class Race:
+    """The parts of one test."""
+
+    shop: Shop
+    target: Target
+    presences: Presences = field(init=False)
+
+    def __post_init__(self) -> None:
+        writers = SqlWriters(self.shop.journal.database, self.target.design.name)
+        # Not entered: no thread gives heartbeats, so that a test says when one is given.
+        self.presences = Presences(
+            writers,
+            live_wiring.lifetimes_of(self.shop.job),
+            time.monotonic,
+            lambda: self.target.store.unanswered,
+        )
+
+    @property
+    def sql(self) -> Callable[..., None]:
+        return self.shop.sql
+
+    @cached_property
+    def beside(self) -> Beside:
+        memory = SqlMemory(self.shop.journal.database, self.target.design.name)
+        return Beside(self.shop.laid, self.shop.live, self.target, memory, self.presences)
+
+    def entity(self, name: str) -> CompiledEntity:
+        return self.beside.entities[name].compiled
+
+    @contextmanager
+    def through(self, faults: Faults) -> Iterator[tuple[Race, FaultProxy]]:
+        """The same race by way of a proxy with faults."""
+        with FaultProxy(str(self.shop.job.target.endpoint), faults) as proxy:
+            yield Race(self.shop, self.shop.target_through(proxy.url, self.target.design)), proxy
+
+    def pass_time(self, passed_s: float) -> float:
+        """So much time passes for the journal: everything that writers did is so much longer ago."""
+        moved = {name: writer.c[name] - passed_s for name in ("since", "alive_at")}
+        with self.shop.journal.database.begin() as connection:
+            here = writer.c.table_id == self.target.design.name
+            connection.execute(update(writer).where(here).values(**moved))
+        return passed_s
+
+    # ── relays ──
+
+    def relay(self, before_write: Happens = lambda: None, **options: float) -> Relay:
+        """`before_write` stands before each wave of writes, after the rows were read."""
+        made = self.beside.relay(lambda: _nothing(before_write()))
+        made.options = RelayOptions(**options)  # type: ignore[arg-type]
+        return made
+
+    def work(self, **options: float) -> list[Worked]:
+        """A relay works until no mark is left that it could take."""
+        relay, done = self.relay(**options), []
+        while (worked := relay.once()).taken:
+            done.append(worked)
+        return done
+
+    @contextmanager
+    def aside(self, count: int = 1) -> Iterator[list[Mark]]:
+        """Somebody else works on the oldest marks meanwhile, and does nothing with them."""
+        marks = self.shop.live.marks.take(count, 3600)
+        yield marks
+        for mark in marks:
+            self.shop.live.marks.advance(mark, mark.cursor)
+
+    def mark_ids(self) -> list[int]:
+        return [
+            int(row[0]) for row in self.shop.sql.rows(f"SELECT id FROM {self.shop.mark_table} ORDER BY id")
+        ]
+
+    # ── backfills ──
+
+    def copy(
+        self,
+        name: str,
+        *,
+        fast: bool = False,
+        keys: Sequence[str] | None = None,
+        after_read: Happens = lambda: None,
+        check: Happens = lambda: None,
+    ) -> Copied:
+        """Rows of an entity (None: all) as one page; `after_read` happens between its reading and its writing."""
+        entity, source = self.entity(name), self.shop.laid.source
+
+        def read() -> list[RowTree]:
+            found = (
+                source.read_page(entity.plan, None, None)
+                if keys is None
+                else source.read_rows(entity.plan, keys)
+            )
+            after_read()
+            return found
+
+        path = self.fast_path(check) if fast else BesidePath(self.beside.refresh(lambda: _nothing(check())))
+        return path.copy(entity, read)
+
+    def fast_path(self, check: Happens = lambda: None) -> FastPath:
+        checked = self.shop.laid.checked
+        entities = {one.name: one for one in checked.entities}
+        memory, table_id = self.beside.memory, self.target.design.name
+        claims = Claims(
+            self.shop.journal, self.shop.laid.source, entities, checked.unproved, table_id, memory=memory
+        )
+        remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
+        store = self.target.store
+        return FastPath(store, claims, time.time, lambda: _nothing(check()), None, memory, remembered)
+
+    def fill(self, *, fast: bool = True) -> None:
+        """A backfill of everything; the marks that the rows left are put away, for they tell nothing new."""
+        for name in self.beside.entities:
+            self.copy(name, fast=fast)
+        self.shop.sql(f"DELETE FROM {self.shop.mark_table}")
+
+    # ── what there is ──
+
+    def stored(self) -> list[Item]:
+        """Everything that stands in the table."""
+        return [item for page in self.target.store.scan(0, 1) for item in page.items]
+
+    def live(self) -> dict[tuple[str, str], Item]:
+        """The items that readers see."""
+        hidden = self.target.design.is_hidden
+        return {(str(one["PK"]), str(one["SK"])): one for one in self.stored() if not hidden(one)}
+
+    def item(self, partition: str, sort: str = "META") -> Item:
+        return self.live()[partition, sort]
+
+    def dead(self) -> dict[tuple[str, str], Item]:
+        return {(str(one["PK"]), str(one["SK"])): one for one in self.stored() if one["type"] == TOMBSTONE}
+
+    def differences(self) -> dict[str, int]:
+        """What the product's verify finds, by kind."""
+        laid, target, journal = self.shop.laid, self.target, self.shop.journal
+        identity = identity_of("verify", laid, target.design.name, laid.checked.entities)
+        tuning = laid.job.tuning
+        options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
+        stage = Verify(laid.source, target.store, journal, Silent(), options)
+        run = begin(journal, identity, again=True)
+        with RunEnd(journal, run):
+            return {
+                str(kind): count for kind, count in stage.run(run, laid.checked.entities).findings.items()
+            }
+
+    def comes_to_rest(self) -> None:
+        """All marks are worked, none failed, and items are what the rows say."""
+        worked = self.work()
+        assert not [finding for one in worked for finding in one.findings]
+        assert self.shop.live.marks.state() == MarksState()
+        assert self.differences() == {}
+
+
+def _nothing(_: object) -> None:
+    return

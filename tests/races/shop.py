@@ -1,0 +1,169 @@
+"""The shop that races are run in: four tables on one engine, captured, and the mapping that makes items of them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from migrator import live_wiring, wiring
+from migrator.journal.store import SqlJournal
+from migrator.live_wiring import Live
+from migrator.model import TableDesign
+from migrator.settings import Job
+from migrator.stages.capture import CaptureStage
+from migrator.target.client import dynamodb_client
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from migrator.wiring import Laid, Target
+from tests.support_capture import connect
+
+MAPPING = """\
+mapping: 1
+table:
+  name: Races
+  key: [PK, SK]
+  type: type
+  ttl: expiresAt
+  indexes:
+    GSI1: {key: [GSI1PK, GSI1SK]}
+
+entities:
+  user:
+    table: users
+    collect: {placed: {count: all, of: orders, by: user_id}}
+    items:
+      User: {key: ["USER#{id}", META], GSI1: ["NAME#{name}", "USER#{id}"], keep: [name], attributes: {orders: placed}}
+      Email: {key: ["EMAIL#{email}", META], when: email, attributes: {user: id}}
+      Handle: {key: ["HANDLE#{handle}", META], when: handle, attributes: {user: id}}
+  order:
+    table: orders
+    join: {user: user_id}
+    items:
+      Order:
+        key: ["USER#{user_id}", "ORDER#{id}"]
+        GSI1: [ORDERS, "{total:06}#{id}"]
+        keep: [total]
+        attributes: {user_name: user.name}
+  tag:                                           # a key that is made of two rows
+    table: tags
+    join: {order: order_id}
+    items:
+      Tag: {key: ["TAGS#{order.user_id}", "{label}#{id}"], keep: [label]}
+  node:
+    table: nodes
+    climb: {line: parent_id}
+    items:
+      Node: {key: ["TREE#{line.slug|first}", "PATH#{line.slug|path}#"], keep: [slug]}
+"""
+TABLES = (
+    "CREATE TABLE users (id INTEGER PRIMARY KEY, name VARCHAR(80) NOT NULL, email VARCHAR(80) UNIQUE,"
+    " handle VARCHAR(80))",
+    "CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id INTEGER NOT NULL, total INTEGER NOT NULL,"
+    " FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE)",
+    "CREATE TABLE tags (id INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, label VARCHAR(80) NOT NULL,"
+    " FOREIGN KEY (order_id) REFERENCES orders (id) ON DELETE CASCADE)",
+    "CREATE TABLE nodes (id INTEGER PRIMARY KEY, parent_id INTEGER, slug VARCHAR(80) NOT NULL,"
+    " FOREIGN KEY (parent_id) REFERENCES nodes (id))",
+    "CREATE INDEX orders_of_user ON orders (user_id)",
+    "CREATE INDEX tags_of_order ON tags (order_id)",
+    "CREATE INDEX nodes_below ON nodes (parent_id)",
+)
+EMPTY = ("DELETE FROM users", "UPDATE nodes SET parent_id = NULL", "DELETE FROM nodes")
+JOB = """\
+job: 1
+name: races
+mapping: mapping.yaml
+source: {{url: '{url}'}}
+target: {{table: Races, endpoint: '{endpoint}'}}
+journal: 'sqlite:///{folder}/journal.db'
+tuning: {{request_life_s: 1, attempts: 6, backoff_cap_s: 0.02, page_rows: 1000, scan_segments: 1, workers: 2}}
+"""
+
+
+class Session:
+    """A connection of a service's; every statement is a transaction, but between begin() and commit()."""
+
+    def __init__(self, engine: str, url: str) -> None:
+        self.connection = connect(engine, url)
+        self._cursor = self.connection.cursor()
+
+    def __call__(self, *statements: str) -> None:
+        for statement in statements:
+            self._cursor.execute(statement)
+
+    def rows(self, statement: str) -> list[Any]:
+        self._cursor.execute(statement)
+        return list(self._cursor.fetchall())
+
+    def begin(self, *statements: str) -> None:
+        self("BEGIN", *statements)
+
+    def commit(self) -> None:
+        self("COMMIT")
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+@dataclass(frozen=True)
+class Shop:
+    """One database of one engine, for all races."""
+
+    engine: str
+    url: str
+    job: Job
+    laid: Laid
+    live: Live
+    journal: SqlJournal
+    sql: Session
+    client: Any
+
+    @property
+    def mark_table(self) -> str:
+        return "migrator.mark" if self.engine == "postgresql" else "migrator_mark"
+
+    def clear(self) -> None:
+        self.sql(*EMPTY, f"DELETE FROM {self.mark_table}")
+
+    def new_target(self) -> Target:
+        """A new table, by the one client of all races: making one takes as long as a whole race."""
+        design = replace(self.laid.checked.mapping.table, name=f"Races{secrets.token_hex(6)}")
+        admin = DynamoTableAdmin(self.client)
+        admin.create(design)
+        return Target(design, admin, DynamoStore(self.client, design, wiring.backoff_of(self.job)))
+
+    def target_through(self, endpoint: str, design: TableDesign) -> Target:
+        """The table of that design by way of another endpoint."""
+        job = replace(self.job, target=replace(self.job.target, endpoint=endpoint, table=design.name))
+        return wiring.open_target(job, design, lambda: False)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """One more connection of a service's; what it has not committed is rolled back."""
+        opened = Session(self.engine, self.url)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+@contextmanager
+def open_shop(engine: str, url: str, endpoint: str, folder: Path) -> Iterator[Shop]:
+    (folder / "mapping.yaml").write_text(MAPPING)
+    (folder / "races.yaml").write_text(JOB.format(url=url, endpoint=endpoint, folder=folder))
+    job = wiring.read_job(folder / "races.yaml")
+    sql = Session(engine, url)
+    sql(*TABLES)
+    with ExitStack() as stack:
+        stack.callback(sql.close)
+        laid = stack.enter_context(wiring.lay(job, "races"))
+        live = stack.enter_context(live_wiring.open_live(job, "races", patience=wiring.backoff_of(job)))
+        journal = stack.enter_context(wiring.open_journal(job))
+        stage = CaptureStage(live.capture, job.name, laid.checked.mapping.table)
+        stage.install([entity.plan for entity in laid.checked.entities])
+        client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
+        yield Shop(engine, url, job, laid, live, journal, sql, client)

@@ -1,0 +1,175 @@
+"""A backfill beside a service and a relay: what it read is older than what stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+
+import pytest
+
+from migrator.errors import StoppedError
+from tests.faults.proxy import Faults
+from tests.races.harness import Pause, Race
+
+ANN = "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'ann@x')"
+ORDERS = [
+    "".join(order)
+    for order in permutations("RWCM")
+    if order.index("R") < order.index("W") and order.index("C") < order.index("M")
+]
+"""Every order of: the page is read (R), the page is written (W), the row changes (C), its mark is worked (M)."""
+CHANGES = {
+    "update": "UPDATE users SET name = 'Bea', email = 'b{0}@x' WHERE id = {0}",
+    "delete": "DELETE FROM users WHERE id = {0}",
+    "insert": "INSERT INTO users (id, name, email) VALUES ({0}, 'New', 'n{0}@x')",
+}
+
+
+def test_backfill_read_before_the_update_and_written_after_it(race: Race) -> None:
+    race.sql(ANN)
+    race.work()
+
+    def meanwhile() -> None:
+        race.sql("UPDATE users SET name = 'Bea', email = 'bea@x' WHERE id = 1")
+        assert sum(one.finished for one in race.work()) == 1
+
+    race.copy("user", after_read=meanwhile)
+    assert race.item("USER#1")["name"] == "Bea"
+    assert ("EMAIL#ann@x", "META") in race.dead()
+    race.comes_to_rest()
+
+
+def test_an_update_and_then_the_backfill_leaves_the_update(race: Race) -> None:
+    race.sql(ANN, "UPDATE users SET name = 'Bea' WHERE id = 1")
+    race.work()
+    race.copy("user")
+    assert race.item("USER#1")["name"] == "Bea"
+    race.comes_to_rest()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("fast", [False, True], ids=["conditional", "fast"])
+def test_every_order_of_page_change_and_mark_gives_the_row(race: Race, change: str, *, fast: bool) -> None:
+    # A relay waits until the fast run's last request is over, so with it no mark is worked before the page is written.
+    orders = [one for one in ORDERS if not fast or one.index("W") < one.index("M")]
+    for number, order in enumerate(orders, start=1):
+        if change != "insert":
+            race.sql(f"INSERT INTO users (id, name, email) VALUES ({number}, 'Ann', 'a{number}@x')")
+            race.sql(f"DELETE FROM {race.shop.mark_table}")
+        steps: dict[str, Callable[[], object]] = {
+            "C": lambda number=number: race.sql(CHANGES[change].format(number)),  # type: ignore[misc]
+            "M": race.work,
+        }
+
+        def play(part: str, steps: dict[str, Callable[[], object]] = steps) -> None:
+            for letter in part:
+                steps[letter]()
+
+        before, _, rest = order.partition("R")
+        between, _, after = rest.partition("W")
+        play(before)
+        race.copy("user", fast=fast, keys=[f"[{number}]"], after_read=lambda part=between: play(part))  # type: ignore[misc]
+        play(after)
+    race.comes_to_rest()
+    expected = {"update": 2 * len(orders), "delete": 0, "insert": 2 * len(orders)}
+    assert len(race.live()) == expected[change]
+
+
+def test_a_late_backfill_put_does_not_bring_a_deleted_row_back(race: Race) -> None:
+    race.sql(ANN)
+    race.fill()
+
+    def meanwhile() -> None:
+        race.sql("DELETE FROM users WHERE id = 1")
+        race.work()
+
+    race.copy("user", after_read=meanwhile)
+    assert race.live() == {}
+    assert len(race.dead()) == 2
+    race.comes_to_rest()
+
+
+def test_a_row_that_is_inserted_and_deleted_before_its_first_put_lands_stays_away(race: Race) -> None:
+    def meanwhile() -> None:
+        race.sql("DELETE FROM users WHERE id = 1")
+        race.work()
+        # Tombstones stand where nothing ever was: a put is on its way.
+        assert len(race.dead()) == 2
+
+    race.sql(ANN)
+    race.copy("user", after_read=meanwhile)
+    assert race.live() == {}
+    race.comes_to_rest()
+
+
+def test_a_row_that_comes_back_after_its_deletion_wins_over_its_tombstone(race: Race) -> None:
+    race.sql(ANN)
+    race.fill()
+    race.sql("DELETE FROM users WHERE id = 1")
+    race.work()
+
+    def meanwhile() -> None:
+        race.sql("INSERT INTO users (id, name, email) VALUES (1, 'Again', 'ann@x')")
+
+    race.copy("user", after_read=meanwhile)
+    assert race.live() == {}
+    race.comes_to_rest()
+    assert race.item("USER#1")["name"] == "Again"
+    assert race.item("EMAIL#ann@x")["user"] == 1
+
+
+def test_a_page_that_is_repeated_after_a_resume_replaces_nothing_newer(race: Race) -> None:
+    """The process dies after the page was written and before its checkpoint; the same page is read and written again."""
+    race.sql(ANN, "INSERT INTO users (id, name) VALUES (2, 'Bob')")
+    race.copy("user")
+    race.sql("UPDATE users SET name = 'Bea', email = NULL WHERE id = 1", "DELETE FROM users WHERE id = 2")
+    race.work()
+    race.copy("user")
+    assert {key: one["type"] for key, one in race.live().items()} == {("USER#1", "META"): "User"}
+    race.comes_to_rest()
+
+
+def test_a_fast_run_that_crashed_goes_on_conditionally_beside_the_relay(race: Race) -> None:
+    race.sql(ANN, "INSERT INTO users (id, name) VALUES (2, 'Bob')")
+    presence = race.presences.enter("fast")
+    race.copy("user", fast=True, keys=["[1]"], check=presence.check)
+    race.presences.leave(presence, clean=False)
+    race.sql("UPDATE users SET name = 'Bea' WHERE id = 1")
+    race.presences.enter("relay")
+    assert race.presences.enter("fast").writer.kind == "conditional"
+
+    race.copy("user", after_read=race.work)
+    assert race.item("USER#1")["name"] == "Bea"
+    race.comes_to_rest()
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["conditional", "fast"])
+def test_items_that_a_batch_leaves_unprocessed_are_sent_again(race: Race, *, fast: bool) -> None:
+    rows = ", ".join(f"({number}, 'U{number}', 'u{number}@x')" for number in range(1, 16))
+    race.sql(f"INSERT INTO users (id, name, email) VALUES {rows}")
+    faults = Faults(unprocessed=0.2, seed=5)
+    with race.through(faults) as (faulty, _):
+        faulty.copy("user", fast=fast)
+    assert faults.counts["unprocessed"] > 0
+    assert len(race.live()) == 30
+    race.comes_to_rest()
+
+
+def test_a_key_that_is_never_taken_leaves_its_mark(race: Race) -> None:
+    race.sql(ANN, "UPDATE users SET name = 'Bea' WHERE id = 1")
+    with race.through(Faults(throttle=1.0)) as (faulty, _), pytest.raises(StoppedError, match="gave up"):
+        faulty.relay(lease_s=0).once()
+    assert len(race.mark_ids()) == 2
+    race.comes_to_rest()
+
+
+def test_a_backfill_that_is_told_to_stop_between_reading_and_writing_has_written_nothing(race: Race) -> None:
+    race.sql(ANN)
+
+    def stop() -> None:
+        raise StoppedError("the run has lost its lease")
+
+    with pytest.raises(StoppedError):
+        race.copy("user", check=Pause(stop))
+    assert race.live() == {}
+    race.comes_to_rest()

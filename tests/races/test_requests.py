@@ -1,0 +1,117 @@
+"""Requests that nobody hears of: they land after their time-out, or twice, when something newer stands there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from migrator.errors import StoppedError
+from migrator.stages.lifetimes import fence_off
+from tests.faults.proxy import Faults
+from tests.races.harness import Race
+
+ANN = "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'ann@x')"
+CHANGES = {
+    "changed": "UPDATE users SET name = 'Bea', email = NULL WHERE id = 1",
+    "deleted": "DELETE FROM users WHERE id = 1",
+    "moved": "UPDATE users SET id = 2 WHERE id = 1",
+}
+
+
+def writes_of_ann(times: int) -> Faults:
+    """Holds the first writes back that hold her name or address; those sent after them come through."""
+    left = [times]
+
+    def holds(operation: str, body: dict[str, Any]) -> bool:
+        held = operation.startswith(("Put", "BatchWrite", "BatchExecute")) and "nn" in json.dumps(body)
+        left[0] -= held
+        return held and left[0] >= 0
+
+    return Faults(holds=holds)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_put_that_lands_after_its_time_out_and_twice_replaces_nothing_newer(
+    race: Race, change: str
+) -> None:
+    race.sql(ANN)
+    with race.through(writes_of_ann(2)) as (faulty, proxy):
+        faulty.relay().once()
+        assert (len(proxy.held), race.item("USER#1")["name"]) == (2, "Ann")
+        # Twice already: the one that was sent again was heard of, this one was not.
+        proxy.land()
+        race.sql(CHANGES[change])
+        race.work()
+        before = race.stored()
+        assert proxy.land() == [400, 400]
+        assert proxy.land() == [400, 400]
+    assert race.stored() == before
+    race.comes_to_rest()
+
+
+def test_a_put_of_a_relay_that_died_lands_after_another_relay_has_worked_its_mark(race: Race) -> None:
+    race.sql(ANN)
+    with race.through(writes_of_ann(1000)) as (faulty, proxy):
+        with pytest.raises(StoppedError):
+            faulty.relay(lease_s=0).once()
+        race.sql("UPDATE users SET name = 'Bea', email = 'bea@x' WHERE id = 1")
+        race.work()
+        assert set(proxy.land()) == {400}
+    assert race.item("USER#1")["name"] == "Bea"
+    race.comes_to_rest()
+    assert ("EMAIL#ann@x", "META") not in race.live()
+
+
+def test_inserts_of_a_page_that_land_late_find_what_a_relay_wrote(race: Race) -> None:
+    race.sql(ANN)
+    with race.through(writes_of_ann(1)) as (faulty, proxy):
+        faulty.copy("user")
+        assert len(proxy.held) == 1
+        race.sql("DELETE FROM users WHERE id = 1")
+        race.work()
+        proxy.land()
+    assert race.live() == {}
+    race.comes_to_rest()
+
+
+def test_a_tombstone_that_lands_late_does_not_bury_the_row_that_came_back(race: Race) -> None:
+    race.sql(ANN)
+    race.fill()
+    race.sql("DELETE FROM users WHERE id = 1")
+    with race.through(Faults(holds=once("PutItem"))) as (faulty, proxy):
+        faulty.relay().once()
+        race.sql(ANN)
+        race.work()
+        assert proxy.land() == [400]
+    assert len(race.live()) == 2
+    race.comes_to_rest()
+
+
+def test_the_relay_waits_until_a_fast_request_can_land_no_more(race: Race) -> None:
+    """A fast batch has no condition: it may only land before the first relay reads."""
+    race.sql(ANN)
+    waits: list[float] = []
+    with race.through(writes_of_ann(1)) as (faulty, proxy):
+        presence = faulty.presences.enter("fast")
+        faulty.copy("user", fast=True, check=presence.check)
+        # Its work is done, but nobody knows the end of one request: its place stays.
+        faulty.presences.leave(presence, clean=True)
+        race.sql("UPDATE users SET name = 'Bea', email = NULL WHERE id = 1")
+
+        def wait(wait_s: float) -> None:
+            waits.append(wait_s)
+            proxy.land()
+            race.pass_time(race.presences.lifetimes.gone_s)
+
+        fence_off(race.presences.writers, race.presences.lifetimes, wait)
+    assert len(waits) == 1
+    assert race.item("USER#1")["name"] == "Ann"
+    race.comes_to_rest()
+    assert race.live().keys() == {("USER#1", "META")}
+
+
+def once(operation: str) -> Any:
+    left = [operation]
+    return lambda asked, body: asked in left and left.remove(asked) is None
