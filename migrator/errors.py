@@ -35,8 +35,16 @@ class MissingNameError(SourceError):
     """A statement names a table or a column that the source does not have (any more)."""
 
 
+class UnfitValueError(SourceError):
+    """The source does not take a value for a column, or a statement for its schema; other statements may do."""
+
+
 class TargetError(MigratorError):
     """DynamoDB refused or does not fit (no table, other keys, no credentials)."""
+
+
+class ItemRefusedError(TargetError):
+    """DynamoDB refused one item for what it is; others may be taken."""
 
 
 class StoppedError(MigratorError):

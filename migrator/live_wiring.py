@@ -10,11 +10,13 @@ from functools import cached_property
 
 from migrator import wiring
 from migrator.errors import SettingsError
+from migrator.facts import EntityPlan
 from migrator.journal.memory import SqlMemory
 from migrator.journal.store import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.changes import needs_memory
 from migrator.mapping.image_keys import compile_image_keys, no_keys
+from migrator.ports.capture import Installation
 from migrator.retry import Backoff, Retry
 from migrator.settings import Job
 from migrator.source.address import address_of
@@ -23,6 +25,7 @@ from migrator.source.capture.marks import SqlMarks
 from migrator.source.capture.tickets import SqlTickets
 from migrator.source.capture.writing import Writing
 from migrator.source.manners import Manners, name_of
+from migrator.stages.capture import CAPTURED, CaptureStage
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
 from migrator.stages.refresh import LiveEntity, Refresh, behind
@@ -62,6 +65,42 @@ def open_live(
         yield Live(SqlCapture(writing), SqlMarks(writing), SqlTickets(writing))
     finally:
         writing.close()
+
+
+def own_installation(live: Live, laid: Laid) -> Installation | None:
+    """The job's installation of capture, None where there is none.
+
+    Raises: SettingsError where it is another job's, or does not capture all that the mapping reads.
+    """
+    found = live.capture.installation()
+    if found is None:
+        return None
+    job = laid.job.name
+    if found.job != job:
+        what = f"this source is captured for job {found.job}: its marks are that job's, and job {job} would take them away"
+        raise SettingsError(f"{what}; use its job file, or move from a copy of the source")
+    stage = CaptureStage(live.capture, job, laid.checked.mapping.table)
+    open_ = [one.table for one in stage.status(_plans(laid)).tables if one.state not in CAPTURED]
+    if open_:
+        what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"
+        raise SettingsError(
+            f"{what}; run `migrator capture install`, then `migrator backfill` or verify --repair"
+        )
+    return found
+
+
+def need_installation(live: Live, laid: Laid) -> Installation:
+    """The same, which must be there."""
+    found = own_installation(live, laid)
+    if found is None:
+        raise SettingsError(
+            "capture is not installed, so there are no marks; run `migrator capture install` first"
+        )
+    return found
+
+
+def _plans(laid: Laid) -> list[EntityPlan]:
+    return [entity.plan for entity in laid.checked.entities]
 
 
 @dataclass(frozen=True)
@@ -128,7 +167,13 @@ class Beside:
 
 
 def _presences(writers: SqlWriters, job: Job, target: Target) -> Presences:
-    return Presences(writers, lifetimes_of(job), time.monotonic, lambda: target.store.unanswered)
+    return Presences(writers, lifetimes_of(job), running_s, lambda: target.store.unanswered)
+
+
+def running_s() -> float:
+    """A clock that also runs while the machine sleeps, which time.monotonic does not on Linux."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
 
 
 def now_s() -> float:

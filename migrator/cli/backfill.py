@@ -111,7 +111,7 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool
             return DIFFERENT
         run = _begin(session, identity, wanted)
         stage = _stage(laid, session, wanted, stop)
-        stage.path = around.path(session, stage.claims)
+        stage.path, stage.source = around.path(session, stage.claims), around.source(laid)
         result = _work(stage, run, entities)
         if as_json:
             _print_data(result, bill)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 
 import click
@@ -12,8 +13,8 @@ import click
 from migrator import live_wiring
 from migrator.cli.runs import Session
 from migrator.errors import SettingsError
-from migrator.journal.writers import SqlWriters
 from migrator.live_wiring import Beside
+from migrator.ports import Source
 from migrator.stages.claims import Claims
 from migrator.stages.lifetimes import Presence
 from migrator.stages.paths import BesidePath, FastPath, PagePath
@@ -34,43 +35,45 @@ class Surroundings:
     presence: Presence | None = None
 
     def path(self, session: Session, claims: Claims) -> PagePath | None:
-        """None: the plain path of a backfill that nobody captures beside."""
+        """None: a dry run's."""
         if self.beside is None or self.presence is None:
             return None
         check = both(session.check, self.presence.check)
         if self.presence.writer.kind == "conditional":
             return BesidePath(self.beside.refresh(check))
-        remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
+        path = partial(FastPath, session.store, claims, live_wiring.now_s, check, session.objects)
+        if not self.installation:
+            return path()
         claims.memory = self.beside.memory
-        stage = self.beside
-        return FastPath(
-            session.store, claims, live_wiring.now_s, check, session.objects, stage.memory, remembered
-        )
+        remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
+        return path(self.beside.memory, remembered)
+
+    def source(self, laid: Laid) -> Source:
+        """Where pages are read: beside others only where every ticket is already known."""
+        conditional = self.presence is not None and self.presence.writer.kind == "conditional"
+        return laid.source.at_primary() if conditional else laid.source
 
 
 def look_around(stack: ExitStack, laid: Laid, session: Session, stop: Event) -> Surroundings:
-    """Enters the run among the writers, if changes are captured; leaves when the stack unwinds.
+    """Enters the run among the writers, so that a relay that starts waits for it; it leaves when the stack unwinds.
 
     Raises: SettingsError where others write and nothing captures what changes.
     """
     if session.target is None:
         return Surroundings()
-    with live_wiring.open_live(laid.job, "backfill", stop=stop.is_set) as live:
-        installation = live.capture.installation()
-    if installation is None:
-        if SqlWriters(session.journal.database, session.table_id).is_closed():
-            what = (
-                "a relay or a strict service has written to this table, and capture is not installed any more"
-            )
-            raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
-        return Surroundings()
     opened = live_wiring.open_beside(laid, session.target, session.journal, session.table_id, stop.is_set)
     beside = stack.enter_context(opened)
-    beside.guard_tickets()
+    installation = live_wiring.own_installation(beside.live, laid)
+    if installation is not None:
+        beside.guard_tickets()
     presence = beside.presences.enter("fast")
     stack.push(lambda kind, *_: beside.presences.leave(presence, clean=kind is None))
-    click.echo(_SAID[presence.writer.kind], err=True)
-    return Surroundings(installation.id, beside, presence)
+    if installation is not None:
+        click.echo(_SAID[presence.writer.kind], err=True)
+    elif presence.writer.kind != "fast":
+        what = "a relay or a strict service has written to this table, and capture is not installed any more"
+        raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
+    return Surroundings("" if installation is None else installation.id, beside, presence)
 
 
 def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:

@@ -131,6 +131,8 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool) -> int:
 @click.option("--dry-run", is_flag=True, help="Say which epoch --raise would move to, change nothing.")
 def epoch(job: Path, raising: bool, above: int, dry_run: bool) -> int:
     """Show the counter of tickets; --raise after a restore of the source or a fail-over that lost changes."""
+    if not raising and (above or dry_run):
+        raise click.UsageError("--above and --dry-run go with --raise")
     read = read_job(job)
     design = wiring.sound_mapping(read.mapping).mapping.table
     with live_wiring.open_live(read, "capture epoch") as live:

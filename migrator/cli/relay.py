@@ -12,7 +12,7 @@ import click
 from migrator import live_wiring, wiring
 from migrator.cli.options import job_argument, read_job, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
-from migrator.errors import Interrupted
+from migrator.errors import DIFFERENT, Interrupted
 from migrator.journal.store import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.live_wiring import Beside
@@ -23,6 +23,9 @@ from migrator.stages.daemon import Daemon
 from migrator.stages.lifetimes import Purge
 from migrator.target.conditional import ConditionalWrites
 from migrator.wiring import Laid
+
+DISCARDED_TRIES = 3
+"""A mark that failed less often may have met a failure that passes."""
 
 
 @click.command()
@@ -44,21 +47,16 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> i
 
     Runs until it is stopped (Ctrl-C, SIGTERM); several may run at once, on several hosts with one journal.
 
-    Exit code 0: with --once, no mark is left that could be taken; 3: an edge gave up, the marks wait.
+    Exit code 0: with --once, no mark is left that could be taken; 1: some could not be worked (see `migrator findings`);
+    3: an edge gave up, the marks wait.
     """
     read = read_job(job)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(read, "relay", workers=workers, stop=stop.is_set))
         need_bucket(read, laid.checked.entities)
-        if dry_run:
-            live = stack.enter_context(live_wiring.open_live(read, "relay", stop=stop.is_set))
-            click.echo(lag_line(live.marks.state()))
-            return 0
-        if asked["discard_failed"]:
-            live = stack.enter_context(live_wiring.open_live(read, "relay", stop=stop.is_set))
-            click.echo(f"{live.marks.discard_failed():,} mark(s) discarded")
-            return 0
+        if dry_run or asked["discard_failed"]:
+            return _marks_alone(stack, laid, stop, discard=not dry_run)
         beside, journal, run = _open(stack, read, laid, stop)
         report = RelayReport(journal, run, beside.live.marks, beside.keep_ticket)
         if asked["metrics_port"] is not None:
@@ -68,6 +66,17 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> i
             _run(daemon, once=once)
         beside.keep_ticket()
         click.echo(report.summary())
+        failed = beside.live.marks.state().failed
+    return DIFFERENT if once and failed else 0
+
+
+def _marks_alone(stack: ExitStack, laid: Laid, stop: Event, *, discard: bool) -> int:
+    live = stack.enter_context(live_wiring.open_live(laid.job, "relay", stop=stop.is_set))
+    live_wiring.need_installation(live, laid)
+    if discard:
+        click.echo(f"{live.marks.discard_failed(DISCARDED_TRIES):,} mark(s) discarded; run verify --repair")
+    else:
+        click.echo(lag_line(live.marks.state()))
     return 0
 
 
@@ -76,6 +85,7 @@ def _open(stack: ExitStack, job: Job, laid: Laid, stop: Event) -> tuple[Beside, 
     table_id = existing_table(job, target)
     journal = stack.enter_context(wiring.open_journal(job))
     beside = stack.enter_context(live_wiring.open_beside(laid, target, journal, table_id, stop.is_set))
+    live_wiring.need_installation(beside.live, laid)
     beside.guard_tickets()
     identity = identity_of("relay", laid, table_id, laid.checked.entities)
     return beside, journal, begin(journal, identity, again=True)

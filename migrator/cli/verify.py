@@ -105,10 +105,13 @@ def _live(
 ) -> Live | None:
     """Capture's edges where it is installed, and a verify that knows that rows change meanwhile."""
     live = stack.enter_context(live_wiring.open_live(laid.job, "verify", stop=stage.stop.is_set))
-    if live.capture.installation() is None:
-        if asked["repair"] or asked["settle_s"] is not None:
-            what = "capture is not installed, so nothing says what changes and no relay can repair"
-            raise SettingsError(f"{what}; run `migrator capture install` first")
+    if asked["repair"]:
+        live_wiring.need_installation(live, laid)
+    elif live.capture.installation() is None:
+        if asked["settle_s"] is not None:
+            raise SettingsError(
+                "--settle is for a source whose changes are captured; see `migrator capture install`"
+            )
         return None
     entities = {one.name: one for one in laid.checked.entities}
     look = SecondLook(laid.source, stage.store, stage.journal, entities, target.design, stage.clock)

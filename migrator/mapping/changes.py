@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from migrator.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
 from migrator.mapping.expressions import Places
-from migrator.model import Template
+from migrator.model import ItemDesign, Template
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,13 @@ def needs_memory(plan: EntityPlan) -> bool:
     What stands behind a view leaves images of other rows than the view's.
     """
     return bool(plan.changes) or not set(key_paths(plan)) <= set(_own_columns(plan))
+
+
+def decided_elsewhere(plan: EntityPlan, design: ItemDesign) -> bool:
+    """Whether more than the root row's own columns say if the item is there: its `when`, its TTL."""
+    paths = {condition.path for condition in design.when}
+    paths |= {design.expiry.path} if design.expiry else set()
+    return not paths <= set(_own_columns(plan))
 
 
 def key_paths(plan: EntityPlan) -> tuple[str, ...]:

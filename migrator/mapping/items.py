@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from migrator.errors import RowError
 from migrator.facts import EntityPlan
 from migrator.limits import ITEM_BYTES, PARTITION_KEY_BYTES, SORT_KEY_BYTES
+from migrator.mapping.changes import decided_elsewhere
 from migrator.mapping.expressions import (
     Compiled,
     Places,
@@ -27,7 +28,17 @@ from migrator.mapping.sizes import item_bytes
 from migrator.mapping.stored import Content
 from migrator.mapping.unfit import fitting
 from migrator.mapping.values import attribute
-from migrator.model import Index, Item, ItemDesign, KeyAttribute, Mapping, RowTree, SourceKey, TableDesign
+from migrator.model import (
+    Index,
+    Item,
+    ItemDesign,
+    ItemKey,
+    KeyAttribute,
+    Mapping,
+    RowTree,
+    SourceKey,
+    TableDesign,
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,8 @@ class CompiledEntity:
     key_places: tuple[int, ...]
     makers: tuple[Callable[[Row, str], Item | None], ...]
     contents: tuple[Callable[[Row], Content | None], ...] = ()
+    keys: tuple[tuple[bool, Callable[[Row, Item], None]], ...] = ()
+    """Per item design, whether more than the root row decides if it is there, and what writes its base key."""
 
     @property
     def name(self) -> str:
@@ -79,6 +92,28 @@ def objects_for(entity: CompiledEntity, row: RowTree) -> dict[str, bytes]:
     return {one.name: one.data for one in found if one is not None}
 
 
+def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[ItemKey]:
+    """Base keys that a row may have had items under though it makes none there now.
+
+    Those of designs about which another table's row decides (a `when` or a TTL of a joined column); of a `refused` row
+    those of all. Keys that cannot be built are left out. Pure.
+    """
+    wanted = [make for foreign, make in entity.keys if foreign or refused]
+    found: set[ItemKey] = set()
+    try:
+        decoded = entity.decode(row) if wanted else []
+    except (RowError, TypeError):
+        return found
+    for make in wanted:
+        item: Item = {}
+        try:
+            make(decoded, item)
+        except RowError:
+            continue
+        found.add(entity.table.key_of(item))
+    return found
+
+
 def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | None = None) -> CompiledEntity:
     """The entity's functions. The plan must be free of faults (see check.py).
 
@@ -93,6 +128,10 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
         key_places=tuple(places.columns[column.name] for column in plan.key),
         makers=tuple(_maker(mapping, plan, item, places, around) for item in plan.entity.items),
         contents=compile_contents(plan.entity, places, around),
+        keys=tuple(
+            (decided_elsewhere(plan, item), compile_base_key(mapping.table, item, places, around))
+            for item in plan.entity.items
+        ),
     )
 
 

@@ -64,11 +64,14 @@ class Marks(Protocol):
     def advance(self, mark: Mark, cursor: str) -> None:
         """The mark's work goes on after `cursor`, behind all marks that wait; it may get another id."""
 
+    def release(self, ids: Sequence[int]) -> None:
+        """Give marks back as they were; anybody may take them."""
+
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         """Give marks back, one failure more counted, to be taken again after `wait_s`."""
 
-    def discard_failed(self) -> int:
-        """Delete the marks that were put back; how many there were."""
+    def discard_failed(self, tries: int) -> int:
+        """Delete the marks that were put back so often, or more often; how many there were."""
 
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         """A mark for each root, with item keys that it had."""

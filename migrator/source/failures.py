@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migrator.errors import MissingNameError, SourceError
+from migrator.errors import MissingNameError, SourceError, UnfitValueError
 
 _RESUME = "run the same command again"
 
@@ -162,6 +162,11 @@ _BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
 """Errors of psycopg's that come without a state: libpq made them, not the server."""
 
 
+_DENIED = "42501"
+_OF_ONE_STATEMENT = frozenset({"DataError", "ProgrammingError"})
+"""SQLAlchemy's names of errors that another statement, or another value, may not meet."""
+
+
 def source_error(error: BaseException, place: str, doing: str, tried: str = "") -> SourceError:
     """What to raise for a failure of SQLAlchemy or a driver, met at `place` while `doing` something.
 
@@ -171,7 +176,9 @@ def source_error(error: BaseException, place: str, doing: str, tried: str = "") 
     """
     cause = getattr(error, "orig", None) or error
     reason = _reason(cause)
-    made = MissingNameError if reason in _MISSING else SourceError
+    made: type[SourceError] = MissingNameError if reason in _MISSING else SourceError
+    if made is SourceError and type(error).__name__ in _OF_ONE_STATEMENT:
+        made = SourceError if getattr(cause, "sqlstate", "") == _DENIED else UnfitValueError
     return made(f"{place}: {doing}: {type(cause).__name__}: {reason}{tried}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -192,6 +193,12 @@ class SqlSource:
         except (SettingsError, SourceError) as error:
             return str(error)
         return ""
+
+    def at_primary(self) -> SqlSource:
+        """The same source, its pages read from the primary too: a replica may be behind a ticket drawn just now."""
+        same = copy.copy(self)
+        same._pages = self._reading
+        return same
 
     def close(self) -> None:
         self._reading.close()

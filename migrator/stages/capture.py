@@ -26,6 +26,10 @@ MEANINGS = {
 """What each state of a table means and what to do; docs/schema-changes.md says it at length."""
 
 
+CAPTURED = frozenset({"captured", "extra"})
+"""States in which no change of the mapping's tables goes unmarked."""
+
+
 @dataclass(frozen=True)
 class Installed:
     """What an install did. `changed`: tables whose triggers were made or taken away."""
@@ -42,9 +46,7 @@ class CaptureStatus:
 
     @property
     def whole(self) -> bool:
-        return self.installation is not None and all(
-            one.state in ("captured", "extra") for one in self.tables
-        )
+        return self.installation is not None and all(one.state in CAPTURED for one in self.tables)
 
 
 @dataclass(frozen=True)

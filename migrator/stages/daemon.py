@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
 
-from migrator.errors import Interrupted, MigratorError, SourceError, StoppedError
+from migrator.errors import Interrupted, MigratorError, SourceError, StoppedError, TargetError
 from migrator.results import Worked
 from migrator.stages.lifetimes import Presence, fence_off
 from migrator.stages.presences import Presences
@@ -51,6 +51,10 @@ class Daemon:
         fence_off(self.presences.writers, self.presences.lifetimes, self._wait)
         with ThreadPoolExecutor(self.workers, thread_name_prefix="relay") as pool:
             running = [pool.submit(self._work, once=once) for _ in range(self.workers)]
+            wait(running, return_when=FIRST_EXCEPTION)
+            if any(one.done() and one.exception() for one in running):
+                # What ends one worker would end the others one by one, and nobody would see it.
+                self.stop.set()
             for one in running:
                 one.result()
 
@@ -63,7 +67,7 @@ class Daemon:
                 self._take_turns(presence, once=once)
                 clean = True
                 return
-            except (StoppedError, SourceError) as error:
+            except (StoppedError, SourceError, TargetError) as error:
                 if once:
                     raise
                 if time.monotonic() - started > LONGEST_FAILED_S:
@@ -83,10 +87,12 @@ class Daemon:
             started = time.monotonic()
             with span("migrator.relay"):
                 worked = relay.once()
+            if worked.taken:
+                # First of all: its marks are gone, and what was found is known to nobody else.
+                self.listener.worked(worked, round((time.monotonic() - started) * 1000))
             self.listener.idle()
             if worked.taken:
                 idle_s = IDLE_S
-                self.listener.worked(worked, round((time.monotonic() - started) * 1000))
             elif once:
                 return
             else:

@@ -61,7 +61,7 @@ class Presence:
         """Raises: StoppedError when the writer was fenced, or has been silent for too long."""
         if self.writer.fenced:
             raise StoppedError(
-                "a relay has started meanwhile; run the same command again, it goes on beside it"
+                "this run was told to stop (a relay has started), or was taken for dead; run the same command again"
             )
         if self.clock() - self.seen_at >= self.lifetimes.silent_s:
             raise StoppedError(

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 from migrator.errors import SettingsError, StoppedError
 from migrator.facts import EntityPlan
-from migrator.mapping.items import CompiledEntity
+from migrator.mapping.items import CompiledEntity, keys_for
 from migrator.mapping.keys import source_text, split_source
 from migrator.model import TOMBSTONE, Item, ItemKey, RowTree, SourceKey, TableDesign
 from migrator.ports import ObjectStore
@@ -35,13 +35,17 @@ class RowReader(Protocol):
 def drawn(tickets: Tickets, memory: Memory) -> int:
     """A new ticket that the journal knows of before anything is written with it (rule 8).
 
-    Raises: SettingsError where the source's counter has gone back.
+    Raises: RestoredError where the source's counter has gone back.
     """
-    # Asked first: a ticket that somebody draws after us may be reached before ours.
+    # Asked first: a ticket that somebody draws after us may be reached before ours. And nothing is drawn by who must
+    # not write: each draw would bring a counter that was restored nearer to where nobody notices it.
     known = memory.highest()
+    counter = tickets.highest()
+    if counter < known:
+        raise RestoredError(behind(counter, known))
     ticket = tickets.draw()
     if ticket <= known:
-        raise SettingsError(behind(ticket, known))
+        raise RestoredError(behind(ticket, known))
     memory.reached(ticket)
     return ticket
 
@@ -50,6 +54,10 @@ def behind(ticket: int, known: int) -> str:
     """Why nothing is written: what the source's counter says, and what was written with."""
     what = f"the source's ticket counter stands at {ticket}, and items were written with {known}"
     return f"{what}: the source was restored to an older state; run migrator capture epoch JOB --raise, then verify --repair"
+
+
+class RestoredError(SettingsError):
+    """The source was restored to an older state; nobody writes until its epoch was raised."""
 
 
 class UnsettledError(StoppedError):
@@ -120,7 +128,7 @@ class _Refreshing:
         """One ticket, one reading, one writing; the roots that have to be read again."""
         stage = self.stage
         ticket = drawn(stage.tickets, stage.memory)
-        one = _Round(ticket, told, self._read(told))
+        one = self._read(ticket, told)
         again: dict[Root, set[ItemKey]] = defaultdict(set)
         for root in self._remember(one):
             again[root] |= told[root]
@@ -133,12 +141,13 @@ class _Refreshing:
 
     # ── reading ──
 
-    def _read(self, told: Mapping[Root, set[ItemKey]]) -> dict[Root, dict[ItemKey, Item]]:
+    def _read(self, ticket: int, told: Mapping[Root, set[ItemKey]]) -> _Round:
         """The items of each root as its row is now; none where there is no row, or the heart refuses it."""
         by_entity: dict[str, list[SourceKey]] = defaultdict(list)
         for name, key in told:
             by_entity[name].append(key)
         found: dict[Root, dict[ItemKey, Item]] = {root: {} for root in told}
+        had = {root: set(keys) for root, keys in told.items()}
         for name, keys in by_entity.items():
             entity = self.stage.entities[name].compiled
             rows = self.stage.rows.read_rows(entity.plan, keys)
@@ -146,11 +155,18 @@ class _Refreshing:
             self.result.refused += projected.refused
             if projected.objects and self.stage.objects is not None:
                 self.stage.objects.put(projected.objects)
+            refused = {finding.source_key for finding in projected.refused}
+            for row in rows:
+                root = (name, entity.source_key(row))
+                # A source whose keys ignore case finds another row as well: it is none of those that were asked for.
+                if root in had:
+                    had[root] |= keys_for(entity, row, refused=root[1] in refused)
             for item in projected.items:
-                root = (name, split_source(str(item[self.stage.table.source_attribute]))[1])
-                found[root][self.stage.table.key_of(item)] = item
+                root = split_source(str(item[self.stage.table.source_attribute]))
+                if root in found:
+                    found[root][self.stage.table.key_of(item)] = item
         self.result.roots += len(told)
-        return found
+        return _Round(ticket, had, found)
 
     def _remember(self, one: _Round) -> list[Root]:
         """Adds the keys that were intended before; the roots of which somebody knows more, who are not written."""

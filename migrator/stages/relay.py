@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from migrator.errors import Interrupted, MigratorError, MissingNameError, SourceError, StoppedError
+from migrator.errors import ItemRefusedError, MigratorError, MissingNameError, RowError, UnfitValueError
 from migrator.mapping.changes import Captured
 from migrator.mapping.image_keys import ImageKeys
 from migrator.mapping.reach import Reach, reach_of
@@ -91,14 +91,23 @@ class Relay:
         roots = 0
         for mark in marks:
             if roots >= self.options.roots_at_once:
-                self.marks.advance(mark, mark.cursor)
-                worked.advanced += 1
+                self.marks.release([mark.id])
                 continue
-            work = self._planned(mark, worked)
+            work = self._planned_alone(mark, worked)
             if work is not None:
                 works.append(work)
                 roots += len(work.told)
         return works
+
+    def _planned_alone(self, mark: Mark, worked: Worked) -> _Work | None:
+        """The mark's next roots. One whose values the source does not understand (any more) is put back."""
+        try:
+            return self._planned(mark, worked)
+        except MigratorError as error:
+            if _is_everybodys(error):
+                raise
+            self._put_back(mark, str(error), worked)
+            return None
 
     def _alone(self, work: _Work, worked: Worked) -> None:
         """One mark by itself, so that one that cannot be worked stops nobody."""
@@ -165,8 +174,10 @@ class Relay:
 
     def _next_roots(self, mark: Mark, reach: Reach) -> _Work:
         """As many roots as are refreshed at once: a parent of many children is worked in pages."""
-        number, after = _parsed(mark.cursor)
-        told: dict[Root, set[ItemKey]] = {} if mark.cursor else dict(reach.roots)
+        own = self.refresh.revision[:_REVISION_DIGITS]
+        # A cursor of another mapping counts other lookups: its work begins anew.
+        number, after = _parsed(mark.cursor, own)
+        told: dict[Root, set[ItemKey]] = {} if mark.cursor.startswith(own) else dict(reach.roots)
         for place in range(number, len(reach.steps)):
             lookup, values = reach.steps[place]
             plan = self.refresh.entities[lookup.entity].compiled.plan
@@ -174,19 +185,23 @@ class Relay:
             for key in found:
                 told.setdefault((lookup.entity, key), set())
             if len(found) == self.options.roots:
-                return _Work(mark, told, f"{place}:{found[-1]}")
+                return _Work(mark, told, f"{own}:{place}:{found[-1]}")
             after = None
             if len(told) >= self.options.roots and place + 1 < len(reach.steps):
-                return _Work(mark, told, f"{place + 1}:")
+                return _Work(mark, told, f"{own}:{place + 1}:")
         return _Work(mark, told, None)
 
 
 def _is_everybodys(error: MigratorError) -> bool:
     """Whether an edge gave up, so that the next mark would fare no better."""
-    own = isinstance(error, (UnsettledError, MissingNameError))
-    return isinstance(error, (StoppedError, SourceError, Interrupted)) and not own
+    own = isinstance(error, (UnsettledError, MissingNameError, UnfitValueError, ItemRefusedError, RowError))
+    return not own
 
 
-def _parsed(cursor: str) -> tuple[int, str | None]:
-    number, _, after = cursor.partition(":")
-    return int(number or 0), after or None
+_REVISION_DIGITS = 12
+
+
+def _parsed(cursor: str, revision: str) -> tuple[int, str | None]:
+    head, _, rest = cursor.partition(":")
+    number, _, after = rest.partition(":")
+    return (int(number), after or None) if head == revision else (0, None)

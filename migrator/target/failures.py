@@ -18,7 +18,7 @@ from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
-from migrator.errors import MigratorError, StoppedError, TargetError
+from migrator.errors import ItemRefusedError, MigratorError, StoppedError, TargetError
 
 _THROTTLES = frozenset(
     {
@@ -73,6 +73,9 @@ _EXPIRED = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"}
 """Somebody must get new credentials; what is checkpointed stays."""
 
 
+_OF_ONE_ITEM = frozenset({"ValidationException", "ItemCollectionSizeLimitExceededException"})
+
+
 class Unprocessed(Exception):
     """A part of a batch that the service asks to be sent again."""
 
@@ -121,7 +124,9 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
         if error.operation_name == "AssumeRole":
             return _not_assumed(error)
         advice = _ADVICE.get(code, "see the DynamoDB API reference for this error")
-        made = StoppedError if can_pass(error) or code in _EXPIRED else TargetError
+        made: type[MigratorError] = StoppedError if can_pass(error) or code in _EXPIRED else TargetError
+        if code in _OF_ONE_ITEM and operation == "put_item":
+            made = ItemRefusedError
         return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
     if isinstance(error, (SSOError, TokenRetrievalError)):
         what = f"the credentials cannot be renewed ({type(error).__name__})"

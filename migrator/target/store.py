@@ -214,7 +214,6 @@ class DynamoStore:
 
     def metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The answer of a write of about so many units, sent as soon as the limit has room for it."""
-        self.check()
         call = partial(self._answered, call)
         if self.limit is None:
             return call()
@@ -230,6 +229,8 @@ class DynamoStore:
         return answer
 
     def _answered(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        # Here, after whatever was waited for: the next thing that happens is the request.
+        self.check()
         try:
             return call()
         except BotoCoreError:

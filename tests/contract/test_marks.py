@@ -200,8 +200,10 @@ def test_marks_of_open_transactions_stop_nobody(real: Capturing) -> None:
 
 def test_marks_that_failed_can_be_discarded_and_no_others(marks: Marks) -> None:
     marks.add(ROOTS)
-    first, *others = marks.take(10, HOUR_S)
+    first, second, third = marks.take(10, HOUR_S)
     marks.put_back([first.id], 0.0)
-    assert marks.discard_failed() == 1
-    assert marks.discard_failed() == 0
-    assert marks.state().waiting == len(others)
+    marks.put_back([first.id, second.id], 0.0)
+    assert marks.discard_failed(2) == 1
+    assert marks.discard_failed(2) == 0
+    marks.release([third.id])
+    assert [mark.tries for mark in marks.take(10, HOUR_S)] == [1, 0]

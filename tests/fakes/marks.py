@@ -47,14 +47,18 @@ class MemoryMarks:
             self._kept.remove(one)
             self._kept.append(one)
 
+    def release(self, ids: Sequence[int]) -> None:
+        for one in self._of(ids):
+            one.leased_until = 0.0
+
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         for one in self._of(ids):
             one.mark = replace(one.mark, tries=one.mark.tries + 1)
             one.ready_at, one.leased_until = self._clock() + wait_s, 0.0
 
-    def discard_failed(self) -> int:
+    def discard_failed(self, tries: int) -> int:
         before = len(self._kept)
-        self._kept = [one for one in self._kept if not one.mark.tries]
+        self._kept = [one for one in self._kept if one.mark.tries < tries]
         return before - len(self._kept)
 
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:

@@ -88,6 +88,12 @@ class Database:
         if kept is not None:
             self.keep(Kept(replace(kept.mark, id=self.new_id(), cursor=cursor), kept.ready_at))
 
+    def release(self, ids: Sequence[int]) -> None:
+        self.schedule.step()
+        for number in ids:
+            if number in self.marks:
+                self.marks[number].leased_until = 0.0
+
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         self.schedule.step()
         for number in ids:

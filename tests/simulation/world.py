@@ -47,6 +47,9 @@ entities:
       Pet:
         key: ["OWNER#{owner_id}", "PET#{id}"]
         attributes: {ownerName: owner.name, age: age}
+      Named:                                   # its key is the row's own, and another row says whether it is there
+        key: ["NAMED#{id}", PET]
+        when: owner.name
   tag:
     table: pet
     join: {owner: owner_id}

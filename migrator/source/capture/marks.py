@@ -66,15 +66,21 @@ class SqlMarks:
 
         self._writing.write("going on with a mark", work)
 
+    def release(self, ids: Sequence[int]) -> None:
+        statement = "UPDATE {mark} SET leased_until = 0 WHERE id = :id"
+        self._each("giving marks back", statement, [{"id": one} for one in ids])
+
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         statement = (
             "UPDATE {mark} SET tries = tries + 1, ready_at = {now} + :s, leased_until = 0 WHERE id = :id"
         )
         self._each("putting marks back", statement, [{"s": wait_s, "id": one} for one in ids])
 
-    def discard_failed(self) -> int:
+    def discard_failed(self, tries: int) -> int:
         def work(connection: Connection, ddl: Ddl) -> int:
-            return connection.execute(_text("DELETE FROM {mark} WHERE tries > 0", ddl)).rowcount
+            return connection.execute(
+                _text("DELETE FROM {mark} WHERE tries >= :tries", ddl), {"tries": tries}
+            ).rowcount
 
         return self._writing.write("discarding marks", work)
 

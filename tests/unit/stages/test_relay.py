@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
 
-from migrator.errors import StoppedError, TargetError
+from migrator.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.model import Item
 from migrator.ports.live import Outcome
 from tests.fakes.store import FakeStore
@@ -66,7 +67,7 @@ class Refusing(FakeStore):
 
     def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
         if any(item["PK"] == "USER#2" for item in items):
-            raise TargetError("DynamoDB refused put_item")
+            raise ItemRefusedError("DynamoDB refused put_item")
         return super().write(items, fresh=fresh)
 
 
@@ -80,17 +81,22 @@ def test_an_item_that_the_table_refuses_is_one_marks_trouble() -> None:
     assert (worked.finished, worked.put_back) == (2, 1)
 
 
+@dataclass
 class Away(FakeStore):
+    error: MigratorError
+
     def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
-        raise StoppedError("DynamoDB does not answer")
+        raise self.error
 
 
-def test_while_the_table_is_away_marks_stay() -> None:
+@pytest.mark.parametrize("error", [StoppedError("no answer"), TargetError("not allowed")])
+def test_while_the_table_is_away_marks_stay_and_none_has_failed(error: MigratorError) -> None:
     shop = Shop(lease_s=0.0)
-    shop.refresh.store = Away(shop.checked.mapping.table)
+    shop.refresh.store = Away(error)
     shop.change("users", 1, name="Ann")
-    with pytest.raises(StoppedError):
+    with pytest.raises(type(error)):
         shop.relay.once()
+    assert shop.marks.state().failed == 0
     shop.refresh.store = shop.store
     assert shop.relay.once().finished == 1
     assert ("USER#1", "META") in shop.live()
@@ -117,6 +123,44 @@ def test_an_expired_row_is_buried_not_put() -> None:
     shop.change("orders", 1, expires_at=datetime(2001, 1, 1))
     shop.relay.once()
     assert ("USER#1", "ORDER#000001") not in shop.live()
+
+
+def test_a_row_that_was_not_asked_for_is_left_alone() -> None:
+    """A source whose keys ignore case answers with another row."""
+    shop = Shop()
+    shop.change("users", 1, name="Ann")
+    others = shop.source.read_rows
+    shop.source.read_rows = lambda plan, keys: others(plan, ["[1]"])  # type: ignore[method-assign]
+    shop.refresh({("users", "[2]"): [("USER#2", "META")]})
+    assert shop.live() == {}
+
+
+def test_a_counter_that_went_back_stops_the_relay_and_draws_nothing() -> None:
+    shop = Shop(lease_s=0.0)
+    shop.memory.reached(5 * 10**12)
+    before = shop.tickets.highest()
+    shop.change("users", 1, name="Ann")
+    for _ in range(3):
+        with pytest.raises(SettingsError, match="was restored to an older state"):
+            shop.relay.once()
+    assert shop.tickets.highest() == before
+    state = shop.marks.state()
+    assert (state.waiting, state.failed) == (1, 0)
+
+
+def test_a_cursor_of_another_mapping_begins_anew() -> None:
+    shop = Shop(roots=2)
+    shop.change("users", 1, name="Ann")
+    for number in range(1, 6):
+        shop.change("orders", number, user_id=1)
+    while shop.relay.once().taken:
+        pass
+    shop.change("users", 1, name="Zoë")
+    shop.relay.once()
+    shop.refresh.revision = "another mapping's"
+    while shop.relay.once().taken:
+        pass
+    assert {item["name"] for item in shop.live().values() if item["type"] == "Order"} == {"Zoë"}
 
 
 def test_who_gives_up_a_key_leaves_it_to_the_one_who_wanted_it() -> None:
