@@ -35,11 +35,12 @@ class SqlWriters:
             connection.execute(insert(writers).values(table_id=self.table_id, **row))
         return made
 
-    def beat(self, writer: Writer, since: float | None = None) -> Writer:
+    def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
         """A writer that is not in the journal any more was taken for dead: it counts as fenced."""
         here = writers.c.id == writer.id
         with self.database.begin() as connection:
-            values = {"alive_at": seconds(connection)} | ({} if since is None else {"since": since})
+            now = seconds(connection)
+            values = {"alive_at": now} | ({"since": now} if begins else {})
             connection.execute(update(writers).where(here).values(**values))
             row = connection.execute(select(writers).where(here)).first()
         return replace(writer, fenced=True) if row is None else _writer(row)

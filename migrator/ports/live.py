@@ -210,8 +210,8 @@ class Writers(Protocol):
     def enter(self, kind: WriterKind) -> Writer:
         """Registers a writer. 'fast' is given only while no other kind ever was here; else it is 'conditional'."""
 
-    def beat(self, writer: Writer, since: float | None = None) -> Writer:
-        """Renews the heartbeat; `since`: the work that is now under way began then. Says whether it was fenced."""
+    def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
+        """Renews the heartbeat; `begins`: all work of before is over. Says whether it was fenced."""
 
     def leave(self, writer: Writer) -> None: ...
 

@@ -48,7 +48,7 @@ class Presence:
     def beat(self, *, begins: bool = False) -> None:
         """Renews the heartbeat. `begins`: what is read from now on is newer than now."""
         now = self.clock()
-        self.writer = self.writers.beat(self.writer, now if begins else None)
+        self.writer = self.writers.beat(self.writer, begins=begins)
         # The time before the call: the heartbeat may be as old as that.
         self.seen_at = now
 

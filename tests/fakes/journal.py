@@ -78,13 +78,13 @@ class FakeWriters:
             self.writers[made.id] = made
         return made
 
-    def beat(self, writer: Writer, since: float | None = None) -> Writer:
+    def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
         with self._lock:
             held = self.writers.get(writer.id)
             if held is None:
                 return replace(writer, fenced=True)
-            began = held.since if since is None else since
-            self.writers[writer.id] = replace(held, since=began, alive_at=self.clock())
+            now = self.clock()
+            self.writers[writer.id] = replace(held, since=now if begins else held.since, alive_at=now)
             return self.writers[writer.id]
 
     def leave(self, writer: Writer) -> None:

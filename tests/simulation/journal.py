@@ -71,10 +71,10 @@ class Writers:
         self.here[writer.id] = writer
         return writer
 
-    def beat(self, writer: Writer, since: float | None = None) -> Writer:
+    def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
         known = self.here.get(writer.id, writer)
         now = self.schedule.now_s
-        self.here[writer.id] = replace(known, alive_at=now, since=known.since if since is None else since)
+        self.here[writer.id] = replace(known, alive_at=now, since=now if begins else known.since)
         return self.here[writer.id]
 
     def leave(self, writer: Writer) -> None:
