@@ -109,6 +109,7 @@ class Beside:
             entities=self.entities,
             table=self.target.design,
             revision=self.laid.checked.mapping.revision,
+            clock=self.presences.now_s,
             check=check,
             objects=self.target.objects,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
@@ -98,7 +97,7 @@ def purge(job: Path, dry_run: bool) -> int:
         stage = Purge(ConditionalWrites(target.store), writers, target.design, lifetimes, dry_run=dry_run)
         pages = (page.items for page in target.store.scan(0, 1))
         removed = 0
-        for count in stage.run(pages, time.time()):
+        for count in stage.run(pages, writers.now_s()):
             removed += count
             if stop.is_set():
                 raise Interrupted("stopped; the same command goes on")

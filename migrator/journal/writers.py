@@ -67,6 +67,11 @@ class SqlWriters:
             lately = writers.c.alive_at > seconds(connection) - silent_s
             return self._found(connection, writers.c.table_id == self.table_id, lately)
 
+    def now_s(self) -> float:
+        """The journal's time, in seconds since 1970."""
+        with self.database.begin() as connection:
+            return seconds(connection)
+
     @contextmanager
     def _alone(self) -> Iterator[tuple[Connection, bool]]:
         """A transaction beside which nobody enters or fences, and whether the fast path is closed."""

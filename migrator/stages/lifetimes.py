@@ -52,6 +52,10 @@ class Presence:
         # The time before the call: the heartbeat may be as old as that.
         self.seen_at = now
 
+    def now_s(self) -> float:
+        """The journal's time, as of the last heartbeat and what passed since; rather too late than too early."""
+        return self.writer.alive_at + self.clock() - self.seen_at
+
     def check(self) -> None:
         """Raises: StoppedError when the writer was fenced, or has been silent for too long."""
         if self.writer.fenced:

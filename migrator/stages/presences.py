@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from threading import Event, Lock, Thread
 from types import TracebackType
@@ -45,8 +46,19 @@ class Presences:
         self._done.set()
         self._thread.join(self.lifetimes.silent_s)
 
+    def now_s(self) -> float:
+        """The time by the clock that tells since when writers work, so that tombstones are as old as they seem.
+
+        By this machine's where none of its writers is here.
+        """
+        with self._lock:
+            here = self._here[-1:]
+        return here[0].now_s() if here else time.time()
+
     def enter(self, kind: WriterKind) -> Presence:
+        before = self.clock()
         presence = Presence(self.writers, self.writers.enter(kind), self.lifetimes, self.clock)
+        presence.seen_at = before
         with self._lock:
             self._here.append(presence)
         return presence
