@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
@@ -45,13 +45,18 @@ class Daemon:
     def run(self, *, once: bool) -> None:
         """Works until `stop` is set; `once`: until no mark is left that could be taken.
 
-        Raises: with `once`, what an edge raises when it gave up.
+        Raises: with `once`, what an edge raises when it gave up; SettingsError where the source was restored.
         """
         fence_off(self.presences.writers, self.presences.lifetimes, self._wait)
         with ThreadPoolExecutor(self.workers, thread_name_prefix="relay") as pool:
             running = [pool.submit(self._work, once=once) for _ in range(self.workers)]
-            for one in running:
-                one.result()
+            try:
+                for one in as_completed(running):
+                    one.result()
+            except MigratorError:
+                # One worker cannot go on, so none can: those who found no mark yet would wait for ever.
+                self.stop.set()
+                raise
 
     def _work(self, *, once: bool) -> None:
         failures = 0

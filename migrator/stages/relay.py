@@ -6,7 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from migrator.errors import Interrupted, MigratorError, MissingNameError, SourceError, StoppedError
+from migrator.errors import (
+    Interrupted,
+    MigratorError,
+    MissingNameError,
+    SettingsError,
+    SourceError,
+    StoppedError,
+)
 from migrator.mapping.changes import Captured
 from migrator.mapping.image_keys import ImageKeys
 from migrator.mapping.reach import Reach, reach_of
@@ -169,7 +176,7 @@ class Relay:
 def _is_everybodys(error: MigratorError) -> bool:
     """Whether an edge gave up, so that the next mark would fare no better."""
     own = isinstance(error, (UnsettledError, MissingNameError))
-    return isinstance(error, (StoppedError, SourceError, Interrupted)) and not own
+    return isinstance(error, (StoppedError, SourceError, SettingsError, Interrupted)) and not own
 
 
 def _parsed(cursor: str) -> tuple[int, str | None]:
