@@ -46,7 +46,7 @@ class Daemon:
     def run(self, *, once: bool) -> None:
         """Works until `stop` is set; `once`: until no mark is left that could be taken.
 
-        Raises: with `once`, what an edge raises when it gave up.
+        Raises: with `once`, what an edge raises when it gave up; SettingsError where the source was restored.
         """
         fence_off(self.presences.writers, self.presences.lifetimes, self._wait)
         with ThreadPoolExecutor(self.workers, thread_name_prefix="relay") as pool:

@@ -100,4 +100,5 @@ def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:
     expiry = item.get(design.ttl or "")
     if item.get(design.type_attribute) != TOMBSTONE or not isinstance(expiry, int):
         return False
-    return expiry - TOMBSTONE_DAYS * 86_400 < before_s
+    # It holds whole seconds: one of the second in which a writer began may be younger than he is.
+    return expiry - TOMBSTONE_DAYS * 86_400 + 1 <= before_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from migrator.stages.relay import Relay, RelayOptions
 from migrator.stages.verify import Verify, VerifyOptions
 from migrator.wiring import Target
 from tests.faults.proxy import FaultProxy, Faults
+from tests.journey.in_process import Ended, run_here
 from tests.races.shop import Shop
 
 Happens = Callable[[], object]
@@ -68,7 +70,7 @@ class Race:
     presences: Presences = field(init=False)
 
     def __post_init__(self) -> None:
-        writers = SqlWriters(self.shop.journal.database, self.target.design.name)
+        writers = SqlWriters(self.shop.journal.database, self.table_id)
         # Not entered: no thread gives heartbeats, so that a test says when one is given.
         self.presences = Presences(
             writers,
@@ -82,8 +84,14 @@ class Race:
         return self.shop.sql
 
     @cached_property
+    def table_id(self) -> str:
+        state = self.target.admin.state(self.target.design)
+        assert state is not None
+        return state.table_id
+
+    @cached_property
     def beside(self) -> Beside:
-        memory = SqlMemory(self.shop.journal.database, self.target.design.name)
+        memory = SqlMemory(self.shop.journal.database, self.table_id)
         return Beside(self.shop.laid, self.shop.live, self.target, memory, self.presences)
 
     def entity(self, name: str) -> CompiledEntity:
@@ -95,11 +103,19 @@ class Race:
         with FaultProxy(str(self.shop.job.target.endpoint), faults) as proxy:
             yield Race(self.shop, self.shop.target_through(proxy.url, self.target.design)), proxy
 
+    def command(self, *words: str) -> Ended:
+        """What a command says that is run with a job file for this race's table."""
+        job = self.shop.job
+        path = job.path.with_name(f"{self.target.design.name}.yaml")
+        path.write_text(job.path.read_text().replace("table: Races", f"table: {self.target.design.name}"))
+        place = 2 if words[0] == "capture" else 1
+        return run_here([*words[:place], str(path), *words[place:]], job.path.parent, dict(os.environ))
+
     def pass_time(self, passed_s: float) -> float:
         """So much time passes for the journal: everything that writers did is so much longer ago."""
         moved = {name: writer.c[name] - passed_s for name in ("since", "alive_at")}
         with self.shop.journal.database.begin() as connection:
-            here = writer.c.table_id == self.target.design.name
+            here = writer.c.table_id == self.table_id
             connection.execute(update(writer).where(here).values(**moved))
         return passed_s
 
@@ -160,7 +176,7 @@ class Race:
     def fast_path(self, check: Happens = lambda: None) -> FastPath:
         checked = self.shop.laid.checked
         entities = {one.name: one for one in checked.entities}
-        memory, table_id = self.beside.memory, self.target.design.name
+        memory, table_id = self.beside.memory, self.table_id
         claims = Claims(
             self.shop.journal, self.shop.laid.source, entities, checked.unproved, table_id, memory=memory
         )
@@ -194,7 +210,7 @@ class Race:
     def differences(self) -> dict[str, int]:
         """What the product's verify finds, by kind."""
         laid, target, journal = self.shop.laid, self.target, self.shop.journal
-        identity = identity_of("verify", laid, target.design.name, laid.checked.entities)
+        identity = identity_of("verify", laid, self.table_id, laid.checked.entities)
         tuning = laid.job.tuning
         options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
         stage = Verify(laid.source, target.store, journal, Silent(), options)

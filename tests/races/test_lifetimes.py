@@ -19,7 +19,7 @@ def purge(race: Race, later_s: float = LATER_S) -> int:
     """Tombstones that a purge takes away which comes so much later."""
     lifetimes = race.presences.lifetimes
     stage = Purge(race.beside.store, race.presences.writers, race.target.design, lifetimes)
-    now_s = SqlWriters(race.shop.journal.database, race.target.design.name).now_s()
+    now_s = SqlWriters(race.shop.journal.database, race.table_id).now_s()
     return sum(stage.run((page.items for page in race.target.store.scan(0, 1)), now_s + later_s))
 
 
@@ -36,7 +36,7 @@ def test_a_fast_worker_that_is_fenced_stops_before_its_next_request(race: Race) 
             assert [one.fenced for one in race.presences.writers.fence()] == [True]
             presence.beat()
 
-        with pytest.raises(StoppedError, match="a relay has started meanwhile"):
+        with pytest.raises(StoppedError, match="a relay has started"):
             faulty.copy("user", fast=True, after_read=meanwhile, check=presence.check)
     assert faults.counts["requests BatchWriteItem"] == 0
     race.comes_to_rest()

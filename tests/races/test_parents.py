@@ -84,13 +84,12 @@ def test_a_renamed_parent_of_thousands_is_worked_in_pages_and_blocks_nobody(race
         race.sql(f"INSERT INTO orders (id, user_id, total) VALUES {rows}")
     race.fill()
     race.sql("UPDATE users SET name = 'Bea' WHERE id = 1")
-    (parent,) = race.mark_ids()
     relay = race.relay()
     assert relay.once().advanced == 1
     race.sql("UPDATE users SET name = 'Quick' WHERE id = 2")
     worked = relay.once()
-    # The other's mark is done while the parent's is under way.
-    assert (worked.finished, worked.advanced, race.mark_ids()) == (1, 1, [parent])
+    # The other's mark is done while the parent's is under way, which stands behind all others each time.
+    assert (worked.finished, worked.advanced, len(race.mark_ids())) == (1, 1, 1)
     assert race.item("USER#2")["name"] == "Quick"
     assert 0 < list(orders(race).values()).count("Ann") < count
     race.comes_to_rest()

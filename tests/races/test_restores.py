@@ -1,0 +1,189 @@
+"""An older state that is right, writers that nobody knows of, and a capture that is off: refused, found, repaired."""
+
+from __future__ import annotations
+
+from threading import Timer
+
+import pytest
+
+from migrator.errors import MigratorError, SettingsError
+from migrator.ports.live import MarksState
+from migrator.results import Worked
+from migrator.stages.daemon import Daemon
+from tests.races.harness import Pause, Race
+
+TWO = (
+    "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'ann@x')",
+    "INSERT INTO users (id, name) VALUES (2, 'Bob')",
+)
+
+
+def restore(race: Race) -> None:
+    """The source as it was when there was Ann alone, its counter of tickets and its marks with it."""
+    ticket = race.shop.mark_table.replace("mark", "ticket")
+    race.sql(
+        "DELETE FROM users WHERE id = 2",
+        "UPDATE users SET name = 'Ann', email = 'ann@x' WHERE id = 1",
+        f"DELETE FROM {race.shop.mark_table}",
+        f"UPDATE {ticket} SET number = 1",
+    )
+
+
+def changed(race: Race) -> None:
+    race.sql(TWO[0])
+    race.work()
+    race.sql("UPDATE users SET name = 'New', email = 'new@x' WHERE id = 1", TWO[1])
+    race.work()
+    race.beside.keep_ticket()
+
+
+def test_a_source_restored_from_a_backup_is_refused_until_the_epoch_is_raised(race: Race) -> None:
+    changed(race)
+    restore(race)
+    before = race.stored()
+    for words in (["relay", "--once"], ["backfill", "--into-existing"]):
+        refused = race.command(*words)
+        assert refused.code == 2
+        assert "run migrator capture epoch JOB --raise, then verify --repair" in refused.err
+    assert race.stored() == before
+    assert race.command("capture", "epoch", "--raise").code == 0
+    assert race.command("verify", "--repair", "--settle", "0s").code == 1
+    assert race.command("relay", "--once").code == 0
+    verified = race.command("verify", "--settle", "0s")
+    assert verified.code == 0, verified.out
+    # The older value is the right one, and wins over the newer one that was written before.
+    assert race.item("USER#1")["name"] == "Ann"
+    assert {key for key in race.live() if key[0] != "_migrator"} == {
+        ("USER#1", "META"),
+        ("EMAIL#ann@x", "META"),
+    }
+    race.comes_to_rest()
+
+
+def test_a_restored_source_is_refused_though_the_journal_is_lost(race: Race) -> None:
+    """The table's control item knows the highest ticket, too."""
+    changed(race)
+    restore(race)
+    with race.shop.journal.database.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM migrator_reached_ticket")
+    refused = race.command("relay", "--once")
+    assert (refused.code, "the source was restored to an older state" in refused.err) == (2, True)
+    assert race.command("capture", "epoch", "--raise").code == 0
+    assert race.command("relay", "--once").code == 0
+
+
+def test_a_relay_that_runs_while_the_source_is_restored_writes_nothing_and_keeps_its_marks(
+    race: Race,
+) -> None:
+    changed(race)
+    relay = race.relay(lease_s=0, wait_s=0)
+    restore(race)
+    race.sql("UPDATE users SET name = 'After' WHERE id = 1")
+    before, marks = race.stored(), race.mark_ids()
+    for _ in range(3):  # the counter does not come up by being asked
+        with pytest.raises(SettingsError, match="capture epoch JOB --raise"):
+            relay.once()
+    assert (race.stored(), race.mark_ids()) == (before, marks)
+    assert race.command("relay", "--once").code == 2
+    assert race.command("capture", "epoch", "--raise").code == 0
+    assert race.command("verify", "--repair", "--settle", "0s").code == 1
+    race.comes_to_rest()
+    assert race.item("USER#1")["name"] == "After"
+
+
+class Nobody:
+    """migrator.stages.daemon.Listener that is told and says nothing."""
+
+    def worked(self, worked: Worked, took_ms: int) -> None:
+        return
+
+    def failed(self, error: MigratorError, wait_s: float) -> None:
+        return
+
+    def idle(self) -> None:
+        return
+
+
+def test_a_daemon_whose_source_is_restored_ends_with_all_its_workers(race: Race) -> None:
+    changed(race)
+    restore(race)
+    race.sql("UPDATE users SET name = 'After' WHERE id = 1")
+    daemon = Daemon(race.beside.relay, race.presences, Nobody(), workers=2)
+    too_long = Timer(30, daemon.stop.set)
+    too_long.start()
+    with pytest.raises(SettingsError, match="was restored to an older state"):
+        daemon.run(once=False)
+    assert too_long.is_alive()
+    too_long.cancel()
+    assert len(race.mark_ids()) == 1
+
+
+# ── what nobody told ──
+
+
+def test_an_item_of_a_rogue_writer_is_found_and_repaired_by_a_mark(race: Race) -> None:
+    race.sql(*TWO)
+    race.fill()
+    race.target.store.put([{**race.item("USER#1"), "name": "Rogue"}])
+    race.target.store.delete([("EMAIL#ann@x", "META")])
+    verified = race.command("verify", "--repair", "--settle", "0s")
+    assert (verified.code, "1 row(s) marked" in verified.err) == (1, True)
+    race.comes_to_rest()
+    assert race.item("USER#1")["name"] == "Ann"
+
+
+def test_a_repair_that_comes_too_late_changes_nothing_newer(race: Race) -> None:
+    """Between its second look and the relay's work the row changes again."""
+    race.sql(*TWO)
+    race.fill()
+    race.target.store.delete([("USER#1", "META")])
+    assert race.command("verify", "--repair", "--settle", "0s").code == 1
+
+    def meanwhile() -> None:
+        race.sql("UPDATE users SET name = 'Newer' WHERE id = 1")
+        race.work()
+
+    race.relay(Pause(meanwhile), lease_s=0).once()
+    assert race.item("USER#1")["name"] == "Newer"
+    race.comes_to_rest()
+
+
+def test_verify_finds_nothing_where_marks_are_worked_and_all_where_they_are_not(race: Race) -> None:
+    race.sql(*TWO)
+    race.fill()
+    assert race.differences() == {}
+    race.sql("UPDATE users SET name = 'Bea', email = 'b@x' WHERE id = 1", "DELETE FROM users WHERE id = 2")
+    assert set(race.differences()) >= {"different", "missing", "unexpected"}
+    race.comes_to_rest()
+
+
+def test_changes_that_left_no_mark_are_told_and_repaired(race: Race) -> None:
+    """Somebody took the triggers away: capture's status says so, and verify finds what was missed."""
+    race.sql(*TWO)
+    race.fill()
+    assert race.command("capture", "uninstall", "--discard-marks").code == 0
+    try:
+        race.sql("UPDATE users SET name = 'Unseen' WHERE id = 1")
+        assert race.command("capture", "status").code == 1
+        assert race.command("relay", "--once").code != 0
+    finally:
+        assert race.command("capture", "install").code == 0
+    # Another installation begins its tickets anew, so they may be behind.
+    race.command("capture", "epoch", "--raise")
+    assert race.shop.live.marks.state() == MarksState()
+    assert race.command("verify", "--repair", "--settle", "0s").code == 1
+    race.comes_to_rest()
+    assert race.item("USER#1")["name"] == "Unseen"
+
+
+@pytest.mark.engines("postgresql")
+def test_triggers_that_somebody_disabled_are_told(race: Race) -> None:
+    assert race.command("capture", "status").code == 0
+    race.sql("ALTER TABLE users DISABLE TRIGGER USER")
+    try:
+        status = race.command("capture", "status")
+        assert (status.code, "disabled" in status.out) == (1, True)
+    finally:
+        race.sql("ALTER TABLE users ENABLE TRIGGER USER")
+        assert race.command("capture", "install").code == 0
+    assert race.command("capture", "status").code == 0
