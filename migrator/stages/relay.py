@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from migrator.errors import Interrupted, MigratorError, MissingNameError, SourceError, StoppedError
-from migrator.mapping.changes import Captured
+from migrator.mapping.changes import Captured, Lookup
 from migrator.mapping.image_keys import ImageKeys
 from migrator.mapping.reach import Reach, reach_of
 from migrator.model import ItemKey
@@ -15,6 +16,10 @@ from migrator.ports import Finding
 from migrator.ports.live import Mark, Marks, Root, RootFinder
 from migrator.results import Worked
 from migrator.stages.refresh import Refresh, UnsettledError
+
+_Step: TypeAlias = tuple[Lookup, tuple[Any, ...]]
+
+VALUES_A_SELECT = 100
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,12 @@ class RelayOptions:
 
 @dataclass(frozen=True)
 class _Work:
-    """A mark's next roots; `cursor`: where its work goes on after them, None where they are its last."""
+    """A mark's next roots; `cursor`: where its work goes on after them, None where they are its last.
 
-    mark: Mark
+    `mark` None: roots that several marks reach.
+    """
+
+    mark: Mark | None
     told: Mapping[Root, set[ItemKey]]
     cursor: str | None
 
@@ -71,25 +79,27 @@ class Relay:
             mark = replace(mark, cursor=work.cursor)
 
     def _work(self, marks: Sequence[Mark], worked: Worked) -> None:
-        works = [work for mark in marks if (work := self._planned(mark, worked)) is not None]
+        reaches = [(mark, one) for mark in marks if (one := self._reached(mark, worked)) is not None]
         try:
+            works = self._together(reaches)
             self._refresh(works, worked)
         except MigratorError as error:
             if _is_everybodys(error):
                 raise
-            for work in works:
-                self._alone(work, worked)
+            for mark, reach in reaches:
+                self._alone(mark, reach, worked)
             return
         self._put_away(works, worked)
 
-    def _alone(self, work: _Work, worked: Worked) -> None:
+    def _alone(self, mark: Mark, reach: Reach, worked: Worked) -> None:
         """One mark by itself, so that one that cannot be worked stops nobody."""
         try:
+            work = self._next_roots(mark, reach)
             self._refresh([work], worked)
         except MigratorError as error:
             if _is_everybodys(error):
                 raise
-            self._put_back(work.mark, str(error), worked)
+            self._put_back(mark, str(error), worked)
         else:
             self._put_away([work], worked)
 
@@ -103,14 +113,14 @@ class Relay:
 
     def _put_away(self, works: Sequence[_Work], worked: Worked) -> None:
         """Only now: a mark that went before its items were stored would be missed after a crash (rule 5)."""
-        done = [work.mark.id for work in works if work.cursor is None]
+        done = [work.mark.id for work in works if work.mark is not None and work.cursor is None]
         if done:
             self.marks.finish(done)
         for work in works:
-            if work.cursor is not None:
+            if work.mark is not None and work.cursor is not None:
                 self.marks.advance(work.mark, work.cursor)
+                worked.advanced += 1
         worked.finished += len(done)
-        worked.advanced += len(works) - len(done)
 
     def _put_back(self, mark: Mark, why: str, worked: Worked) -> None:
         wait_s = min(self.options.wait_s * 2 ** min(mark.tries, 30), self.options.longest_wait_s)
@@ -122,11 +132,11 @@ class Relay:
 
     # ── which roots ──
 
-    def _planned(self, mark: Mark, worked: Worked) -> _Work | None:
-        """The mark's next roots; None where it cannot be worked, which becomes a finding."""
+    def _reached(self, mark: Mark, worked: Worked) -> Reach | None:
+        """What the mark says that it touches; None where it cannot be worked, which becomes a finding."""
         if mark.root is not None:
             if mark.root[0] in self.refresh.entities:
-                return _Work(mark, {mark.root: set(mark.keys)}, None)
+                return Reach({mark.root: set(mark.keys)})
             self._put_back(mark, "its entity is not in the mapping", worked)
             return None
         captured = self.captured.get(mark.table)
@@ -146,7 +156,41 @@ class Relay:
                     f"mark {mark.id}: {why}; run verify --repair when capture is installed anew",
                 )
             )
-        return self._next_roots(mark, reach)
+        return reach
+
+    def _together(self, reaches: Sequence[tuple[Mark, Reach]]) -> list[_Work]:
+        """The next roots of each mark. Those of all that reach few are looked for together, a lookup at a time."""
+        fresh = [(mark, reach) for mark, reach in reaches if not mark.cursor]
+        steps = {_place(step): step for _, reach in fresh for step in reach.steps}
+        by_lookup: dict[int, list[_Step]] = defaultdict(list)
+        for step in steps.values():
+            by_lookup[id(step[0])].append(step)
+        found: set[Root] = set()
+        wide = {_place(step) for group in by_lookup.values() for step in self._find(group, found)}
+        works = [_Work(None, {root: set() for root in found}, None)] if found else []
+        for mark, reach in reaches:
+            if mark.cursor or any(_place(step) in wide for step in reach.steps):
+                works.append(self._next_roots(mark, reach))
+            else:
+                works.append(_Work(mark, reach.roots, None))
+        return works
+
+    def _find(self, group: Sequence[_Step], found: set[Root]) -> Iterator[_Step]:
+        """Adds the roots that steps of one lookup reach; the steps that reach too many by themselves."""
+        lookup = group[0][0]
+        plan = self.refresh.entities[lookup.entity].compiled.plan
+        for start in range(0, len(group), VALUES_A_SELECT):
+            part = group[start : start + VALUES_A_SELECT]
+            limit = self.options.roots
+            keys = self.finder.find_roots(plan, lookup, [values for _, values in part], None, limit)
+            if len(keys) < limit:
+                found |= {(lookup.entity, key) for key in keys}
+            elif len(part) == 1:
+                yield part[0]
+            else:
+                half = len(part) // 2
+                yield from self._find(part[:half], found)
+                yield from self._find(part[half:], found)
 
     def _next_roots(self, mark: Mark, reach: Reach) -> _Work:
         """As many roots as are refreshed at once: a parent of many children is worked in pages."""
@@ -155,7 +199,7 @@ class Relay:
         for place in range(number, len(reach.steps)):
             lookup, values = reach.steps[place]
             plan = self.refresh.entities[lookup.entity].compiled.plan
-            found = self.finder.find_roots(plan, lookup, values, after, self.options.roots)
+            found = self.finder.find_roots(plan, lookup, [values], after, self.options.roots)
             for key in found:
                 told.setdefault((lookup.entity, key), set())
             if len(found) == self.options.roots:
@@ -164,6 +208,11 @@ class Relay:
             if len(told) >= self.options.roots and place + 1 < len(reach.steps):
                 return _Work(mark, told, f"{place + 1}:")
         return _Work(mark, told, None)
+
+
+def _place(step: _Step) -> tuple[int, str]:
+    """What tells steps apart: lookups are as many objects as there are, and values need not be hashable."""
+    return id(step[0]), repr(step[1])
 
 
 def _is_everybodys(error: MigratorError) -> bool:
