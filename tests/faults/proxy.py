@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -109,8 +110,7 @@ class FaultProxy:
     def __init__(self, upstream: str, faults: Faults) -> None:
         self.faults = faults
         handler = type("Handler", (_Handler,), {"upstream": upstream, "faults": faults})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> FaultProxy:
@@ -120,6 +120,16 @@ class FaultProxy:
     def __exit__(self, *error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed has closed its connections without a word."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
