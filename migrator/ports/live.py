@@ -99,11 +99,16 @@ class RootFinder(Protocol):
     """Finds and reads root rows; a source does. Each call is one snapshot, begun after the call."""
 
     def find_roots(
-        self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], after: SourceKey | None, limit: int
+        self,
+        plan: EntityPlan,
+        lookup: Lookup,
+        values: Sequence[Sequence[Any]],
+        after: SourceKey | None,
+        limit: int,
     ) -> list[SourceKey]:
-        """Keys of roots that the lookup reaches from `values`, distinct, in key order, past `after`.
+        """Keys of roots that the lookup reaches from any of `values`, distinct, in key order, past `after`.
 
-        Rows that `where` leaves out are among them; a NULL among the values reaches nothing.
+        Rows that `where` leaves out are among them; values with a NULL among them reach nothing.
         """
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...

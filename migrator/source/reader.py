@@ -146,12 +146,18 @@ class SqlSource:
         return self._trees(self._reading, plan, rows)
 
     def find_roots(
-        self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], after: SourceKey | None, limit: int
+        self,
+        plan: EntityPlan,
+        lookup: Lookup,
+        values: Sequence[Sequence[Any]],
+        after: SourceKey | None,
+        limit: int,
     ) -> list[SourceKey]:
-        """Keys of root rows that the lookup reaches from the values: distinct, in key order, past `after`."""
-        if any(value is None for value in values):
+        """Keys of root rows that the lookup reaches from any of the values: distinct, in key order, past `after`."""
+        known = [one for one in values if all(value is not None for value in one)]
+        if not known:
             return []
-        statement = roots_select(plan, lookup, values, _key(after), limit)
+        statement = roots_select(plan, lookup, known, _key(after), limit)
         return [self._key_text(plan, row) for row in self._rows(_entity(plan), statement)]
 
     def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:

@@ -19,15 +19,15 @@ from migrator.source.selects import Key, KeyRange
 
 
 def roots_select(
-    plan: EntityPlan, lookup: Lookup, values: Sequence[Any], after: Key | None, limit: int
+    plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]], after: Key | None, limit: int
 ) -> selects.Statement:
-    """Keys of the root rows that the lookup reaches from the values, distinct, in key order, past `after`.
+    """Keys of the root rows that the lookup reaches from any of the values, distinct, in key order, past `after`.
 
     Rows that the entity's `where` leaves out are among them. No value is NULL.
     """
     rows = KeyRange(after)
     if lookup.climb is not None:
-        return _below(plan, lookup.climb, _held(lookup, values), rows).limit(limit)
+        return _below(plan, lookup, values, rows).limit(limit)
     root = selects.named(plan.table, "root")
     key = selects.key_of(plan, root)
     wanted = [*selects.with_key(plan, root), *selects.within(key, rows)]
@@ -36,27 +36,23 @@ def roots_select(
         source, joins, aliases, more = _with_children(plan, lookup.collection, root, rows)
         wanted += more
     aliases, source = selects.joined(aliases, source, _up_to(joins, lookup.parent), outer=False)
-    wanted += _equal(aliases[lookup.parent], _held(lookup, values) or _key_held(plan, values))
+    wanted.append(_any_equal(aliases[lookup.parent], _held(plan, lookup), values))
     found = sa.select(*key).select_from(source).where(*wanted).order_by(*key).limit(limit)
     return found if source is root else found.distinct()
 
 
-Held = Sequence[tuple[str, Any]]
-"""(real column, the value that it holds)."""
+def _held(plan: EntityPlan, lookup: Lookup) -> tuple[str, ...]:
+    """Real names of the columns that hold the values."""
+    return tuple(column.real for column in plan.key) if lookup.is_root else lookup.columns
 
 
-def _held(lookup: Lookup, values: Sequence[Any]) -> Held:
-    return [] if lookup.is_root else list(zip(lookup.columns, values, strict=True))
-
-
-def _key_held(plan: EntityPlan, values: Sequence[Any]) -> Held:
-    return [(column.real, value) for column, value in zip(plan.key, values, strict=True)]
-
-
-def _equal(table: FromClause, held: Held) -> list[ColumnElement[bool]]:
-    columns = [exact(table.c[real]) for real, _ in held]
-    bound = selects.bound_values(columns, tuple(value for _, value in held))
-    return [column == value for column, value in zip(columns, bound, strict=True)]
+def _any_equal(table: FromClause, reals: Sequence[str], many: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
+    """Whether the columns hold one of the many values."""
+    columns = [exact(table.c[real]) for real in reals]
+    bound = [selects.bound_values(columns, tuple(values)) for values in many]
+    if len(columns) == 1 and len(many) > 1:
+        return columns[0].in_([value for (value,) in bound])
+    return sa.or_(*(sa.and_(*(c == v for c, v in zip(columns, one, strict=True))) for one in bound))
 
 
 def _up_to(joins: Sequence[JoinPlan], alias: str) -> list[JoinPlan]:
@@ -81,18 +77,22 @@ def _with_children(
 # ── trees ──
 
 
-def _below(plan: EntityPlan, climb: CollectionPlan, held: Held, rows: KeyRange) -> selects.Statement:
+def _below(
+    plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]], rows: KeyRange
+) -> selects.Statement:
     """The rows that hold the values, and all that have one of them among their ancestors.
 
     As deep as a line of ancestors may be: of a row that is further down, every line is refused as too long.
     """
-    down = _levels(plan, climb, held)
+    down = _levels(plan, lookup, values)
     key = list(down.c)[: len(plan.key)]
     return sa.select(*key).distinct().where(*selects.within(key, rows)).order_by(*key)
 
 
-def _levels(plan: EntityPlan, climb: CollectionPlan, held: Held) -> sa.CTE:
+def _levels(plan: EntityPlan, lookup: Lookup, values: Sequence[Sequence[Any]]) -> sa.CTE:
     """(key, columns that children link to, level) as a recursive table; a row that holds the values is level 0."""
+    climb = lookup.climb
+    assert climb is not None
     start = selects.named(climb.table, "start")
     linked = [theirs for _, theirs in climb.link]
     names = [f"r{number}" for number in range(len(plan.key))] + [
@@ -104,7 +104,7 @@ def _levels(plan: EntityPlan, climb: CollectionPlan, held: Held) -> sa.CTE:
             *(column.label(name) for column, name in zip(columns, names, strict=True)),
             sa.literal_column("0", NullType()).label("level"),
         )
-        .where(*selects.with_key(plan, start), *_equal(start, held))
+        .where(*selects.with_key(plan, start), _any_equal(start, _held(plan, lookup), values))
         .cte("down", recursive=True)
     )
     child = selects.named(climb.table, "child")

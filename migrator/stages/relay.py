@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from migrator.errors import ItemRefusedError, MigratorError, MissingNameError, RowError, UnfitValueError
-from migrator.mapping.changes import Captured
+from migrator.mapping.changes import Captured, Lookup
 from migrator.mapping.image_keys import ImageKeys
 from migrator.mapping.reach import Reach, reach_of
 from migrator.model import ItemKey
@@ -16,10 +17,15 @@ from migrator.ports.live import Mark, Marks, Root, RootFinder
 from migrator.results import Worked
 from migrator.stages.refresh import Refresh, UnsettledError
 
+_Step: TypeAlias = tuple[Lookup, tuple[Any, ...]]
+
+VALUES_A_SELECT = 100
+_REVISION_DIGITS = 12
+
 
 @dataclass(frozen=True)
 class RelayOptions:
-    """`marks`: taken at once. `roots`: of one mark, `roots_at_once`: of all, refreshed at once.
+    """`marks`: taken at once. `roots`: of one mark, `roots_at_once`: of marks of many, refreshed at once.
 
     A mark that failed comes again after `wait_s`, twice as long each time, up to `longest_wait_s`.
     """
@@ -34,9 +40,12 @@ class RelayOptions:
 
 @dataclass(frozen=True)
 class _Work:
-    """A mark's next roots; `cursor`: where its work goes on after them, None where they are its last."""
+    """A mark's next roots; `cursor`: where its work goes on after them, None where they are its last.
 
-    mark: Mark
+    `mark` None: roots that several marks reach.
+    """
+
+    mark: Mark | None
     told: Mapping[Root, set[ItemKey]]
     cursor: str | None
 
@@ -74,49 +83,27 @@ class Relay:
             mark = replace(mark, cursor=work.cursor)
 
     def _work(self, marks: Sequence[Mark], worked: Worked) -> None:
-        works = self._plans(marks, worked)
+        reaches = [(mark, one) for mark in marks if (one := self._reached(mark, worked)) is not None]
         try:
+            works = self._together(reaches)
             self._refresh(works, worked)
         except MigratorError as error:
             if _is_everybodys(error):
                 raise
-            for work in works:
-                self._alone(work, worked)
+            for mark, reach in reaches:
+                self._alone(mark, reach, worked)
             return
         self._put_away(works, worked)
 
-    def _plans(self, marks: Sequence[Mark], worked: Worked) -> list[_Work]:
-        """What is to be done for the marks; those that would make it too much stand back."""
-        works: list[_Work] = []
-        roots = 0
-        for mark in marks:
-            if roots >= self.options.roots_at_once:
-                self.marks.release([mark.id])
-                continue
-            work = self._planned_alone(mark, worked)
-            if work is not None:
-                works.append(work)
-                roots += len(work.told)
-        return works
-
-    def _planned_alone(self, mark: Mark, worked: Worked) -> _Work | None:
-        """The mark's next roots. One whose values the source does not understand (any more) is put back."""
-        try:
-            return self._planned(mark, worked)
-        except MigratorError as error:
-            if _is_everybodys(error):
-                raise
-            self._put_back(mark, str(error), worked)
-            return None
-
-    def _alone(self, work: _Work, worked: Worked) -> None:
+    def _alone(self, mark: Mark, reach: Reach, worked: Worked) -> None:
         """One mark by itself, so that one that cannot be worked stops nobody."""
         try:
+            work = self._next_roots(mark, reach)
             self._refresh([work], worked)
         except MigratorError as error:
             if _is_everybodys(error):
                 raise
-            self._put_back(work.mark, str(error), worked)
+            self._put_back(mark, str(error), worked)
         else:
             self._put_away([work], worked)
 
@@ -130,14 +117,14 @@ class Relay:
 
     def _put_away(self, works: Sequence[_Work], worked: Worked) -> None:
         """Only now: a mark that went before its items were stored would be missed after a crash (rule 5)."""
-        done = [work.mark.id for work in works if work.cursor is None]
+        done = [work.mark.id for work in works if work.mark is not None and work.cursor is None]
         if done:
             self.marks.finish(done)
         for work in works:
-            if work.cursor is not None:
+            if work.mark is not None and work.cursor is not None:
                 self.marks.advance(work.mark, work.cursor)
+                worked.advanced += 1
         worked.finished += len(done)
-        worked.advanced += len(works) - len(done)
 
     def _put_back(self, mark: Mark, why: str, worked: Worked) -> None:
         wait_s = min(self.options.wait_s * 2 ** min(mark.tries, 30), self.options.longest_wait_s)
@@ -149,11 +136,11 @@ class Relay:
 
     # ── which roots ──
 
-    def _planned(self, mark: Mark, worked: Worked) -> _Work | None:
-        """The mark's next roots; None where it cannot be worked, which becomes a finding."""
+    def _reached(self, mark: Mark, worked: Worked) -> Reach | None:
+        """What the mark says that it touches; None where it cannot be worked, which becomes a finding."""
         if mark.root is not None:
             if mark.root[0] in self.refresh.entities:
-                return _Work(mark, {mark.root: set(mark.keys)}, None)
+                return Reach({mark.root: set(mark.keys)})
             self._put_back(mark, "its entity is not in the mapping", worked)
             return None
         captured = self.captured.get(mark.table)
@@ -164,24 +151,69 @@ class Relay:
             return None
         reach = reach_of(captured, self.keys, mark.before, mark.after)
         if reach.blind:
-            # Not worked in part: whoever finished it would have forgotten rows that nobody can name any more.
             names = ", ".join(sorted(reach.blind))
+            # Not worked in part: whoever finished it would have forgotten rows that nobody can name any more.
             why = f"it was left for another mapping and does not say which rows of {names} it touches"
             advice = "run `migrator capture install`, `verify --repair`, and relay with --discard-failed"
             self._put_back(mark, f"{why}; {advice}", worked)
             return None
-        return self._next_roots(mark, reach)
+        return reach
+
+    def _together(self, reaches: Sequence[tuple[Mark, Reach]]) -> list[_Work]:
+        """The next roots of each mark. Those of all that reach few are looked for together, a lookup at a time."""
+        fresh = [(mark, reach) for mark, reach in reaches if not self._is_under_way(mark)]
+        steps = {_place(step): step for _, reach in fresh for step in reach.steps}
+        by_lookup: dict[int, list[_Step]] = defaultdict(list)
+        for step in steps.values():
+            by_lookup[id(step[0])].append(step)
+        found: set[Root] = set()
+        wide = {_place(step) for group in by_lookup.values() for step in self._find(group, found)}
+        works = [_Work(None, {root: set() for root in found}, None)] if found else []
+        roots = len(found)
+        for mark, reach in reaches:
+            if not self._is_under_way(mark) and not any(_place(step) in wide for step in reach.steps):
+                works.append(_Work(mark, reach.roots, None))
+            elif roots >= self.options.roots_at_once:
+                self.marks.release([mark.id])
+            else:
+                works.append(self._next_roots(mark, reach))
+                roots += len(works[-1].told)
+        return works
+
+    def _is_under_way(self, mark: Mark) -> bool:
+        """Whether a part of its roots is done. A cursor of another mapping counts other lookups: its work begins anew."""
+        return mark.cursor.partition(":")[0] == self._revision
+
+    @property
+    def _revision(self) -> str:
+        return self.refresh.revision[:_REVISION_DIGITS]
+
+    def _find(self, group: Sequence[_Step], found: set[Root]) -> Iterator[_Step]:
+        """Adds the roots that steps of one lookup reach; the steps that reach too many by themselves."""
+        lookup = group[0][0]
+        plan = self.refresh.entities[lookup.entity].compiled.plan
+        for start in range(0, len(group), VALUES_A_SELECT):
+            part = group[start : start + VALUES_A_SELECT]
+            limit = self.options.roots
+            keys = self.finder.find_roots(plan, lookup, [values for _, values in part], None, limit)
+            if len(keys) < limit:
+                found |= {(lookup.entity, key) for key in keys}
+            elif len(part) == 1:
+                yield part[0]
+            else:
+                half = len(part) // 2
+                yield from self._find(part[:half], found)
+                yield from self._find(part[half:], found)
 
     def _next_roots(self, mark: Mark, reach: Reach) -> _Work:
         """As many roots as are refreshed at once: a parent of many children is worked in pages."""
-        own = self.refresh.revision[:_REVISION_DIGITS]
-        # A cursor of another mapping counts other lookups: its work begins anew.
-        number, after = _parsed(mark.cursor, own)
-        told: dict[Root, set[ItemKey]] = {} if mark.cursor.startswith(own) else dict(reach.roots)
+        under_way, own = self._is_under_way(mark), self._revision
+        number, after = _parsed(mark.cursor) if under_way else (0, None)
+        told: dict[Root, set[ItemKey]] = {} if under_way else dict(reach.roots)
         for place in range(number, len(reach.steps)):
             lookup, values = reach.steps[place]
             plan = self.refresh.entities[lookup.entity].compiled.plan
-            found = self.finder.find_roots(plan, lookup, values, after, self.options.roots)
+            found = self.finder.find_roots(plan, lookup, [values], after, self.options.roots)
             for key in found:
                 told.setdefault((lookup.entity, key), set())
             if len(found) == self.options.roots:
@@ -192,16 +224,17 @@ class Relay:
         return _Work(mark, told, None)
 
 
+def _place(step: _Step) -> tuple[int, str]:
+    """What tells steps apart: lookups are as many objects as there are, and values need not be hashable."""
+    return id(step[0]), repr(step[1])
+
+
 def _is_everybodys(error: MigratorError) -> bool:
     """Whether an edge gave up, so that the next mark would fare no better."""
-    own = isinstance(error, (UnsettledError, MissingNameError, UnfitValueError, ItemRefusedError, RowError))
-    return not own
+    own = (UnsettledError, MissingNameError, UnfitValueError, ItemRefusedError, RowError)
+    return not isinstance(error, own)
 
 
-_REVISION_DIGITS = 12
-
-
-def _parsed(cursor: str, revision: str) -> tuple[int, str | None]:
-    head, _, rest = cursor.partition(":")
-    number, _, after = rest.partition(":")
-    return (int(number), after or None) if head == revision else (0, None)
+def _parsed(cursor: str) -> tuple[int, str | None]:
+    number, _, after = cursor.partition(":")[2].partition(":")
+    return int(number), after or None

@@ -52,7 +52,7 @@ def reached(
     found: list[Any] = []
     for lookup in captured_tables([plan])[table].lookups:
         if not lookup.is_root and len(lookup.values) == len(values):
-            keys = source.find_roots(plan, lookup, values, after, limit)
+            keys = source.find_roots(plan, lookup, [values], after, limit)
             found += [decode_key(key) for key in keys]
     return [key[0] if len(key) == 1 else key for key in found]
 
@@ -87,20 +87,20 @@ def test_a_row_leads_to_the_roots_that_are_made_of_it(
 
 def test_roots_come_in_pages_each_once(finder: RootFinder) -> None:
     (lookup,) = captured_tables([ORDERS])["shelf"].lookups
-    first = finder.find_roots(ORDERS, lookup, ["B", 1], None, 1)
-    second = finder.find_roots(ORDERS, lookup, ["B", 1], first[-1], 1)
+    first = finder.find_roots(ORDERS, lookup, [["B", 1]], None, 1)
+    second = finder.find_roots(ORDERS, lookup, [["B", 1]], first[-1], 1)
     assert [first, second] == [[encode_key([20])], [encode_key([50])]]
-    assert finder.find_roots(ORDERS, lookup, ["B", 1], second[-1], 1) == []
+    assert finder.find_roots(ORDERS, lookup, [["B", 1]], second[-1], 1) == []
 
 
 def test_roots_of_a_key_of_several_columns_come_in_their_order(finder: RootFinder) -> None:
     plan = plan_of(LINE, None, [SHELF_OF_LINE])
     (lookup,) = captured_tables([plan])["shelf"].lookups
-    keys = finder.find_roots(plan, lookup, ["B", 1], None, 10)
+    keys = finder.find_roots(plan, lookup, [["B", 1]], None, 10)
     assert [decode_key(key) for key in keys] == [(20, 1), (50, 1), (50, 2)]
     pages: list[list[str]] = [[]]
     while not pages[1:] or pages[-1]:
-        pages.append(finder.find_roots(plan, lookup, ["B", 1], (pages[-1] or [None])[-1], 2))  # type: ignore[list-item]
+        pages.append(finder.find_roots(plan, lookup, [["B", 1]], (pages[-1] or [None])[-1], 2))  # type: ignore[list-item]
     assert pages[1:] == [keys[:2], keys[2:], []]
 
 
@@ -111,7 +111,7 @@ def test_the_roots_own_key_leads_to_it_if_it_is_there(source: Any, table: Any) -
     trees = source.read_page(plan, None, None)
     places = [[slot.path for slot in plan.slots].index(one.name) for one in plan.key]
     for tree, key in list(zip(trees, keys_of(plan, trees), strict=True))[:5]:
-        assert source.find_roots(plan, lookup, [tree[place] for place in places], None, 5) == [key]
+        assert source.find_roots(plan, lookup, [[tree[place] for place in places]], None, 5) == [key]
 
 
 @pytest.mark.parametrize("table", KEYED, ids=lambda table: table.name)
@@ -123,8 +123,30 @@ def test_values_of_any_kind_are_found_as_the_driver_gives_them(source: Any, tabl
     place = plan.slots.index(slot)
     keys = dict(zip(keys_of(plan, trees), trees, strict=True))
     value = trees[2][place]
-    found = source.find_roots(plan, lookup, [value], None, 500)
+    found = source.find_roots(plan, lookup, [[value]], None, 500)
     assert found == [key for key, tree in keys.items() if tree[place] == value]
+
+
+@pytest.mark.parametrize("table", KEYED, ids=lambda table: table.name)
+def test_many_values_reach_what_each_of_them_does(source: Any, table: Any) -> None:
+    plan = plan_of(table)
+    lookup = captured_tables([plan])[table.real].lookups[0]
+    trees = source.read_page(plan, None, None)
+    places = [[slot.path for slot in plan.slots].index(one.name) for one in plan.key]
+    many = [[tree[place] for place in places] for tree in trees[1:4]]
+    found = source.find_roots(plan, lookup, [*many, [None] * len(places), many[0]], None, 5)
+    assert found == keys_of(plan, trees)[1:4]
+
+
+def test_many_rows_lead_to_each_root_once(finder: RootFinder) -> None:
+    (shelves,) = captured_tables([ORDERS])["shelf"].lookups
+    found = finder.find_roots(ORDERS, shelves, [["A", 1], ["B", 1], ["Z", 9]], None, 10)
+    assert found == [encode_key([number]) for number in (10, 20, 50)]
+    (nodes,) = (one for one in captured_tables([NODES])["node"].lookups if one.climb)
+    assert finder.find_roots(NODES, nodes, [[2], [4]], None, 10) == finder.find_roots(
+        NODES, nodes, [[2]], None, 10
+    )
+    assert finder.find_roots(NODES, nodes, [[6], [9]], None, 3) == [encode_key([n]) for n in (6, 7, 8)]
 
 
 # ── trees ──

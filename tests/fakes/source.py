@@ -69,11 +69,19 @@ class MemorySource:
         ]
 
     def find_roots(
-        self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], after: SourceKey | None, limit: int
+        self,
+        plan: EntityPlan,
+        lookup: Lookup,
+        values: Sequence[Sequence[Any]],
+        after: SourceKey | None,
+        limit: int,
     ) -> list[SourceKey]:
-        if any(value is None for value in values):
-            return []
-        found = [row for row in self._with_key(plan) if self._is_reached(plan, lookup, values, row)]
+        known = [one for one in values if all(value is not None for value in one)]
+        found = [
+            row
+            for row in self._with_key(plan)
+            if any(self._is_reached(plan, lookup, one, row) for one in known)
+        ]
         if after is not None:
             found = [row for row in found if _place(plan, _key(plan, row)) > _place(plan, decode_key(after))]
         return [encode_key(_key(plan, row)) for row in found[:limit]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -121,8 +122,7 @@ class FaultProxy:
         self.upstream = upstream
         self.held: list[_Held] = []
         handler = type("Handler", (_Handler,), {"upstream": upstream, "faults": faults, "held": self.held})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> FaultProxy:
@@ -136,6 +136,16 @@ class FaultProxy:
     def land(self) -> list[int]:
         """Every request that is held back reaches the table, once more at every call; the statuses of its answers."""
         return [_forward(self.upstream, one.headers, one.body)[0] for one in self.held]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed has closed its connections without a word."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

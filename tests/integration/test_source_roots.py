@@ -87,11 +87,11 @@ def lookup_of(plan: EntityPlan, table: str) -> Lookup:
 @pytest.mark.parametrize("plan", [CHILDREN, BY_GRANDCHILDREN], ids=["joined", "joined to a list's child"])
 def test_a_hundred_thousand_children_of_one_parent_come_in_pages(source: SqlSource, plan: EntityPlan) -> None:
     lookup, found, after = lookup_of(plan, "parent"), [], None
-    while page := source.find_roots(plan, lookup, [1], after, 5000):
+    while page := source.find_roots(plan, lookup, [[1]], after, 5000):
         found += page
         after = page[-1]
     assert [decode_key(key)[0] for key in found] == [1, *range(2, 2 * COUNT + 1, 2)]
-    assert source.find_roots(plan, lookup, [77], None, 5000) == ["[77]"]
+    assert source.find_roots(plan, lookup, [[77]], None, 5000) == ["[77]"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_hundred_thousand_children_of_one_parent_come_in_pages(source: SqlSour
 )
 def test_no_page_reads_a_whole_table(tmp_path: Path, plan: EntityPlan, table: str) -> None:
     url = filled_sqlite(tmp_path / "many.db")
-    statement = roots_select(plan, lookup_of(plan, table), [1], (50,), 100)
+    statement = roots_select(plan, lookup_of(plan, table), [[1]], (50,), 100)
     compiled = statement.compile(dialect=sqlite.dialect())
     values = [compiled.params[name] for name in compiled.positiontup or ()]
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:

@@ -232,14 +232,19 @@ class Reader:
         return [tree for key in keys if (tree := self._tree(view, plan, key)) is not None]
 
     def find_roots(
-        self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], after: SourceKey | None, limit: int
+        self,
+        plan: EntityPlan,
+        lookup: Lookup,
+        values: Sequence[Sequence[Any]],
+        after: SourceKey | None,
+        limit: int,
     ) -> list[SourceKey]:
         self.database.schedule.step()
         low = 0 if after is None else decode_key(after)[0]
         found = [
             encode_key([key])
             for key, row in self._view().rows(plan.table.real)
-            if key > low and [row[name] for name in lookup.columns] == list(values)
+            if key > low and tuple(row[name] for name in lookup.columns) in {tuple(one) for one in values}
         ]
         return found[:limit]
 

@@ -1,0 +1,164 @@
+"""The shop of the storms: four tables, a mapping that uses what is hard, and the items' keys worked out by hand."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pymysql
+
+from tests import support_mysql
+
+TABLES = (
+    "CREATE TABLE customer (id INTEGER PRIMARY KEY, email VARCHAR(80) UNIQUE, name VARCHAR(80) NOT NULL)",
+    "CREATE TABLE product (id INTEGER PRIMARY KEY, name VARCHAR(80) NOT NULL)",
+    "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL, status VARCHAR(10) NOT NULL,"
+    " total INTEGER NOT NULL, FOREIGN KEY (customer_id) REFERENCES customer (id) ON DELETE CASCADE)",
+    "CREATE TABLE line (order_id INTEGER NOT NULL, product_id INTEGER NOT NULL, quantity INTEGER NOT NULL,"
+    " PRIMARY KEY (order_id, product_id), FOREIGN KEY (order_id) REFERENCES orders (id) ON DELETE CASCADE,"
+    " FOREIGN KEY (product_id) REFERENCES product (id))",
+)
+
+MAPPING = """\
+mapping: 1
+table:
+  name: Storm
+  key: [PK, SK]
+  type: type
+  ttl: expiresAt
+  indexes: {GSI1: {key: [GSI1PK, GSI1SK]}}
+entities:
+  customer:
+    collect: {orders: {count: all, of: orders, by: customer_id}}
+    items:
+      Customer: {key: ["C#{id}", META], GSI1: [NAMES, "{name}"], keep: [name], attributes: {orders: orders}}
+      CustomerByEmail:                               # a unique value that moves from row to row
+        key: ["EMAIL#{email}", META]
+        when: email
+        attributes: {customerId: id, name: name}
+  product:
+    items: {Product: {key: ["P#{id}", META], keep: all}}
+  order:
+    table: orders
+    join: {customer: customer_id}
+    collect: {lines: {of: line, by: order_id, join: {product: product_id}, order_by: [product_id], at_most: 100}}
+    items:
+      Order:
+        key: ["C#{customer_id}", "O#{id:09}"]
+        GSI1: ["S#{status}", "{id:09}"]
+        keep: [status, total]
+        attributes:
+          customerName: customer.name
+          lines: {each: lines, attributes: {product: product.name, quantity: quantity}}
+      OpenOrder: {key: ["OPEN#{id}", META], when: {status: [open, paid]}, attributes: {customerId: customer_id}}
+  line:
+    join: {order: order_id, product: product_id}
+    items:
+      Line:                                          # a key made of two rows
+        key: ["C#{order.customer_id}", "O#{order_id:09}#{product_id:06}"]
+        GSI1: ["P#{product_id}", "{order_id:09}"]
+        keep: [quantity]
+        attributes: {productName: product.name}
+"""
+OPEN = ("open", "paid")
+ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error)
+
+
+class Service:
+    """A connection of the service's, by the plain driver; nothing is committed by itself."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = url.partition(":")[0]
+        self.connection = _CONNECT[self.engine](url)
+
+    def run(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        cursor = self.connection.cursor()
+        cursor.execute(statement.replace("%s", "?") if self.engine == "sqlite" else statement, values)
+        return list(cursor.fetchall()) if cursor.description else []
+
+    def many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        written = statement.replace("%s", "?") if self.engine == "sqlite" else statement
+        self.connection.cursor().executemany(written, rows)
+
+
+@contextmanager
+def service(url: str) -> Iterator[Service]:
+    made = Service(url)
+    with closing(made.connection):
+        yield made
+
+
+def open_shop(url: str, customers: int) -> None:
+    """Tables with so many customers, twice as many orders and four times as many lines."""
+    with service(url) as shop:
+        for statement in TABLES:
+            shop.run(statement)
+        shop.many("INSERT INTO product VALUES (%s, %s)", [(n, f"thing {n}") for n in range(1, 101)])
+        shop.many(
+            "INSERT INTO customer VALUES (%s, %s, %s)",
+            [(n, f"{n}@shop", f"customer {n}") for n in range(1, customers + 1)],
+        )
+        orders = [(n, (n + 1) // 2, ("open", "paid", "sent")[n % 3], n) for n in range(1, 2 * customers + 1)]
+        shop.many("INSERT INTO orders VALUES (%s, %s, %s, %s)", orders)
+        lines = [(n, p % 100 + 1, 1) for n, *_ in orders for p in (n, n + 7)]
+        shop.many("INSERT INTO line VALUES (%s, %s, %s)", lines)
+        shop.connection.commit()
+
+
+def keys_by_hand(url: str) -> set[tuple[str, str]]:
+    """The keys of all items, without the heart."""
+    with service(url) as shop:
+        found = {(f"C#{one}", "META") for (one,) in shop.run("SELECT id FROM customer")}
+        emails = shop.run("SELECT email FROM customer WHERE email IS NOT NULL")
+        found |= {(f"EMAIL#{one}", "META") for (one,) in emails}
+        found |= {(f"P#{one}", "META") for (one,) in shop.run("SELECT id FROM product")}
+        for number, customer, status in shop.run("SELECT id, customer_id, status FROM orders"):
+            found.add((f"C#{customer}", f"O#{number:09}"))
+            if status in OPEN:
+                found.add((f"OPEN#{number}", "META"))
+        joined = (
+            "SELECT o.customer_id, l.order_id, l.product_id FROM line l JOIN orders o ON o.id = l.order_id"
+        )
+        return found | {(f"C#{c}", f"O#{o:09}#{p:06}") for c, o, p in shop.run(joined)}
+
+
+def mark_table(url: str) -> str:
+    return "migrator.mark" if url.startswith("postgresql") else "migrator_mark"
+
+
+def marks_left(url: str) -> int:
+    with service(url) as shop:
+        return int(shop.run(f"SELECT COUNT(*) FROM {mark_table(url)}")[0][0])
+
+
+def marks_made(url: str) -> int:
+    """The highest id of a mark: one more is left to see it."""
+    with service(url) as shop:
+        shop.run("UPDATE product SET name = 'the last change' WHERE id = 1")
+        found = shop.run(f"SELECT MAX(id) FROM {mark_table(url)}")
+        shop.connection.commit()
+        return int(found[0][0])
+
+
+def _postgresql(url: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(url, options="-c lock_timeout=10s")
+
+
+def _mysql(url: str) -> Any:
+    connection = support_mysql.connect(url)
+    connection.autocommit(False)
+    return connection
+
+
+def _sqlite(url: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(Path(urlsplit(url).path), timeout=20)
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+_CONNECT: dict[str, Any] = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _sqlite}
