@@ -87,13 +87,22 @@ class Beside:
     def store(self) -> ConditionalWrites:
         return ConditionalWrites(self.target.store)
 
-    def guard_tickets(self) -> None:
-        """Raises: SettingsError where the source's counter is behind what the journal or the table knows (rule 8)."""
-        control = ControlItem(self.target.store)
-        known, counter = max(self.memory.highest(), control.read_control()), self.live.tickets.highest()
+    def guard_tickets(self) -> bool:
+        """Whether the table knows of tickets and the journal of none: another journal was lost, or is in use.
+
+        Nobody writes alone then. Raises: SettingsError where the source's counter is behind what the journal or the
+        table knows (rule 8).
+        """
+        written, here = ControlItem(self.target.store).read_control(), self.memory.highest()
+        known, counter = max(here, written), self.live.tickets.highest()
         if counter < known:
             raise SettingsError(behind(counter, known))
+        is_lost = bool(written and not here)
+        if is_lost:
+            self.presences.writers.fence()
+            self.memory.reached(written)
         self.keep_ticket()
+        return is_lost
 
     def keep_ticket(self) -> None:
         """Writes the highest ticket into the table, where it outlives source and journal."""

@@ -14,6 +14,7 @@ from migrator.cli.runs import Session
 from migrator.errors import SettingsError
 from migrator.journal.writers import SqlWriters
 from migrator.live_wiring import Beside
+from migrator.stages.capture import own_installation
 from migrator.stages.claims import Claims
 from migrator.stages.lifetimes import Presence
 from migrator.stages.paths import BesidePath, FastPath, PagePath
@@ -59,6 +60,8 @@ def look_around(stack: ExitStack, laid: Laid, session: Session, stop: Event) -> 
         return Surroundings()
     with live_wiring.open_live(laid.job, "backfill", stop=stop.is_set) as live:
         installation = live.capture.installation()
+        if installation is not None:
+            own_installation(live.capture, laid.job.name)
     if installation is None:
         if SqlWriters(session.journal.database, session.table_id).is_closed():
             what = (
@@ -68,11 +71,19 @@ def look_around(stack: ExitStack, laid: Laid, session: Session, stop: Event) -> 
         return Surroundings()
     opened = live_wiring.open_beside(laid, session.target, session.journal, session.table_id, stop.is_set)
     beside = stack.enter_context(opened)
-    beside.guard_tickets()
+    tell_lost_journal(beside)
     presence = beside.presences.enter("fast")
     stack.push(lambda kind, *_: beside.presences.leave(presence, clean=kind is None))
     click.echo(_SAID[presence.writer.kind], err=True)
     return Surroundings(installation.id, beside, presence)
+
+
+def tell_lost_journal(beside: Beside) -> None:
+    """Guards the tickets, and says it where the table knows of writers that the journal knows nothing of."""
+    if beside.guard_tickets():
+        what = "warning: a relay has written to this table with another journal than this one, which knows nothing of it"
+        advice = "name that journal in the job; if it is lost, run `migrator verify --repair`, then `migrator relay`"
+        click.echo(f"{what}: item keys that it remembered are missed; {advice}", err=True)
 
 
 def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:

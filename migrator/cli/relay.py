@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from migrator import live_wiring, wiring
+from migrator.cli.beside import tell_lost_journal
 from migrator.cli.options import job_argument, read_job, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
 from migrator.errors import Interrupted
@@ -20,6 +21,7 @@ from migrator.live_wiring import Beside
 from migrator.ports import Run
 from migrator.report.relay import RelayReport, lag_line
 from migrator.settings import Job
+from migrator.stages.capture import own_installation
 from migrator.stages.daemon import Daemon
 from migrator.stages.lifetimes import Purge
 from migrator.target.conditional import ConditionalWrites
@@ -47,8 +49,9 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **metrics: Any) ->
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(read, "relay", workers=workers, stop=stop.is_set))
         need_bucket(read, laid.checked.entities)
+        live = stack.enter_context(live_wiring.open_live(read, "relay", stop=stop.is_set))
+        own_installation(live.capture, read.name)
         if dry_run:
-            live = stack.enter_context(live_wiring.open_live(read, "relay", stop=stop.is_set))
             click.echo(lag_line(live.marks.state()))
             return 0
         beside, journal, run = _open(stack, read, laid, stop)
@@ -68,7 +71,7 @@ def _open(stack: ExitStack, job: Job, laid: Laid, stop: Event) -> tuple[Beside, 
     table_id = existing_table(job, target)
     journal = stack.enter_context(wiring.open_journal(job))
     beside = stack.enter_context(live_wiring.open_beside(laid, target, journal, table_id, stop.is_set))
-    beside.guard_tickets()
+    tell_lost_journal(beside)
     identity = identity_of("relay", laid, table_id, laid.checked.entities)
     return beside, journal, begin(journal, identity, again=True)
 
