@@ -25,7 +25,7 @@ from migrator.source.capture.marks import SqlMarks
 from migrator.source.capture.tickets import SqlTickets
 from migrator.source.capture.writing import Writing
 from migrator.source.manners import Manners, name_of
-from migrator.stages.capture import CAPTURED, CaptureStage
+from migrator.stages.capture import CAPTURED, CaptureStage, own_installation
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
 from migrator.stages.refresh import LiveEntity, Refresh, behind
@@ -67,35 +67,23 @@ def open_live(
         writing.close()
 
 
-def own_installation(live: Live, laid: Laid) -> Installation | None:
-    """The job's installation of capture, None where there is none.
-
-    Raises: SettingsError where it is another job's, or does not capture all that the mapping reads.
-    """
-    found = live.capture.installation()
-    if found is None:
-        return None
-    job = laid.job.name
-    if found.job != job:
-        what = f"this source is captured for job {found.job}: its marks are that job's, and job {job} would take them away"
-        raise SettingsError(f"{what}; use its job file, or move from a copy of the source")
-    stage = CaptureStage(live.capture, job, laid.checked.mapping.table)
-    open_ = [one.table for one in stage.status(_plans(laid)).tables if one.state not in CAPTURED]
-    if open_:
-        what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"
-        raise SettingsError(
-            f"{what}; run `migrator capture install`, then `migrator backfill` or verify --repair"
-        )
-    return found
+def found_installation(live: Live, laid: Laid) -> Installation | None:
+    """The job's installation of capture, None where there is none. Raises: as need_installation does."""
+    return None if live.capture.installation() is None else need_installation(live, laid)
 
 
 def need_installation(live: Live, laid: Laid) -> Installation:
-    """The same, which must be there."""
-    found = own_installation(live, laid)
-    if found is None:
-        raise SettingsError(
-            "capture is not installed, so there are no marks; run `migrator capture install` first"
-        )
+    """The job's installation of capture.
+
+    Raises: SettingsError where there is none, where it is another job's, or where it does not capture all that the
+    mapping reads.
+    """
+    found = own_installation(live.capture, laid.job.name)
+    stage = CaptureStage(live.capture, laid.job.name, laid.checked.mapping.table)
+    open_ = [one.table for one in stage.status(_plans(laid)).tables if one.state not in CAPTURED]
+    if open_:
+        what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"
+        raise SettingsError(f"{what}; run `migrator capture install`, then `migrator verify --repair`")
     return found
 
 
@@ -126,13 +114,22 @@ class Beside:
     def store(self) -> ConditionalWrites:
         return ConditionalWrites(self.target.store)
 
-    def guard_tickets(self) -> None:
-        """Raises: SettingsError where the source's counter is behind what the journal or the table knows (rule 8)."""
-        control = ControlItem(self.target.store)
-        known, counter = max(self.memory.highest(), control.read_control()), self.live.tickets.highest()
+    def guard_tickets(self) -> bool:
+        """Whether the table knows of tickets and the journal of none: another journal was lost, or is in use.
+
+        Nobody writes alone then. Raises: SettingsError where the source's counter is behind what the journal or the
+        table knows (rule 8).
+        """
+        written, here = ControlItem(self.target.store).read_control(), self.memory.highest()
+        known, counter = max(here, written), self.live.tickets.highest()
         if counter < known:
             raise SettingsError(behind(counter, known))
+        is_lost = bool(written and not here)
+        if is_lost:
+            self.presences.writers.fence()
+            self.memory.reached(written)
         self.keep_ticket()
+        return is_lost
 
     def keep_ticket(self) -> None:
         """Writes the highest ticket into the table, where it outlives source and journal."""

@@ -63,9 +63,9 @@ def look_around(stack: ExitStack, laid: Laid, session: Session, stop: Event) -> 
         return Surroundings()
     opened = live_wiring.open_beside(laid, session.target, session.journal, session.table_id, stop.is_set)
     beside = stack.enter_context(opened)
-    installation = live_wiring.own_installation(beside.live, laid)
+    installation = live_wiring.found_installation(beside.live, laid)
     if installation is not None:
-        beside.guard_tickets()
+        tell_lost_journal(beside)
     presence = beside.presences.enter("fast")
     stack.push(lambda kind, *_: beside.presences.leave(presence, clean=kind is None))
     if installation is not None:
@@ -74,6 +74,14 @@ def look_around(stack: ExitStack, laid: Laid, session: Session, stop: Event) -> 
         what = "a relay or a strict service has written to this table, and capture is not installed any more"
         raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
     return Surroundings("" if installation is None else installation.id, beside, presence)
+
+
+def tell_lost_journal(beside: Beside) -> None:
+    """Guards the tickets, and says it where the table knows of writers that the journal knows nothing of."""
+    if beside.guard_tickets():
+        what = "warning: a relay has written to this table with another journal than this one, which knows nothing of it"
+        advice = "name that journal in the job; if it is lost, run `migrator verify --repair`, then `migrator relay`"
+        click.echo(f"{what}: item keys that it remembered are missed; {advice}", err=True)
 
 
 def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:

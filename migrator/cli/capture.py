@@ -65,6 +65,9 @@ def install(job: Path, dry_run: bool, form: str | None) -> int:
         done = session.stage.install(session.plans)
         for limit in session.live.capture.limits(session.live.capture.captured(session.plans)):
             click.echo(f"warning: {limit}", err=True)
+    if done.lost_marks:
+        what = "warning: the table of marks was gone, and changes with it; it is there again"
+        click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
     for table in done.changed:
         click.echo(f"triggers changed: {table}")
     what = f"{len(done.changed)} table(s) changed" if done.changed or done.new else "nothing to change"

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from migrator import wiring
 from migrator.cli.keys import as_asked, keys_option, mapping_of, tell_masked
+from migrator.cli.lag import lag_of
 from migrator.cli.options import job_argument, json_option, read_job, stdout
 from migrator.errors import SettingsError
 from migrator.ports import Journal, Run
@@ -22,16 +23,24 @@ from migrator.report.findings import finding_line
 @job_argument
 @json_option
 def status(job: Path, as_json: bool) -> int:
-    """List the runs of a job: what is done, what is left, what was found."""
+    """List the runs of a job: what is done, what is left, what was found; and how many marks wait, and since when."""
     read = read_job(job)
     with wiring.open_journal(read) as journal:
         runs = [_run_data(journal, run) for run in journal.runs(read.name)]
+        lag = lag_of(read, journal)
     if as_json:
-        click.echo(json.dumps({"job": read.name, "runs": runs}, sort_keys=True))
+        click.echo(json.dumps({"job": read.name, "runs": runs, "live": lag.data()}, sort_keys=True))
         return 0
-    if not runs:
+    if runs:
+        _print_runs(runs)
+    else:
         click.echo(f"job {read.name}: nothing has run yet")
-        return 0
+    for line in lag.lines():
+        click.echo(line)
+    return 0
+
+
+def _print_runs(runs: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("run", "kind", "state", "scope", "started", "pages", "rows", "items", "findings"):
         table.add_column(column)
@@ -40,7 +49,6 @@ def status(job: Path, as_json: bool) -> int:
             *(str(run[column]) for column in ("run", "kind", "state", "scope", "started")), *_counts(run)
         )
     stdout().print(table)
-    return 0
 
 
 def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from migrator import live_wiring, wiring
+from migrator.cli.beside import tell_lost_journal
 from migrator.cli.options import job_argument, read_job, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
 from migrator.errors import DIFFERENT, Interrupted
@@ -86,7 +87,7 @@ def _open(stack: ExitStack, job: Job, laid: Laid, stop: Event) -> tuple[Beside, 
     journal = stack.enter_context(wiring.open_journal(job))
     beside = stack.enter_context(live_wiring.open_beside(laid, target, journal, table_id, stop.is_set))
     live_wiring.need_installation(beside.live, laid)
-    beside.guard_tickets()
+    tell_lost_journal(beside)
     identity = identity_of("relay", laid, table_id, laid.checked.entities)
     return beside, journal, begin(journal, identity, again=True)
 

@@ -32,11 +32,15 @@ CAPTURED = frozenset({"captured", "extra"})
 
 @dataclass(frozen=True)
 class Installed:
-    """What an install did. `changed`: tables whose triggers were made or taken away."""
+    """What an install did. `changed`: tables whose triggers were made or taken away.
+
+    `lost_marks`: the table of marks was gone, and was made anew.
+    """
 
     tables: tuple[str, ...]
     changed: tuple[str, ...]
     new: bool
+    lost_marks: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,15 @@ class CaptureStage:
         """Raises: SettingsError with every refusal at once; nothing was done then."""
         if refusals := self.refusals(plans):
             raise SettingsError("\n".join(["capture cannot be installed:", *refusals]))
-        new = self.capture.installation() is None
+        before = self.capture.installation()
         tables = tuple(one.name for one in self._tables(plans))
         steps = self.steps(plans)
         for step in steps:
             self.capture.do(step)
-        return Installed(tables, tuple(step.table for step in steps if step.table), new)
+        after = self.capture.installation()
+        lost = before is not None and after is not None and before.id != after.id
+        changed = tuple(step.table for step in steps if step.table)
+        return Installed(tables, changed, before is None, lost)
 
     def status(self, plans: Sequence[EntityPlan]) -> CaptureStatus:
         return CaptureStatus(self.capture.installation(), tuple(self.capture.states(self._tables(plans))))
@@ -107,11 +114,25 @@ class CaptureStage:
         return self.capture.captured(plans)
 
     def _other_job(self) -> list[str]:
-        """A mark is worked once: the table of another job would miss the change."""
         found = self.capture.installation()
-        if found is None or found.job == self.job:
-            return []
-        what = f"this source is captured for job {found.job}, whose marks job {self.job} would take away"
-        return [
-            f"{what}; run `migrator capture uninstall` with that job first, or move from a copy of the source"
-        ]
+        return [] if found is None or found.job == self.job else [_of_another(found, self.job)]
+
+
+def own_installation(capture: Capture, job: str) -> Installation:
+    """The installation whose marks the job may work.
+
+    Raises: SettingsError where there is none, or another job's.
+    """
+    found = capture.installation()
+    if found is None:
+        what = "capture is not installed in this source, so nothing says what changes"
+        raise SettingsError(f"{what}; run `migrator capture install` with this job")
+    if found.job != job:
+        raise SettingsError(_of_another(found, job))
+    return found
+
+
+def _of_another(found: Installation, job: str) -> str:
+    """A mark is worked once: the table of another job would miss the change."""
+    what = f"this source is captured for job {found.job}, whose marks job {job} would take away"
+    return f"{what}; run `migrator capture uninstall` with that job first, or move from a copy of the source"

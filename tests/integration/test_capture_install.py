@@ -170,6 +170,19 @@ def test_marks_that_wait_hinder_an_uninstall(shop: Capturing) -> None:
     assert stage(shop).uninstall(shop.marks, discard_marks=True)
 
 
+def test_a_table_of_marks_that_was_dropped_is_made_anew_and_told(shop: Capturing) -> None:
+    stage(shop).install(plans(shop))
+    first, ticket = shop.tickets.installation(), shop.tickets.draw()
+    shop.run("DROP TABLE migrator.mark" if shop.engine == "postgresql" else "DROP TABLE migrator_mark")
+    done = stage(shop).install(plans(shop))
+    assert (done.changed, done.new, done.lost_marks) == ((), False, True)
+    assert shop.tickets.installation() != first
+    assert shop.tickets.draw() == ticket + 1
+    shop.run("INSERT INTO customer VALUES (1, 'x')")
+    assert len(shop.left()) == 1
+    assert not stage(shop).install(plans(shop)).lost_marks
+
+
 def test_a_source_is_captured_for_one_job(shop: Capturing) -> None:
     stage(shop).install(plans(shop))
     for call in (

@@ -16,9 +16,9 @@ from tests.support_capture import connect
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Project:
-    """No table is made: capture asks nothing of the target."""
-    made = small_shop(tmp_path, "http://127.0.0.1:1", create=False)
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    """No table is made: of the target only `epoch --raise` asks, and only what it knows."""
+    made = small_shop(tmp_path, dynamodb_url, create=False)
     (tmp_path / "mapping.yaml").write_text(MAPPING.replace("type: type", "type: type, ttl: expiresAt"))
     return made
 

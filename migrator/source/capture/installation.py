@@ -12,7 +12,7 @@ from migrator.mapping.changes import Captured, captured_tables
 from migrator.ports.capture import CaptureState, Installation, Step, TableCapture
 from migrator.source.capture.cascades import cascades, covers
 from migrator.source.capture.design import VERSION, Ddl, Found, Trigger, columns_named
-from migrator.source.capture.installed import found_triggers, has_tables, leftovers, partitions
+from migrator.source.capture.installed import found_triggers, has_marks, has_tables, leftovers, partitions
 from migrator.source.capture.mysql import MysqlDdl
 from migrator.source.capture.postgresql import PostgresqlDdl
 from migrator.source.capture.refusals import limits, refusals, views
@@ -54,6 +54,8 @@ class SqlCapture:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
             found = found_triggers(connection, ddl)
             steps = [] if has_tables(connection, ddl) else [_first_step(ddl, job)]
+            if not steps and not has_marks(connection, ddl):
+                steps = [_marks_step(ddl)]
             wanted = _wanted(connection, ddl, tables)
             steps += [_table_step(triggers, _of(found, name), name) for name, triggers in wanted.items()]
             steps += [step for step in _drop_steps(found) if step.table not in wanted]
@@ -105,6 +107,12 @@ def _first_step(ddl: Ddl, job: str) -> Step:
     row = f"VALUES (1, {FIRST_EPOCH}, 0, '{uuid.uuid4().hex}', {VERSION}, {name})"
     begin = f"INSERT INTO {ddl.ticket} (id, epoch, number, installation, version, job) {row}"
     return Step("", (*ddl.tables(), begin), tuple(ddl.no_tables()))
+
+
+def _marks_step(ddl: Ddl) -> Step:
+    """The marks' table anew, and a name that tells: marks were lost with it, so what was filled before may be old."""
+    renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
+    return Step("", (*ddl.tables(), renamed))
 
 
 def _wanted(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> dict[str, list[Trigger]]:

@@ -72,10 +72,20 @@ def leftovers(connection: Connection) -> list[str]:
 
 
 def has_tables(connection: Connection, ddl: Ddl) -> bool:
+    """Whether capture was installed: its counter is there."""
+    return _has(connection, "ticket")
+
+
+def has_marks(connection: Connection, ddl: Ddl) -> bool:
+    """Whether the marks' table is there; somebody may have dropped it alone."""
+    return _has(connection, "mark")
+
+
+def _has(connection: Connection, name: str) -> bool:
     looked = sa.inspect(connection)
     if connection.dialect.name == "postgresql":
-        return looked.has_table("ticket", schema=postgresql.SCHEMA)
-    return looked.has_table("migrator_ticket")
+        return looked.has_table(name, schema=postgresql.SCHEMA)
+    return looked.has_table(f"migrator_{name}")
 
 
 def _of_postgresql(connection: Connection, _: Ddl) -> Iterator[Found]:
