@@ -37,7 +37,6 @@ from migrator.report.findings import SHOWN, print_findings
 from migrator.report.results import print_verify, verify_data
 from migrator.results import Sample, VerifyResult
 from migrator.retry import nap
-from migrator.stages.capture import own_installation
 from migrator.stages.second_look import LOOKED_AT, SecondLook
 from migrator.stages.verify import Verify, VerifyOptions
 from migrator.wiring import Laid, Target
@@ -114,8 +113,6 @@ def _live(
                 "--settle is for a source whose changes are captured; see `migrator capture install`"
             )
         return None
-    if asked["repair"]:
-        own_installation(live.capture, laid.job.name)
     entities = {one.name: one for one in laid.checked.entities}
     look = SecondLook(laid.source, stage.store, stage.journal, entities, target.design, stage.clock)
     settle_s = DEFAULT_SETTLE_S if asked["settle_s"] is None else asked["settle_s"]

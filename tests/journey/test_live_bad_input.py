@@ -186,13 +186,14 @@ def test_a_mapping_changes_while_marks_wait(shop: Project) -> None:
     job = str(shop.job)
     change(shop, RENAME, "UPDATE invoice SET total = 6 WHERE id = 1", "DELETE FROM invoice WHERE id = 2")
     (shop.folder / "mapping.yaml").write_text(LIVE.partition("  invoice:")[0])
-    ended = shop.done("relay", job, "--once")
+    ended = shop.run("relay", job, "--once")
+    assert ended.code == 1
     assert "1 mark(s) worked" in ended.out
     assert "2 mark(s) left, 2 of them failed before" in ended.out
     assert "no entity of the mapping reads its table" in shop.done("findings", job).out
     assert shop.done("status", job, "--json").data["live"]["marks"]["failed"] == 2
     (shop.folder / "mapping.yaml").write_text(LIVE)
-    until(lambda: "0 mark(s) left" in shop.done("relay", job, "--once").out)
+    until(lambda: "0 mark(s) left" in shop.run("relay", job, "--once").out)
     assert clean(shop)
 
 
@@ -212,7 +213,7 @@ def test_a_captured_table_is_dropped_under_a_relay(shop: Project) -> None:
     assert (again.code, "invoice" in again.err) == (2, True)
     (shop.folder / "mapping.yaml").write_text(LIVE.partition("  invoice:")[0])
     change(shop, RENAME)
-    shop.done("relay", job, "--once")
+    assert shop.run("relay", job, "--once").code == 1
     names = {item["name"] for item in shop.items() if item["type"] == "Customer"}
     assert names == {"x", "other"}
 
@@ -241,7 +242,9 @@ def test_a_clock_that_jumps_loses_nothing(shop: Project, hours: int, monkeypatch
 
     ahead = live_wiring.Refresh
     monkeypatch.setattr(
-        live_wiring, "Refresh", lambda **words: ahead(**words, clock=lambda: time.time() + 3600 * hours)
+        live_wiring,
+        "Refresh",
+        lambda **words: ahead(**{**words, "clock": lambda: time.time() + 3600 * hours}),
     )
     shop.done("relay", job, "--once")
     monkeypatch.undo()
