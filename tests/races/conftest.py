@@ -55,5 +55,7 @@ def race(request: pytest.FixtureRequest, engine: str) -> Iterator[Race]:
     shop: Shop = request.getfixturevalue(f"{engine}_shop")
     shop.clear()
     target = shop.new_target()
-    yield Race(shop, target)
+    state = target.admin.state(target.design)
+    assert state is not None
+    yield Race(shop, target, state.table_id)
     target.store.client.delete_table(TableName=target.design.name)

@@ -67,8 +67,7 @@ class Race:
 
     shop: Shop
     target: Target
-    named: str = ""
-    """The table's id, where asking for it could fail."""
+    table_id: str
     presences: Presences = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,14 +85,6 @@ class Race:
         return self.shop.sql
 
     @cached_property
-    def table_id(self) -> str:
-        if self.named:
-            return self.named
-        state = self.target.admin.state(self.target.design)
-        assert state is not None
-        return state.table_id
-
-    @cached_property
     def beside(self) -> Beside:
         memory = SqlMemory(self.shop.journal.database, self.table_id)
         return Beside(self.shop.laid, self.shop.live, self.target, memory, self.presences)
@@ -105,10 +96,8 @@ class Race:
     def through(self, faults: Faults) -> Iterator[tuple[Race, FaultProxy]]:
         """The same race by way of a proxy with faults."""
         with FaultProxy(str(self.shop.job.target.endpoint), faults) as proxy:
-            yield (
-                Race(self.shop, self.shop.target_through(proxy.url, self.target.design), self.table_id),
-                proxy,
-            )
+            target = self.shop.target_through(proxy.url, self.target.design)
+            yield Race(self.shop, target, self.table_id), proxy
 
     def command(self, *words: str) -> Ended:
         """What a command says that is run with a job file for this race's table."""

@@ -80,7 +80,7 @@ mapping: mapping.yaml
 source: {{url: '{url}'}}
 target: {{table: Races, endpoint: '{endpoint}'}}
 journal: 'sqlite:///{folder}/journal.db'
-tuning: {{request_life_s: 1, attempts: 6, backoff_cap_s: 0.02, page_rows: 1000, scan_segments: 1, workers: 2}}
+tuning: {{request_life_s: 60, attempts: 6, backoff_cap_s: 0.02, page_rows: 1000, scan_segments: 1, workers: 2}}
 """
 
 

@@ -11,6 +11,9 @@ from migrator.stages.lifetimes import Presence, Purge, fence_off
 from tests.faults.proxy import Faults
 from tests.races.harness import Race
 
+# What is raced for here is in the journal and in the table; the source only has to be there.
+pytestmark = pytest.mark.engines("postgresql", "mariadb")
+
 ANN = "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'ann@x')"
 LATER_S = 3600.0
 
@@ -42,24 +45,24 @@ def test_a_fast_worker_that_is_fenced_stops_before_its_next_request(race: Race) 
     race.comes_to_rest()
 
 
-def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes_on(race: Race) -> None:
+def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes_on(
+    race: Race, monkeypatch: pytest.MonkeyPatch
+) -> None:
     race.sql(ANN)
     lifetimes, now = race.presences.lifetimes, [0.0]
+    monkeypatch.setattr(journal_writers, "seconds", lambda connection: now[0])
     presence = Presence(
         race.presences.writers, race.presences.writers.enter("fast"), lifetimes, lambda: now[0]
     )
-    waited: list[float] = []
 
     def wait(_: float) -> None:
-        waited.append(race.pass_time(1))
         now[0] += 1
         # As long as the relay waits the worker may send; when it goes on, the worker has been silent for too long.
         if now[0] < lifetimes.silent_s:
             presence.check()
 
     fence_off(race.presences.writers, lifetimes, wait)
-    assert lifetimes.gone_s - 2 < len(waited) <= lifetimes.gone_s
-    assert now[0] > lifetimes.silent_s
+    assert now[0] == lifetimes.gone_s > lifetimes.silent_s
     with pytest.raises(StoppedError, match="could not be told"):
         race.copy("user", fast=True, check=presence.check)
     race.comes_to_rest()
@@ -90,11 +93,10 @@ def test_what_changed_under_a_half_dead_fast_run_is_mended_by_its_marks(race: Ra
 # ── tombstones ──
 
 
-@pytest.mark.parametrize("kind", ["conditional", "relay", "strict"])
-def test_a_purge_leaves_what_a_slow_writer_may_be_late_for(race: Race, kind: str) -> None:
+def test_a_purge_leaves_what_a_slow_writer_may_be_late_for(race: Race) -> None:
     race.sql(ANN)
     race.fill()
-    slow = race.presences.enter(kind)  # type: ignore[arg-type]
+    slow = race.presences.enter("conditional")
 
     def meanwhile() -> None:
         race.sql("DELETE FROM users WHERE id = 1")

@@ -77,7 +77,7 @@ def test_children_of_one_parent_come_and_go_at_once_and_its_count_is_right(race:
 
 def test_a_renamed_parent_of_thousands_is_worked_in_pages_and_blocks_nobody(race: Race) -> None:
     # Thousands on one engine: on the others only the SQL differs, and three pages show it as well as ten.
-    count = CHILDREN if race.shop.engine == "postgresql" else 600
+    count = CHILDREN if race.shop.engine == "postgresql" else 450
     race.sql(*TWO[:2])
     for start in range(0, count, 500):
         rows = ", ".join(f"({n}, 1, {n})" for n in range(start, min(start + 500, count)))
