@@ -74,7 +74,8 @@ class SqlJournal:
 
     def written_tables(self, job: str) -> set[str]:
         run = schema.run
-        query = select(run.c.table_id).where(run.c.job == job, run.c.kind == "backfill").distinct()
+        writes = run.c.kind.in_(["backfill", "relay"])
+        query = select(run.c.table_id).where(run.c.job == job, writes).distinct()
         with self.database.begin() as connection:
             return set(connection.execute(query).scalars())
 

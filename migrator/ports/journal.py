@@ -166,7 +166,7 @@ class Journal(Protocol):
     ) -> None: ...
 
     def written_tables(self, job: str) -> set[str]:
-        """Ids of the tables that a backfill of this job has begun to write to."""
+        """Ids of the tables that a backfill or a relay of this job has begun to write to."""
 
     def writers(self, table_id: str) -> dict[str, set[str]]:
         """Per job, the entities whose pages a backfill of it has planned for the table."""

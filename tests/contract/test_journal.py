@@ -120,7 +120,8 @@ def test_a_scan_goes_on_where_it_was(journal: SqlJournal) -> None:
 def test_a_job_knows_the_tables_that_it_wrote_to(journal: SqlJournal) -> None:
     journal.start_run(IDENTITY)
     journal.start_run(RunIdentity("verify", "shop", "table-2", "rev1"))
-    assert journal.written_tables("shop") == {"table-1"}
+    journal.start_run(RunIdentity("relay", "shop", "table-3", "rev1"))
+    assert journal.written_tables("shop") == {"table-1", "table-3"}
     assert journal.written_tables("other") == set()
 
 
