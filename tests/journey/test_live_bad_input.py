@@ -218,6 +218,16 @@ def test_a_captured_table_is_dropped_under_a_relay(shop: Project) -> None:
     assert names == {"x", "other"}
 
 
+def test_a_relay_may_be_there_before_the_first_backfill(shop: Project) -> None:
+    job, name = str(shop.job), shop.table
+    shop.job.write_text(shop.job.read_text().replace(name, f"{name}B"))
+    shop.done("table", "create", job)
+    change(shop, RENAME)
+    shop.done("relay", job, "--once")
+    assert "path: conditional" in shop.done("backfill", job).err
+    assert clean(shop)
+
+
 def test_a_lost_journal_is_told(shop: Project) -> None:
     job = str(shop.job)
     change(shop, RENAME)

@@ -33,7 +33,7 @@ class Storm:
     per_s: float
     customers: int
     relays_first: bool = False
-    lives_s: tuple[float, float] = (3.0, 7.0)
+    lives_s: tuple[float, float] = (4.0, 10.0)
     """How long a process lives before it is killed."""
 
 
@@ -142,14 +142,16 @@ def _blow(made: Project, url: str, storm: Storm, seed: int, weather: Weather) ->
         ends_at = time.monotonic() + storm.seconds
         for thread in threads:
             thread.start()
-            time.sleep(min(2.0, storm.seconds / 5))
+            # The first one has time to begin its work before the next one comes.
+            time.sleep(min(5.0, storm.seconds / 5))
         time.sleep(max(0.0, ends_at - time.monotonic()))
     weather.counts["changes"] = writers.counts
     for name, one in killed.items():
         weather.counts[name] = one.counts
     for thread in threads:
         thread.join()
-    assert not [what for one in killed.values() for what in one.wrong]
+    wrong = [what for one in killed.values() for what in one.wrong]
+    assert not wrong, wrong[0]
 
 
 def _rest(made: Project, url: str, weather: Weather) -> None:
