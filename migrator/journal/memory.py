@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Table, bindparam, delete, select, update
 from migrator.journal.dialect import insert_or_ignore
 from migrator.journal.engine import Database
 from migrator.journal.schema import contest, reached_ticket, remembered_key, remembered_root
-from migrator.journal.wire import read_key, write_key
+from migrator.mapping.key_wire import read_key, write_key
 from migrator.mapping.keys import item_key_text
 from migrator.model import ItemKey
 from migrator.ports.live import Contest, Remembered, Root

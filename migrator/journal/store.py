@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 from migrator.errors import StoppedError
 from migrator.journal import claims, findings, pages, schema
 from migrator.journal.engine import Database
-from migrator.journal.wire import read_key, write_key
+from migrator.mapping.key_wire import read_key, write_key
 from migrator.ports import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
 
 _CHUNK = 1000

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from migrator.mapping.key_wire import read_key, write_key
 from migrator.model import ItemKey
 from migrator.ports.live import Mark, MarksState, Root
 from migrator.source.capture.design import Ddl
@@ -146,21 +145,9 @@ def _mark(row: sa.Row[Any], images: Images) -> Mark:
 
 
 def _keys_text(keys: Sequence[ItemKey]) -> str:
-    return json.dumps([[_written(value) for value in key] for key in keys], ensure_ascii=False)
+    return json.dumps([write_key(key) for key in keys], ensure_ascii=False)
 
 
 def _keys(text: str | None) -> tuple[ItemKey, ...]:
-    return tuple(tuple(_read(value) for value in key) for key in json.loads(text or "[]"))
-
-
-def _written(value: Any) -> dict[str, str]:
-    if isinstance(value, bytes):
-        return {"B": base64.b64encode(value).decode("ascii")}
-    return {"S": value} if isinstance(value, str) else {"N": str(value)}
-
-
-def _read(value: dict[str, str]) -> Any:
-    ((type_, text),) = value.items()
-    if type_ == "B":
-        return base64.b64decode(text)
-    return text if type_ == "S" else Decimal(text)
+    read = (read_key(key) for key in json.loads(text or "[]"))
+    return tuple(key for key in read if key is not None)

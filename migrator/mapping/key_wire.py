@@ -1,4 +1,4 @@
-"""An item's key as JSON, for scan checkpoints."""
+"""An item's key as JSON, each value under its DynamoDB type: in checkpoints, marks and the journal's memory."""
 
 from __future__ import annotations
 
