@@ -47,7 +47,7 @@ test: setup ## all tests but the measurements
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak"
 
 soak: setup ## storms, kills and long properties: up to 20 minutes
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m soak tests/soak tests/simulation
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m soak
 	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(JOBS) tests/unit/mapping/test_properties.py
 
 demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10 for ten times as much)
