@@ -46,7 +46,7 @@ class HastyPurge(Cast):
             design = self.world.table.design
             pages = [list(self.world.table.items.values())]
             nobody = Writers(self.schedule)
-            list(Purge(self.world.table, nobody, design, LIFETIMES).run(pages, float("inf")))
+            list(Purge(self.world.table, nobody, design, LIFETIMES).run(pages, 1e12))
 
 
 def test_rule_6_a_tombstone_that_goes_too_early_is_found_out() -> None:
