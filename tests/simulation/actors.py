@@ -246,7 +246,8 @@ def enter(cast: Cast) -> None:
         schedule.start(cast.backfill)
     for _ in range(rng.randrange(1, 3)):
         schedule.start(partial(cast.relays, 2))
-    schedule.start(partial(cast.network, 40))
+    if cast.world.faults:
+        schedule.start(partial(cast.network, 40))
     schedule.start(partial(cast.time, rng.randrange(2, 10), rng.choice((30.0, 400.0))))
     if rng.random() < 0.5:
         schedule.start(cast.purge)
