@@ -123,7 +123,8 @@ _BROKEN_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "25P03", "53300", "400
 _BROKEN_MYSQL = frozenset({1040, 1053, 1077, 1079, 1152, 1412, 1927, 2002, 2003, 2006, 2013, 2055, 4031})
 _BROKEN_TEXT = re.compile(
     r"connection refused|timeout expired|timed out|unreachable|no route|starting up|shutting down|terminating"
-    r"|server closed the connection|connection .*(lost|closed|reset)|too many clients|connection slots|EOF detected",
+    r"|server closed the connection|connection .*(lost|closed|reset)|too many clients|connection slots|EOF detected"
+    r"|in recovery mode|not (yet )?accepting connections|could not (receive|send)",
     re.IGNORECASE,
 )
 

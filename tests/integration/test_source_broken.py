@@ -17,6 +17,7 @@ from migrator.errors import Interrupted, SourceError
 from migrator.facts import TableFacts
 from migrator.retry import Backoff, Retry
 from migrator.source import SqlSource, source_url
+from migrator.source.failures import is_broken
 from migrator.source.manners import Manners
 from tests.faults.tcp import TcpWay, tcp_way
 from tests.support_mysql import connect, run_script
@@ -180,3 +181,19 @@ def test_a_statement_that_is_wrong_is_not_tried_again(postgres_database: str) ->
         source.query("SELECT 1", {})
         with pytest.raises(SourceError, match="there is no such table"):
             source.read_page(SLOW, None, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FATAL:  the database system is starting up",
+        "FATAL:  the database system is in recovery mode",
+        "FATAL:  the database system is not yet accepting connections",
+        "FATAL:  the database system is not accepting connections",
+        "connection to server failed: could not receive data from server: Connection reset by peer",
+    ],
+)
+def test_a_server_that_is_coming_back_is_waited_for(text: str) -> None:
+    """libpq gives no state with what a server says before it lets anybody in."""
+    assert is_broken(type("OperationalError", (Exception,), {})(text))
+    assert not is_broken(type("OperationalError", (Exception,), {})("no such host"))
