@@ -274,7 +274,10 @@ def come_to_rest(world: World, cast: Cast) -> None:
     world.schedule.run()
     drain(world)
     # What verify --repair does with wishes that a page read long ago may have left behind.
-    world.database.add({wish.root: [wish.key] for wish in world.memory.wishes})
+    told: dict[Root, list[ItemKey]] = defaultdict(list)
+    for wish in world.memory.wishes:
+        told[wish.root].append(wish.key)
+    world.database.add(told)
     drain(world)
 
 
