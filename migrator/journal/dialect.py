@@ -34,6 +34,27 @@ def insert_or_ignore(connection: Connection, table: Table) -> Insert:
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
+def insert_or_replace(connection: Connection, table: Table) -> Insert:
+    """INSERT that gives a row with the same primary key, where there is one, its other values."""
+    others = [column.name for column in table.columns if not column.primary_key]
+    if connection.dialect.name == "mysql":
+        from sqlalchemy.dialects import mysql
+
+        made = mysql.insert(table)
+        return made.on_duplicate_key_update({name: made.inserted[name] for name in others})
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        put = postgresql.insert(table)
+        return put.on_conflict_do_update(
+            index_elements=list(table.primary_key), set_={name: put.excluded[name] for name in others}
+        )
+    new = sqlite.insert(table)
+    return new.on_conflict_do_update(
+        index_elements=list(table.primary_key), set_={name: new.excluded[name] for name in others}
+    )
+
+
 def seconds(connection: Connection) -> float:
     """The time by the database's clock, in seconds since 1970."""
     clock: ColumnElement[float] = literal_column(_CLOCKS[connection.dialect.name], Double())

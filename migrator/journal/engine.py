@@ -11,9 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import Pool, StaticPool
 
 from migrator.errors import SettingsError, StoppedError
+from migrator.forks import tell_of_forks
 from migrator.journal import schema
 from migrator.journal.dialect import set_up_alone
 
@@ -26,6 +27,8 @@ _DRIVERS = {
 }
 _EXTRAS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql"}
 _CONNECT_TIMEOUT_S = 10
+_FORK_WAIT_S = 5.0
+_IN_MEMORY = (None, "", ":memory:")
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
@@ -44,7 +47,11 @@ class Database:
         self.url = _url(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._one_at_a_time = RLock() if self.sqlite else None
+        self._held = False
+        # Pools of the parent. They are kept: closing them here would say goodbye to its servers.
+        self._inherited: list[Pool] = []
         self.engine = _engine(self.url)
+        tell_of_forks(self)
         with self._told():
             self._set_up()
 
@@ -61,6 +68,23 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+    def before_fork(self) -> None:
+        """No connection to a file of SQLite's may be open in two processes; none is in use once the lock is ours."""
+        if self._one_at_a_time is not None:
+            self._held = self._one_at_a_time.acquire(timeout=_FORK_WAIT_S)
+            if self.url.database not in _IN_MEMORY:
+                self.engine.dispose()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """A child leaves connections to servers, and whoever holds the lock, to its parent."""
+        if self._one_at_a_time is not None and self._held:
+            self._one_at_a_time.release()
+        if in_child and self._one_at_a_time is not None:
+            self._one_at_a_time = RLock()
+        elif in_child:
+            self._inherited.append(self.engine.pool)
+            self.engine.dispose(close=False)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -103,7 +127,7 @@ def _engine(url: URL) -> Engine:
             # What another has committed meanwhile must be seen by the next statement: the rule on PostgreSQL, not on MySQL.
             level = "READ COMMITTED"
             return create_engine(url, pool_pre_ping=True, connect_args=patience, isolation_level=level)
-        if url.database in (None, "", ":memory:"):
+        if url.database in _IN_MEMORY:
             engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
         else:
             Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,8 @@ Piece = TypeVar("Piece")
 class SqlMemory:
     """ports.live.Memory of one table; rows are found by digests in which the table's id has a part.
 
-    A root that was ever written stays, with its ticket, when its last key is gone: who is late must see that he is.
+    A root that was ever written stays, with its ticket, when its last key is gone: who is late must see that he is. It
+    goes when its row is forgotten (see stages/forget.py), and nobody is late any more.
     """
 
     def __init__(self, database: Database, table_id: str) -> None:
@@ -107,13 +108,18 @@ class SqlMemory:
         return {self._root(root): root for root in roots}
 
     def _root(self, root: Root) -> bytes:
-        return _blake([self.table_id, *root])
+        return root_digest(self.table_id, root)
 
     def _digest(self, key: ItemKey) -> bytes:
         return _blake([self.table_id, item_key_text(key)])
 
     def _key(self, root: bytes, key: ItemKey) -> dict[str, object]:
         return {"root": root, "digest": self._digest(key), "item_key": json.dumps(write_key(key))}
+
+
+def root_digest(table_id: str, root: Root) -> bytes:
+    """What a root of that table is found by."""
+    return _blake([table_id, *root])
 
 
 # ── statements ──

@@ -118,6 +118,14 @@ lease = Table(
     Column("expires_at", Double, nullable=False),
 )
 
+verified_look = Table(
+    "migrator_verified_look",
+    metadata,
+    Column("run_id", Integer, primary_key=True, autoincrement=False),
+    # As JSON: what the source counted of changes, written and read whole.
+    Column("look", LONG_TEXT, nullable=False),
+)
+
 # ── live change ──
 
 remembered_root = Table(
@@ -169,6 +177,88 @@ writer = Table(
     Column("alive_at", Double, nullable=False),
     Column("fenced", Integer, nullable=False),
 )
+
+instance = Table(
+    "migrator_instance",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("job", String(64), nullable=False, index=True),
+    Column("service", String(255), nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("version", String(255), nullable=False),
+    Column("migrator", String(64), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("mode", String(16), nullable=False),
+    Column("revision", String(64), nullable=False),
+    Column("installation", String(64), nullable=False),
+    Column("since", Double, nullable=False),
+    Column("alive_at", Double, nullable=False),
+)
+
+# ── phases, and what they are judged by ──
+
+phase = Table(
+    "migrator_phase",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("pattern", String(255), primary_key=True),
+    Column("phase", String(16), nullable=False),
+    Column("percent", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("since", Double, nullable=False),
+)
+
+move = Table(
+    "migrator_move",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("pattern", String(255), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("who", String(255), nullable=False),
+    Column("before", String(32), nullable=False),
+    Column("after", String(32), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("evidence", LONG_TEXT, nullable=False),
+    Column("override", Integer, nullable=False),
+    Column("revision", String(64), nullable=False),
+)
+
+confirmed_phase = Table(
+    "migrator_confirmed_phase",
+    metadata,
+    Column("instance", String(32), primary_key=True),
+    Column("pattern", String(255), primary_key=True),
+    Column("job", String(64), nullable=False, index=True),
+    Column("version", Integer, nullable=False),
+)
+
+window = Table(
+    "migrator_window",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("pattern", String(255), primary_key=True),
+    Column("begun_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("writer", String(32), primary_key=True),
+    Column("service", String(255), nullable=False),
+    Column("revision", String(64), nullable=False),
+    Column("origin", String(16), nullable=False),
+    # Counts and histograms as JSON: they are written and read whole.
+    Column("counts", LONG_TEXT, nullable=False),
+)
+
+sample = Table(
+    "migrator_sample",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("job", String(64), nullable=False),
+    Column("pattern", String(255), nullable=False),
+    Column("kind", DIGEST, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("content", LONG_TEXT, nullable=False),
+)
+Index("migrator_sample_kind", sample.c.job, sample.c.pattern, sample.c.kind)
 
 for table in metadata.tables.values():
     # Names that differ in case, or by an accent, are two names.

@@ -9,11 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 from sqlalchemy.engine import URL
 
 from migrator.errors import StoppedError
 from migrator.journal import claims, findings, pages, schema
+from migrator.journal.dialect import seconds
 from migrator.journal.engine import Database
 from migrator.mapping.key_wire import read_key, write_key
 from migrator.ports import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
@@ -50,8 +51,8 @@ class SqlJournal:
         return None if row is None else _run(row)
 
     def start_run(self, identity: RunIdentity) -> Run:
-        values = {**_identity_columns(identity), "state": "running", "started_at": _now()}
         with self.database.begin() as connection:
+            values = {**_identity_columns(identity), "state": "running", "started_at": _now(connection)}
             key = connection.execute(insert(schema.run).values(values)).inserted_primary_key
         assert key is not None
         return Run(int(key[0]), identity, "running", str(values["started_at"]))
@@ -63,9 +64,9 @@ class SqlJournal:
         return Run(run.id, run.identity, "running", run.started_at, resumed=True)
 
     def end_run(self, run: Run, state: RunState) -> None:
-        change = update(schema.run).where(schema.run.c.id == run.id).values(state=state, ended_at=_now())
+        change = update(schema.run).where(schema.run.c.id == run.id)
         with self.database.begin() as connection:
-            connection.execute(change)
+            connection.execute(change.values(state=state, ended_at=_now(connection)))
 
     def runs(self, job: str) -> list[Run]:
         query = select(schema.run).where(schema.run.c.job == job).order_by(schema.run.c.id)
@@ -129,13 +130,10 @@ class SqlJournal:
     def finish_page(self, run: Run, page: Page, tally: Tally, found: Sequence[Finding]) -> None:
         table = schema.page
         values = {name: getattr(tally, name) for name in _TALLY}
-        change = (
-            update(table)
-            .where(table.c.run_id == run.id, table.c.entity == page.entity, table.c.number == page.number)
-            .values(done_at=_now(), **values)
-        )
+        here = (table.c.run_id == run.id, table.c.entity == page.entity, table.c.number == page.number)
         with self.database.begin() as connection:
             findings.add(connection, run.id, found)
+            change = update(table).where(*here).values(done_at=_now(connection), **values)
             if connection.execute(change).rowcount == 0:
                 raise StoppedError(_no_page(run, page))
 
@@ -211,8 +209,9 @@ class SqlJournal:
             claims.forget(connection, table_id)
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(" ", "seconds")
+def _now(connection: Connection) -> str:
+    """By the journal's clock: what ended on one host is judged by its age on another."""
+    return datetime.fromtimestamp(seconds(connection), UTC).isoformat(" ", "seconds")
 
 
 def _identity_columns(identity: RunIdentity) -> dict[str, str]:

@@ -16,6 +16,9 @@ from migrator.journal.schema import fast_path
 from migrator.journal.schema import writer as writers
 from migrator.ports.live import Writer, WriterKind
 
+FORGOTTEN_S = 86_400.0
+"""A writer that was killed leaves its row; nothing of one that was silent for a day can take effect any more."""
+
 
 class SqlWriters:
     """ports.live.Writers of one table. `enter` and `fence` take turns, by a lock on the table's row."""
@@ -30,6 +33,8 @@ class SqlWriters:
             if given != "fast":
                 self._close(connection)
             now = seconds(connection)
+            dead = (writers.c.table_id == self.table_id, writers.c.alive_at < now - FORGOTTEN_S)
+            connection.execute(delete(writers).where(*dead))
             made = Writer(secrets.token_hex(8), given, now, now)
             row = {"id": made.id, "kind": given, "since": now, "alive_at": now, "fenced": 0}
             connection.execute(insert(writers).values(table_id=self.table_id, **row))

@@ -34,6 +34,11 @@ def buckets_between(unit: str, since: date | datetime, until: date | datetime) -
     return found
 
 
+def following(unit: str, moment: datetime) -> datetime:
+    """The same place in the next bucket. Raises: OverflowError or ValueError behind the year 9999."""
+    return _NEXT[unit](moment)
+
+
 def _from(unit: str, moment: datetime) -> Iterator[str]:
     yield bucket(unit, moment)
     try:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from migrator.errors import Fault, MappingError
 from migrator.facts import EntityPlan, SchemaFacts
+from migrator.mapping.atomic import atomic_faults
 from migrator.mapping.check_keys import key_faults
 from migrator.mapping.check_patterns import pattern_faults
 from migrator.mapping.check_returns import return_faults
 from migrator.mapping.check_table import table_faults
 from migrator.mapping.check_types import bare_fault, refused, too_precise
 from migrator.mapping.check_values import value_faults
+from migrator.mapping.check_version import version_faults
 from migrator.mapping.document import Document, Path, did_you_mean
 from migrator.mapping.items import CompiledEntity, compile_entity, kept_columns
 from migrator.mapping.parse import ParsedMapping
@@ -29,12 +31,19 @@ class Checked:
     """A mapping that fits its source: entities compiled, in the file's order.
 
     `unproved`: per entity, the item types whose keys two rows might share; they are claimed before they are written.
+    `direct`: entities that the service writes past SQL; they are not among `entities`.
     """
 
     mapping: Mapping
     entities: tuple[CompiledEntity, ...]
     unproved: dict[str, frozenset[str]]
     warnings: tuple[Fault, ...]
+    direct: tuple[CompiledEntity, ...] = ()
+
+    @property
+    def read(self) -> tuple[CompiledEntity, ...]:
+        """All entities, also those that nobody of ours may write: for who only reads."""
+        return (*self.entities, *self.direct)
 
 
 def check_mapping(
@@ -67,6 +76,7 @@ def check_form(parsed: ParsedMapping) -> tuple[Fault, ...]:
         *parsed.faults,
         *table_faults(mapping, document),
         *pattern_faults(mapping, document),
+        *atomic_faults(mapping, document),
         *return_faults(mapping, document),
     ]
     return tuple(sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where)))
@@ -127,6 +137,7 @@ class _EntityCheck:
         yield from self._kept()
         yield from key_faults(self.mapping, self.plan, self.document)
         yield from self._expiries()
+        yield from version_faults(self.plan, self.document)
         for column in self.plan.key:
             if what := bare_fault(column.name, column.kind, "a row's key"):
                 yield self._fault((*self.at, "key"), f"{what}; name other columns in key:")

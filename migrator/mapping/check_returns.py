@@ -40,6 +40,7 @@ class _Returns:
 
     def faults(self, document: Document) -> Iterator[Fault]:
         yield from self._types(document)
+        yield from self._expiry(document)
         for part in self.pattern.parts:
             at = (*self.at, part.name, "attributes") if part.name else self.at
             for name in part.attributes:
@@ -60,6 +61,18 @@ class _Returns:
         for type_ in sorted(given - named if named else ()):
             what = f"the key also gives items of type {type_}, which are read, paid for and left out"
             yield document.fault(self.at, what, warning=True)
+
+    def _expiry(self, document: Document) -> Iterator[Fault]:
+        """DynamoDB deletes late, so readers hide what has expired; they cannot where the index does not say so."""
+        table = self.mapping.table
+        index = next((one for one in table.indexes if one.name == self.pattern.index), None)
+        held = (
+            table.ttl is None or index is None or index.projection == "all" or table.ttl in index.projection
+        )
+        expiring = sorted({key.item.type for key in self.keys if key.item.expiry})
+        if not held and expiring and index is not None:
+            what = f"{index.name} does not project '{table.ttl}', so {expiring[0]} items show until DynamoDB deletes them"
+            yield document.fault(self.at, f"{what}, up to days after they expired; add it", warning=True)
 
     def _known_types(self) -> set[str]:
         return {item.type for entity in self.mapping.entities.values() for item in entity.items}
@@ -105,6 +118,6 @@ def _unread(mapping: Mapping, document: Document) -> Iterator[Fault]:
             )
         elif isinstance(index.projection, tuple):
             for name in index.projection:
-                if name not in read[index.name] | {mapping.table.type_attribute}:
+                if name not in read[index.name] | {mapping.table.type_attribute, mapping.table.ttl}:
                     what = f"no access pattern reads '{name}' from {index.name}; it costs storage and writes"
                     yield document.fault((*at, "project"), what, warning=True)

@@ -26,7 +26,7 @@ def differences(expected: Item, stored: Item, ignored: frozenset[str] = frozense
     for name in sorted(expected.keys() - ignored):
         if name not in stored:
             yield Difference(name, "missing")
-        elif _type(expected[name]) != _type(stored[name]):
+        elif type_of(expected[name]) != type_of(stored[name]):
             yield Difference(name, "type")
         elif not equal(expected[name], stored[name]):
             yield Difference(name, "value")
@@ -36,7 +36,7 @@ def differences(expected: Item, stored: Item, ignored: frozenset[str] = frozense
 
 def equal(one: Value, other: Value) -> bool:
     """Whether two values are the same in type and content, all the way down."""
-    if _type(one) != _type(other):
+    if type_of(one) != type_of(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
@@ -45,7 +45,8 @@ def equal(one: Value, other: Value) -> bool:
     return one == other
 
 
-def _type(value: Value) -> str:
+def type_of(value: Value) -> str:
+    """DynamoDB's type, as far as values are compared: all numbers are one."""
     if isinstance(value, bool):
         return "BOOL"
     return "N" if isinstance(value, (int, Decimal)) else type(value).__name__

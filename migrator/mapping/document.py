@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -53,7 +54,7 @@ def load_document(text: str, file: str) -> Document:
             [Fault(file, 0, "", f"the file is larger than {MAX_BYTES} bytes; it is not a mapping")]
         )
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        node = _composed(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(str(error.problem or error.context or "cannot be read").split())
@@ -65,6 +66,13 @@ def load_document(text: str, file: str) -> Document:
     if walk.faults:
         raise MappingError(walk.faults)
     return Document(file, data, walk.lines)
+
+
+@lru_cache(maxsize=8)
+def _composed(text: str) -> Node | None:
+    """A file's nodes, which nobody changes: a command, or a service, reads its mapping more than once."""
+    node: Node | None = YAML(typ="safe", pure=True).compose(text)
+    return node
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -21,9 +21,11 @@ from migrator.model import (
     ItemDesign,
     Join,
     MapOf,
+    Ref,
     Stored,
     TableDesign,
     Value,
+    Version,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ class EntityParser:
             self._collection(alias, one, (*self.at, "collect", alias)) for alias, one in form.collect.items()
         ]
         collections += [_climb(alias, one, table) for alias, one in form.climb.items()]
+        version = self._version(form)
+        attributes = self._values(form.attributes, (*self.at, "attributes"))
+        attributes |= {version.attribute: Ref((version.column,))} if version else {}
         return Entity(
             name=self.name,
             table=table,
@@ -58,13 +63,14 @@ class EntityParser:
             where=self._conditions(form.where, (*self.at, "where")),
             joins=joins,
             collections=tuple(collections),
-            attributes=self._values(form.attributes, (*self.at, "attributes")),
+            attributes=attributes,
             computed={name: _computed(one) for name, one in form.columns.items()},
             transform=form.transform,
             changes=tuple(
                 (name, (columns,) if isinstance(columns, str) else tuple(columns))
                 for name, columns in form.changes.items()
             ),
+            version=version,
         )
 
     def _names(self, form: schema.EntityForm) -> None:
@@ -180,12 +186,34 @@ class EntityParser:
 
     # ── values and conditions ──
 
-    def _values(self, forms: Dict[str, schema.ValueForm], at: Path) -> dict[str, Expression]:
+    def _version(self, form: schema.EntityForm) -> Version | None:
+        if form.version is None:
+            return None
+        as_form = isinstance(form.version, schema.VersionAsForm)
+        at = (*self.at, "version", "from") if as_form else (*self.at, "version")
+        column = form.version.from_ if isinstance(form.version, schema.VersionAsForm) else form.version
+        name = form.version.attribute if isinstance(form.version, schema.VersionAsForm) else column
+        found = self.reader.value(column, at)
+        if not isinstance(found, Ref) or found != Ref(found.paths[:1]) or "." in found.paths[0]:
+            self.reader.fault(at, "name one column of the row itself, without a filter")
+            return None
+        self._own_name(name, (*self.at, "version"))
+        written = [("attributes", form.attributes)]
+        written += [(f"items.{type_}.attributes", item.attributes) for type_, item in form.items.items()]
+        for place, attributes in written:
+            if name in attributes:
+                what = f"'{name}' stands in {place} too; leave it out there, every item has it"
+                self.reader.fault((*self.at, "version"), what)
+        return Version(name, found.paths[0])
+
+    def _own_name(self, name: str, at: Path) -> None:
         own = {*self.table.own_attributes, self.table.type_attribute, self.table.ttl}
-        own |= {attribute.name for attribute in self.table.key}
+        if name in own | {attribute.name for attribute in self.table.key}:
+            self.reader.fault(at, f"'{name}' is written by migrator itself; choose another name")
+
+    def _values(self, forms: Dict[str, schema.ValueForm], at: Path) -> dict[str, Expression]:
         for name in forms:
-            if name in own:
-                self.reader.fault((*at, name), f"'{name}' is written by migrator itself; choose another name")
+            self._own_name(name, (*at, name))
         return {name: self._value(form, (*at, name)) for name, form in forms.items()}
 
     def _value(self, form: schema.ValueForm, at: Path) -> Expression:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from migrator.mapping import schema as forms
 from migrator.mapping.document import Path, did_you_mean
+from migrator.mapping.parse_compare import rule_faults, rules_of
 from migrator.mapping.parse_pattern_key import AskedKey, PatternKeyParser, only_condition
 from migrator.model import (
     Const,
@@ -62,7 +63,11 @@ class PatternParser:
             parts=self._parts(form.returns),
             order=form.order,
             sql=self._sql(form),
+            compare=rules_of(form.compare),
+            redact=tuple(form.redact),
+            p99_ms=form.budget.p99_ms if form.budget else None,
         )
+        rule_faults(self.reader, made, form, self.at)
         self._check_params(made)
         self._check_lists(made)
         return made

@@ -41,7 +41,15 @@ class Reference:
 def references_of(entity: Entity, table: TableDesign) -> Iterator[Reference]:
     """Columns named by keys, indexes, attributes, conditions and expiries (not those that `keep` means)."""
     at: Path = ("entities", entity.written)
-    yield from _of_lists(entity, _values(entity.attributes, (*at, "attributes")))
+    version = entity.version
+    plain = {
+        name: value
+        for name, value in entity.attributes.items()
+        if version is None or name != version.attribute
+    }
+    yield from _of_lists(entity, _values(plain, (*at, "attributes")))
+    if version is not None:
+        yield Reference(version.column, (*at, "version"), ref=Ref((version.column,)))
     for item in entity.items:
         yield from _of_lists(entity, _item(item, (*at, "items", item.type)))
 

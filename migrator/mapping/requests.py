@@ -52,6 +52,8 @@ class Request:
     near: Nearby | None = None
     type_attribute: str = ""
     """By what is told which items are ours alone (see TableDesign.is_hidden) and no part of the answer."""
+    ttl_attribute: str | None = None
+    """By what is told which items have expired: DynamoDB deletes them late, and they are no part of the answer either."""
 
 
 def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
@@ -59,7 +61,9 @@ def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> R
 
     Raises: SettingsError where a parameter of the key is not set or does not fit it.
     """
-    return replace(_request(mapping, pattern, params), type_attribute=mapping.table.type_attribute)
+    table = mapping.table
+    made = _request(mapping, pattern, params)
+    return replace(made, type_attribute=table.type_attribute, ttl_attribute=table.ttl)
 
 
 def _request(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:

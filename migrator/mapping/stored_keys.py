@@ -98,6 +98,11 @@ def same_forms(asked: Sequence[Template], stored: Sequence[Form]) -> bool:
     )
 
 
+def same_ref(asked: Ref, stored: Ref) -> bool:
+    """Whether both make one text of one value."""
+    return _ref_form(asked) == _ref_form(stored)
+
+
 def shown(forms: Sequence[Sequence[Form]]) -> str:
     """The forms as a person wrote them, each once."""
     texts = {" + ".join("(an attribute)" if one is None else one.source for one in form) for form in forms}

@@ -75,7 +75,8 @@ def _text(_: Kind) -> Decoder:
 
 def _boolean(_: Kind) -> Decoder:
     def decode(raw: Any) -> bool:
-        if raw in (0, 1) and isinstance(raw, int):
+        # The type comes first: comparing a signalling NaN raises.
+        if isinstance(raw, int) and raw in (0, 1):
             return bool(raw)
         raise misfit("the value is neither true nor false, though the column is declared boolean", raw)
 

@@ -9,6 +9,7 @@ from migrator.model.entities import (
     ItemDesign,
     Join,
     Mapping,
+    Version,
 )
 from migrator.model.expressions import (
     SCHEMA_PATH,
@@ -23,8 +24,10 @@ from migrator.model.expressions import (
     Template,
 )
 from migrator.model.patterns import (
+    CompareRules,
     FilterCondition,
     Near,
+    Normaliser,
     Operator,
     Param,
     ParamType,
@@ -52,6 +55,7 @@ __all__ = [
     "SCHEMA_PATH",
     "TOMBSTONE",
     "Collection",
+    "CompareRules",
     "Computed",
     "Condition",
     "Const",
@@ -71,6 +75,7 @@ __all__ = [
     "MapOf",
     "Mapping",
     "Near",
+    "Normaliser",
     "Operator",
     "Param",
     "ParamType",
@@ -84,4 +89,5 @@ __all__ = [
     "TableDesign",
     "Template",
     "Value",
+    "Version",
 ]

@@ -81,6 +81,14 @@ class ItemDesign:
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """A column of the root row that counts its changes for the application, and the attribute that items keep it under."""
+
+    attribute: str
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
 class Computed:
     """A column made by SQL of the source. `type`: as a mapping writes it, such as number(2); None: as it comes."""
 
@@ -93,7 +101,7 @@ class Entity:
     """`name` is the mapping's, with @schema behind it where the mapping reads several; `transform`: module:function.
 
     `changes`: (table, its columns that name the root row) of tables whose changes change the entity, though it reads
-    them through a view.
+    them through a view. `version` stands among `attributes`, too.
     """
 
     name: str
@@ -108,6 +116,7 @@ class Entity:
     transform: str | None = None
     schema: str | None = None
     changes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    version: Version | None = None
 
     @property
     def written(self) -> str:

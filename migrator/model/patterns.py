@@ -10,6 +10,7 @@ from typing import Literal
 from migrator.model.expressions import Expression, Ref, Template
 
 ParamType = Literal["integer", "number", "text", "boolean", "date", "timestamp", "uuid", "binary"]
+Normaliser = Literal["lower", "upper", "trim", "unordered", "date"]
 Operator = Literal["equal", "begins_with", "between", "ge", "gt", "le", "lt"]
 
 
@@ -61,12 +62,26 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class CompareRules:
+    """What makes two values of an attribute the same although they differ.
+
+    `tolerance`: how far two numbers may be apart. `normalise`: what is done to both values before, step by step.
+    """
+
+    ignore: frozenset[str] = frozenset()
+    tolerance: Dict[str, Decimal] = field(default_factory=dict)
+    normalise: Dict[str, tuple[Normaliser, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """One access pattern: the request that answers it and, for each part, the SQL that answered it until now.
 
     `key` holds a template for each partition attribute, `sort` a condition for each sort attribute that is asked, in
     order; of `get` and `batch_get` both are the table's whole key, all equal. `limit` is a number or a parameter's
-    name. `atomic`: its items are to be written together. `schema`: the parameter that names the schema SQL reads.
+    name. `atomic`: those of one row are written together. `schema`: the parameter that names the schema SQL reads.
+    `redact`: attributes and parameters whose values are never shown. `p99_ms`: what DynamoDB's answers may take; None
+    where the mapping sets no budget.
     """
 
     name: str
@@ -85,6 +100,9 @@ class Pattern:
     parts: tuple[Part, ...] = ()
     order: Literal["exact", "any"] = "exact"
     sql: Dict[str, str] = field(default_factory=dict)
+    compare: CompareRules = CompareRules()
+    redact: tuple[str, ...] = ()
+    p99_ms: float | None = None
 
     @property
     def star(self) -> Ref | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 Value: TypeAlias = "str | int | Decimal | bool | bytes | None | list[Value] | dict[str, Value]"
@@ -70,9 +72,15 @@ class TableDesign:
     source_attribute: str = "_src"
     ticket_attribute: str = "_tk"
     revision_attribute: str = "_rev"
+    _of_key: Callable[[Item], Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Asked for every item that is ever touched: the quickest way there is.
+        object.__setattr__(self, "_of_key", itemgetter(*(attribute.name for attribute in self.key)))
 
     def key_of(self, item: Item) -> ItemKey:
-        return tuple([item[attribute.name] for attribute in self.key])
+        found = self._of_key(item)
+        return found if len(self.key) > 1 else (found,)
 
     def type_of(self, item: Item) -> str:
         return str(item.get(self.type_attribute, "item"))

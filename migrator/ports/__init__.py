@@ -24,6 +24,7 @@ from migrator.ports.journal import (
     RunState,
     SegmentState,
     Tally,
+    Traces,
 )
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "TableAdmin",
     "TableState",
     "Tally",
+    "Traces",
 ]

@@ -9,12 +9,16 @@ from typing import Literal, Protocol
 from migrator.facts import EntityPlan
 from migrator.mapping.changes import Captured
 
-CaptureState = Literal["captured", "missing", "stale", "disabled", "extra"]
+CaptureState = Literal["captured", "services", "missing", "stale", "disabled", "extra"]
+
+MarkedBy = Literal["triggers", "services"]
+"""Who leaves the marks: triggers of ours, or the services themselves, by the adapter that they import."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCapture:
-    """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it.
+    """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it; `services`: it
+    has none, and needs none.
 
     Where it is stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
     """
@@ -43,6 +47,7 @@ class Installation:
     version: int
     epoch: int
     ticket: int
+    marked_by: MarkedBy = "triggers"
 
 
 class Capture(Protocol):
@@ -54,16 +59,21 @@ class Capture(Protocol):
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         """The tables to capture, in the order of their names; no view of which the mapping says what changes it."""
 
-    def refusals(self, tables: Sequence[Captured]) -> list[str]:
+    def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
         """All reasons why changes of the tables cannot be captured, with what to do."""
 
-    def limits(self, tables: Sequence[Captured]) -> list[str]:
+    def limits(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
         """Changes of the tables that would leave no mark, and that nobody may make therefore."""
 
     def installation(self) -> Installation | None: ...
 
-    def install_steps(self, tables: Sequence[Captured], job: str) -> list[Step]:
-        """What is still to be done until every table is captured as it should be; nothing for what is so already."""
+    def install_steps(
+        self, tables: Sequence[Captured], job: str, marked_by: MarkedBy = "triggers"
+    ) -> list[Step]:
+        """What is still to be done until every table is captured as it should be; nothing for what is so already.
+
+        Where services have left the marks so far, triggers come first, and only then it is they that leave them.
+        """
 
     def uninstall_steps(self) -> list[Step]:
         """What takes away everything of ours; our tables last."""

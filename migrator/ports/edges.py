@@ -34,8 +34,18 @@ class Source(Protocol):
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the given keys, as many as there are, in any order."""
 
-    def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
-        """Rows of a statement of the user's, with :name parameters. `schema`: of tables that name none."""
+    def query(
+        self,
+        sql: str,
+        params: Mapping[str, Any],
+        schema: str | None = None,
+        *,
+        at_most: int | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """Rows of a statement of the user's, with :name parameters. `schema`: of tables that name none.
+
+        `at_most`: how many are read; where there are more, one more comes, and the others never leave the database.
+        """
 
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the source has against a statement of `query`, which is not run; '' for nothing."""
@@ -104,6 +114,10 @@ class ItemStore(Protocol):
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         """One page of a Query. `request`: plain values, see mapping/requests.py; its table name is filled in."""
+
+    def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
+        """Where a Query goes on behind an item, which may be gone by now. `position`: its key attributes, the table's and
+        those of the index that is asked."""
 
     def get_item(self, request: Mapping[str, Any]) -> QueryPage:
         """The item of `Key`, or none. `request` as above."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol
@@ -11,7 +11,8 @@ from migrator.model import ItemKey, SourceKey
 
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
 
-RunKind = Literal["backfill", "verify", "relay"]
+RunKind = Literal["backfill", "verify", "relay", "strip", "direct"]
+"""`direct` says which entities the service writes itself from then on: its scope names them."""
 RunState = Literal["running", "interrupted", "failed", "done"]
 
 
@@ -84,6 +85,7 @@ FindingKind = Literal[
     "foreign",
     "schema",
     "mark",
+    "apart",
 ]
 
 
@@ -182,6 +184,33 @@ class Journal(Protocol):
     def forget_claims(self, table_id: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Traces(Protocol):
+    """What a journal holds of rows that are to be forgotten, for one job and one table.
+
+    `kinds` are words for people: findings, claims, contests, remembered keys, samples (all of the job: nobody can tell
+    whose values they hold). `item_keys`: as findings hold them, of
+    items that the rows had. Every method is one transaction.
+    """
+
+    def count(
+        self, roots: Sequence[tuple[str, SourceKey]], item_keys: Collection[str] = ()
+    ) -> dict[str, int]:
+        """How much there is of each kind; kinds of which there is nothing are among them."""
+
+    def forget(
+        self,
+        roots: Sequence[tuple[str, SourceKey]],
+        kinds: Collection[str],
+        item_keys: Collection[str] = (),
+        *,
+        ticket: int,
+    ) -> dict[str, int]:
+        """Deletes what there is of these kinds; how much it was. What was remembered with a higher ticket stays."""
+
+    def page_bounds(self, roots: Sequence[tuple[str, SourceKey]]) -> int:
+        """Pages that begin or end at one of the rows; they stay, for the runs' sake."""
 
 
 class Progress(Protocol):

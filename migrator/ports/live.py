@@ -49,6 +49,25 @@ class MarksState:
     unripe: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row that a service's transaction changed: images as marks hold them, None is no row."""
+
+    table: str
+    before: Any = None
+    after: Any = None
+
+
+class ChangeMarks(Protocol):
+    """Marks of changes that are about to be committed, kept outside of their transaction."""
+
+    def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]:
+        """A mark for each change, committed, ripe after `wait_s`; with images as Marks.take gives them."""
+
+    def shown(self, changes: Sequence[Change]) -> list[Mark]:
+        """The marks that the changes would be, kept nowhere."""
+
+
 class Marks(Protocol):
     """Marks in the source. Every method is one transaction of its own."""
 
@@ -75,6 +94,9 @@ class Marks(Protocol):
 
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         """A mark for each root, with item keys that it had."""
+
+    def look(self, after: int, count: int) -> list[Mark]:
+        """Marks with an id above `after`, in the order of ids, whoever has them and whether they are ripe or not."""
 
     def state(self) -> MarksState: ...
 
@@ -116,9 +138,9 @@ class RootFinder(Protocol):
 
 # ── target ──────────────────────────────────────────────────────────────────────────────────────
 
-Verdict = Literal["stored", "newer", "buried", "taken"]
+Verdict = Literal["stored", "newer", "buried", "taken", "withheld"]
 """Of a conditional write: done; refused by something newer of the same source; by another's newer tombstone; by
-another's live item."""
+another's live item; not written because another one of its group was refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +163,14 @@ class ConditionalStore(Protocol):
 
         The condition: no item there, or (its source is this one's or it is a tombstone) and its ticket is not higher.
         `fresh`: most keys are thought to be free, so inserts are tried first, 25 at a time.
+        """
+
+    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+        """Puts each group by rule 3, all of it or nothing; outcomes in the order of the groups and their items.
+
+        A group is one transaction (see limits.py), and no two items of all of them are under one key. Where any item
+        is refused, those of its group that were not are `withheld`. Raises: ItemRefusedError where DynamoDB does not
+        take a group for another reason.
         """
 
     def remove_dead(self, tombstones: Sequence[Item]) -> int:

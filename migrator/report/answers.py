@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.mapping.requests import Request
-from migrator.report.shapes import json_ready
+from migrator.mapping.shown_values import json_ready
 from migrator.results import Answer, PartAnswer
 
 _ROWS_SHOWN = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -20,12 +21,13 @@ _log = get_logger("relay")
 
 @dataclass
 class RelayReport:
-    """daemon.Listener. `keep`: what is to be done now and then, beside the look at the marks."""
+    """daemon.Listener. `keep`: what is to be done now and then, beside the look at the marks; `seen` is told of them."""
 
     journal: Journal
     run: Run
     marks: Marks
     keep: Callable[[], None] = lambda: None
+    seen: Callable[[MarksState], None] = lambda state: None
     totals: Counter[str] = field(default_factory=Counter)
     state: MarksState = MarksState()
     looked_at: float = float("-inf")
@@ -43,18 +45,26 @@ class RelayReport:
         with self._lock:
             self.totals["failures"] += 1
         _log.warning("relay_failed", reason=str(error), wait_s=wait_s)
+        # While DynamoDB is away, marks wait, and only the source need be asked for how long.
+        with suppress(MigratorError):
+            self._look()
 
     def idle(self) -> None:
+        if self._look():
+            self.keep()
+
+    def _look(self) -> bool:
+        """Whether it was time to look at the marks."""
         with self._lock:
             if time.monotonic() - self.looked_at < LOOK_S:
-                return
+                return False
             self.looked_at = time.monotonic()
-        self.state = self.marks.state()
-        self.keep()
-        state = self.state
+        state = self.state = self.marks.state()
         _log.info(
             "relay_lag", waiting=state.waiting, oldest_age_s=round(state.oldest_age_s, 1), failed=state.failed
         )
+        self.seen(state)
+        return True
 
     def summary(self) -> str:
         state, totals = self.marks.state(), self.totals
@@ -97,5 +107,5 @@ def _counts(worked: Worked) -> dict[str, int]:
 def _findings(worked: Worked) -> list[Finding]:
     found = list(worked.findings)
     for one in worked.refreshed:
-        found += [*one.refused, *collision_findings(one)]
+        found += [*one.refused, *collision_findings(one), *one.apart]
     return found

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from migrator.facts import CollectionPlan, EntityPlan, Slot
+from migrator.mapping.shown_values import json_ready
 from migrator.model import Item, RowTree
 
 
@@ -23,19 +22,6 @@ def row_tree_lines(plan: EntityPlan, row: RowTree) -> Iterator[str]:
 def item_text(item: Item) -> str:
     """The item as indented JSON; numbers stay exact, bytes become {"b64": …}."""
     return json.dumps(json_ready(item), ensure_ascii=False, indent=2)
-
-
-def json_ready(value: Any) -> Any:
-    """`value` with what JSON does not know made plain; a Decimal that is no integer becomes text."""
-    if isinstance(value, Mapping):
-        return {name: json_ready(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_ready(one) for one in value]
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else str(value)
-    if isinstance(value, bytes):
-        return {"b64": base64.b64encode(value).decode("ascii")}
-    return value
 
 
 def _slots(slots: Sequence[Slot], row: Sequence[Any], indent: str) -> Iterator[str]:

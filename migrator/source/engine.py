@@ -22,8 +22,6 @@ from migrator.source.failures import refuses_login
 from migrator.source.manners import Manners
 
 CONNECT_TIMEOUT_S = 10
-POOL_WAIT_S = 600
-"""For a connection that other workers have in use: there may be fewer connections than workers."""
 SILENCE_S = 60
 """A server that says nothing so long past a statement's limit is gone."""
 
@@ -46,7 +44,7 @@ def _pool(manners: Manners) -> dict[str, Any]:
         "poolclass": QueuePool,
         "pool_size": manners.pool_size,
         "max_overflow": 0,
-        "pool_timeout": POOL_WAIT_S,
+        "pool_timeout": manners.pool_wait_s,
         "hide_parameters": True,
     }
 

@@ -82,6 +82,12 @@ _BY_MYSQL_NUMBER = {
 }
 """PyMySQL's first argument. Source: MariaDB Knowledge Base, "MariaDB Error Codes"; MySQL's, "Server Error Messages"."""
 _BY_TEXT = (
+    # First: its text says "timed out", too.
+    (
+        r"^QueuePool limit",
+        "every connection is in use; raise max_connections of the job's source (a service: connections of reads:), or take"
+        " fewer workers",
+    ),
     (r"^no such table", _BY_SQLSTATE["42P01"]),
     (r"^no such column", _BY_SQLSTATE["42703"]),
     (r"password authentication failed|no password supplied", _BY_SQLSTATE["28P01"]),
@@ -108,10 +114,6 @@ _BY_TEXT = (
     (r"does not return rows", "the statement returns no rows; write one SELECT"),
     (r"one statement at a time|multiple commands", "there is more than one statement; write one SELECT"),
     (r"too many attached", "the statement would open another file; write one SELECT"),
-    (
-        r"queuepool limit",
-        "every connection is in use; raise max_connections of the job's source, or take fewer workers",
-    ),
 )
 _CANNOT_CONNECT = frozenset({2002, 2003, 2005, 2012, 2026})
 _CONNECTING = "the connection failed; look at host, port, user and password of the source's URL"

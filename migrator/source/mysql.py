@@ -10,6 +10,7 @@ from typing import Any
 from pymysql import converters
 from pymysql.connections import Connection
 from pymysql.constants import FIELD_TYPE
+from pymysql.cursors import Cursor
 from sqlalchemy.engine import Connection as SqlConnection
 
 from migrator.source.manners import Manners
@@ -20,6 +21,15 @@ for the server's own, where NO_ZERO_DATE would refuse to compare with a zero dat
 PAD_CHAR_TO_FULL_LENGTH would change texts."""
 
 _LONGEST_TEXT_BYTES = 2**30
+SESSION: Mapping[str, Any] = {
+    "time_zone": "+00:00",
+    "sql_mode": _MODES,
+    # Both would cut an answer without an error.
+    "group_concat_max_len": _LONGEST_TEXT_BYTES,
+    "sql_select_limit": 2**64 - 1,
+}
+"""Settings of a session that values depend on."""
+PlainCursor = Cursor
 _TOLERANT_UTF8 = "migrator_tolerant_utf8"
 
 
@@ -49,26 +59,43 @@ def arguments(password: str | None) -> dict[str, Any]:
 
 def prepare(connection: Connection[Any], _: object, *, manners: Manners) -> None:
     """Settles everything that a new connection needs before its first transaction."""
-    connection.encoding = _TOLERANT_UTF8
+    prepare_values(connection)
     # For an ALTER TABLE; the server's own limit is a day or a year.
     wait_s = max(1, round(manners.lock_wait_s))
     settings = {
         **_limits(connection, manners),
-        "time_zone": "'+00:00'",
         "lock_wait_timeout": wait_s,
         "innodb_lock_wait_timeout": wait_s,
-        # Both would cut an answer without an error.
-        "group_concat_max_len": _LONGEST_TEXT_BYTES,
-        "sql_select_limit": 2**64 - 1,
+        **SESSION,
     }
     with connection.cursor() as cursor:
-        cursor.execute("SET " + ", ".join(f"SESSION {name} = {value}" for name, value in settings.items()))
+        words = ", ".join(f"SESSION {name} = %s" for name in settings)
+        cursor.execute(f"SET {words}", tuple(settings.values()))
         if manners.writes:
             cursor.execute(f"SET SESSION sql_mode = '{_MODES},STRICT_ALL_TABLES'")
             # REPEATABLE READ would lock the gap that a service's next mark goes into.
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
         else:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+def prepare_values(connection: Any, *, is_async: bool = False) -> None:
+    """The connection (PyMySQL's, or aiomysql's) gives values as all of ours do; what it changes is in values_of."""
+    conversions = arguments(None)["conv"]
+    connection.use_unicode = True
+    setattr(connection, _encoding(is_async=is_async), _TOLERANT_UTF8)
+    connection.encoders = {kind: one for kind, one in conversions.items() if type(kind) is not int}
+    connection.decoders = {kind: one for kind, one in conversions.items() if type(kind) is int}
+
+
+def values_of(connection: Any, *, is_async: bool = False) -> dict[str, Any]:
+    """Attributes of a connection that values depend on, as they are."""
+    names = ("use_unicode", _encoding(is_async=is_async), "encoders", "decoders")
+    return {name: getattr(connection, name) for name in names}
+
+
+def _encoding(*, is_async: bool) -> str:
+    return "_encoding" if is_async else "encoding"
 
 
 def _limits(connection: Connection[Any], manners: Manners) -> Mapping[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -59,7 +59,7 @@ def bound_statement(
     """The statement with the values of its parameters in the form that the dialect's driver takes.
 
     A list or tuple after IN, in parentheses or without, is as many values; elsewhere it is the driver's to bind.
-    Raises: SettingsError for an empty list after NOT IN, which SQL cannot say.
+    Raises: SettingsError for an empty list after NOT IN, which SQL cannot say, and for an integer that SQLite cannot hold.
     """
     bound: dict[str, Any] = {}
 
@@ -80,7 +80,19 @@ def bound_statement(
         places = ", ".join(f":{one}" for one in names)
         return places if listed["open"] else f"({places})"
 
-    return sa.text(_replaced(sql, dialect, put, escaped=True)), bound
+    statement = sa.text(_replaced(sql, dialect, put, escaped=True))
+    if dialect == "sqlite":
+        _refuse_beyond(params, bound.values())
+    return statement, bound
+
+
+def _refuse_beyond(params: Mapping[str, Any], bound: Iterable[Any]) -> None:
+    """Its driver knows no integers of more than 64 bits, the sign among them."""
+    if any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in bound):
+        named = ", ".join(f"'{name}'" for name in params)
+        raise SettingsError(
+            f"a parameter ({named}) is an integer that SQLite cannot hold (64 bits with the sign)"
+        )
 
 
 def _parameters(sql: str, dialect: str) -> Iterator[re.Match[str]]:

@@ -46,12 +46,7 @@ ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3
 
 def prepare(connection: psycopg.Connection[Any], _: object, *, manners: Manners) -> None:
     """Settles everything that a new connection needs before its first transaction."""
-    # JSON stays text: what psycopg made of a JSON string could not be told from the text of a document.
-    set_json_loads(_text, connection)
-    for name in _TIMES:
-        connection.adapters.register_loader(name, _tolerant_loader(connection, name))
-    for name in _TEXTS:
-        connection.adapters.register_loader(name, TextLoader)
+    prepare_values(connection)
     more = _WRITES if manners.writes else _READS
     for name, value in {**_SETTINGS, **more, **_limits(manners)}.items():
         connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
@@ -59,6 +54,16 @@ def prepare(connection: psycopg.Connection[Any], _: object, *, manners: Manners)
     levels = psycopg.IsolationLevel
     connection.isolation_level = levels.READ_COMMITTED if manners.writes else levels.REPEATABLE_READ
     connection.read_only = not manners.writes
+
+
+def prepare_values(context: psycopg.Connection[Any] | psycopg.Cursor[Any]) -> None:
+    """The connection (or one cursor of somebody else's) gives values as all of ours do."""
+    # JSON stays text: what psycopg made of a JSON string could not be told from the text of a document.
+    set_json_loads(_text, context)
+    for name in _TIMES:
+        context.adapters.register_loader(name, _tolerant_loader(name))
+    for name in _TEXTS:
+        context.adapters.register_loader(name, TextLoader)
 
 
 def _limits(manners: Manners) -> dict[str, str]:
@@ -75,12 +80,12 @@ def _text(document: str | bytes) -> str:
     return document if isinstance(document, str) else document.decode()
 
 
-def _tolerant_loader(connection: psycopg.Connection[Any], type_name: str) -> type[Loader]:
+def _tolerant_loader(type_name: str) -> type[Loader]:
     """psycopg's loader of a type, giving text for what Python has no value for (infinity, years before 1).
 
     So such a value refuses its row; psycopg's own loader would end the whole page.
     """
-    strict: Any = connection.adapters.get_loader(connection.adapters.types[type_name].oid, Format.TEXT)
+    strict: Any = psycopg.adapters.get_loader(psycopg.adapters.types[type_name].oid, Format.TEXT)
 
     class TolerantLoader(Loader):
         def __init__(self, oid: int, context: Any = None) -> None:

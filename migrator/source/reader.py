@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,20 +21,20 @@ from migrator.retry import Retry
 from migrator.source import selects
 from migrator.source.address import Address
 from migrator.source.climbs import climb_select
-from migrator.source.engine import read_engine
 from migrator.source.explain import PageSelect, examine, explained
 from migrator.source.facts import reflect
+from migrator.source.fetching import first_rows
 from migrator.source.manners import Manners
 from migrator.source.names import NameRule
+from migrator.source.opening import reading_of, replica_of
 from migrator.source.pace import Pace
 from migrator.source.parameters import bound_statement
 from migrator.source.reading import Reading
-from migrator.source.replica import Mark, ReplicaCheck, asker, mark_of
 from migrator.source.roots import roots_select
 from migrator.source.selects import Key, KeyRange, KeySet
 from migrator.source.statements import Statements, check_select
 from migrator.source.trees import key_reader, row_trees, rows_read
-from migrator.source.url import place_of
+from migrator.source.within import Within, within
 
 KEYS_A_SELECT = 200
 """Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
@@ -60,10 +61,12 @@ class SqlSource:
         retry: Retry = Retry(),  # noqa: B008  (frozen)
         replica: URL | Address | None = None,
     ) -> None:
-        self._reading = _reading(Address.of(url), manners, retry)
-        self._pages = self._reading
+        self._address = Address.of(url)
+        primary = reading_of(self._address, manners, retry)
+        self._reading: Reading | Within = primary
+        self._pages: Reading | Within = primary
         if replica is not None:
-            self._pages = _replica(Address.of(replica), manners, retry, self._reading)
+            self._pages = replica_of(Address.of(replica), manners, retry, primary)
         self._pace = pace or Pace()
         self._names = names
         self._schemas = tuple(schemas)
@@ -124,7 +127,7 @@ class SqlSource:
     ) -> list[RowTree]:
         def page(connection: Connection) -> list[RowTree]:
             chosen = KeyRange(_key(after), _key(upto))
-            roots = _rows(connection, selects.root_select(plan, chosen, limit))
+            roots = first_rows(connection, selects.root_select(plan, chosen, limit))
             if limit is not None and roots:
                 last = self._key_text(plan, key_reader(plan)(roots[-1]))
                 chosen = KeyRange(chosen.after, decode_key(last))
@@ -139,7 +142,7 @@ class SqlSource:
             found: list[RowTree] = []
             for start in range(0, len(keys), KEYS_A_SELECT):
                 chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
-                roots = _rows(connection, selects.root_select(plan, chosen))
+                roots = first_rows(connection, selects.root_select(plan, chosen))
                 found += _with_collections(connection, plan, chosen, roots)
             return found
 
@@ -180,15 +183,26 @@ class SqlSource:
 
         return self._reading.read(_entity(plan), work)
 
-    def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
+    def query(
+        self,
+        sql: str,
+        params: Mapping[str, Any],
+        schema: str | None = None,
+        *,
+        at_most: int | None = None,
+    ) -> list[tuple[Any, ...]]:
         """Rows of one SELECT in written names, values as the driver gives them. A list after IN is its values.
 
-        `schema`: of tables that name none.
-
+        `schema`: of tables that name none. `at_most`: so many, and one more where there are more.
         Raises: SettingsError when the statement cannot be put into the source's names.
         """
         statement, bound = bound_statement(self._statements.translated(sql, schema), params, self.dialect)
-        return self._rows("a query of the mapping", statement, bound)
+        self._pace.wait()
+        found = self._reading.read(
+            "a query of the mapping", lambda connection: first_rows(connection, statement, bound, at_most)
+        )
+        self._pace.took(len(found))
+        return found
 
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the database has against a statement of `query`, which is not run; '' for nothing."""
@@ -206,12 +220,28 @@ class SqlSource:
         same._pages = self._reading
         return same
 
+    def beside(self, manners: Manners, retry: Retry) -> SqlSource:
+        """The same source by connections of its own and at no pace; what one has learnt of the schema both know."""
+        same = copy.copy(self)
+        same._reading = same._pages = reading_of(self._address, manners, retry)
+        same._pace = Pace()
+        return same
+
+    @contextmanager
+    def inside(self, connection: Connection) -> Iterator[SqlSource]:
+        """The same source as a service's open transaction shows it, until the block ends."""
+        with within(self._reading, connection) as reading:
+            same = copy.copy(self)
+            same._reading = same._pages = reading
+            same._pace = Pace()
+            yield same
+
     def close(self) -> None:
         self._reading.close()
         self._pages.close()
 
     def _trees(
-        self, reading: Reading, plan: EntityPlan, work: Callable[[Connection], list[RowTree]]
+        self, reading: Reading | Within, plan: EntityPlan, work: Callable[[Connection], list[RowTree]]
     ) -> list[RowTree]:
         """What `work` reads, at the run's pace."""
         self._pace.wait()
@@ -225,7 +255,7 @@ class SqlSource:
     def _rows(
         self, doing: str, statement: sa.Executable, params: Mapping[str, Any] | None = None
     ) -> list[tuple[Any, ...]]:
-        return self._reading.read(doing, lambda connection: _rows(connection, statement, params))
+        return self._reading.read(doing, lambda connection: first_rows(connection, statement, params))
 
     def _key_text(self, plan: EntityPlan, values: Sequence[Any]) -> SourceKey:
         try:
@@ -233,23 +263,6 @@ class SqlSource:
         except TypeError as error:
             what = f"{self._reading.place}: {_entity(plan)}: {error}; name other columns in key:"
             raise SourceError(what) from None
-
-
-def _reading(address: Address, manners: Manners, retry: Retry) -> Reading:
-    return Reading(read_engine(address, manners), place_of(address.url()), retry)
-
-
-def _replica(address: Address, manners: Manners, retry: Retry, primary: Reading) -> Reading:
-    """Pages by the replica, on connections that have replayed all that the primary had at the first of them."""
-    engine = read_engine(address, manners)
-    if engine.dialect.name != primary.engine.dialect.name or engine.dialect.name == "sqlite":
-        what = "names no replica: it must be a server of url's kind (an SQLite file has no replica)"
-        raise SettingsError(f"source: read_url {what}; correct it, or leave it out")
-
-    def mark() -> Mark:
-        return primary.read("its position", lambda one: mark_of(one.dialect, asker(one)))
-
-    return Reading(engine, f"{place_of(address.url())} (read_url)", retry, ReplicaCheck(mark, retry))
 
 
 def _entity(plan: EntityPlan) -> str:
@@ -266,19 +279,9 @@ def _with_collections(
     if not roots or not plan.collections:
         return roots
     wanted = [_beside(plan, one, chosen) for one in plan.collections]
-    return row_trees(plan, roots, [_rows(connection, statement) for statement in wanted])
+    return row_trees(plan, roots, [first_rows(connection, statement) for statement in wanted])
 
 
 def _beside(plan: EntityPlan, one: CollectionPlan, chosen: selects.Rows) -> selects.Statement:
     climb = one.collection.kind == "climb"
     return climb_select(plan, one, chosen) if climb else selects.collection_select(plan, one, chosen)
-
-
-def _rows(
-    connection: Connection, statement: sa.Executable, params: Mapping[str, Any] | None = None
-) -> list[tuple[Any, ...]]:
-    """The driver's own tuples: SQLAlchemy's Row around each of them would cost more than reading it."""
-    with connection.execute(statement, params) as result:
-        if not isinstance(result, sa.CursorResult) or result.cursor is None:
-            raise sa.exc.ResourceClosedError("the statement does not return rows")
-        return list(result.cursor.fetchall())

@@ -7,8 +7,10 @@ from typing import TypeVar
 
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import Pool
 
 from migrator.errors import SourceError
+from migrator.forks import tell_of_forks
 from migrator.retry import Retry
 from migrator.source.failures import is_broken, source_error
 
@@ -33,6 +35,8 @@ class Reading:
         self._retry = retry
         self._admit = admit
         self._reached = False
+        self._inherited: list[Pool] = []
+        tell_of_forks(self)
         driver_error: type[Exception] = engine.dialect.loaded_dbapi.Error
         # UnicodeError and OverflowError: sqlite3 cannot bind half a surrogate pair, or more than 64 bits.
         self._failures = (SQLAlchemyError, driver_error, UnicodeError, OverflowError)
@@ -49,6 +53,17 @@ class Reading:
 
     def close(self) -> None:
         self.engine.dispose()
+
+    def before_fork(self) -> None:
+        """No connection to a file of SQLite's may be open in two processes."""
+        if self.engine.dialect.name == "sqlite":
+            self.engine.dispose()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """A child leaves connections to its parent; kept, because closing them would say goodbye to the server."""
+        if in_child:
+            self._inherited.append(self.engine.pool)
+            self.engine.dispose(close=False)
 
     def _once(self, work: Callable[[Connection], Result]) -> Result:
         with self.engine.connect() as connection:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
+import botocore.loaders
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ProfileNotFound
 
@@ -16,6 +19,8 @@ from migrator.target.failures import no_credentials
 
 _LOCAL = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
 _LOCAL_REGION = "us-east-1"
+CONNECT_TIMEOUT_S = 5.0
+TIMEOUT_S = 20.0
 
 
 def dynamodb_client(
@@ -25,10 +30,17 @@ def dynamodb_client(
     endpoint: str | None,
     connections: int = 10,
     role: Role | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> Any:
     """A low-level client of DynamoDB, as service_client makes it."""
     return service_client(
-        "dynamodb", region=region, profile=profile, endpoint=endpoint, connections=connections, role=role
+        "dynamodb",
+        region=region,
+        profile=profile,
+        endpoint=endpoint,
+        connections=connections,
+        role=role,
+        timeout_s=timeout_s,
     )
 
 
@@ -40,9 +52,11 @@ def service_client(
     endpoint: str | None,
     connections: int = 10,
     role: Role | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> Any:
-    """A low-level client, shared by threads. An endpoint on this machine needs no credentials and no region.
+    """A low-level client, shared by threads. `timeout_s`: how long an answer is waited for.
 
+    An endpoint on this machine needs no credentials and no region.
     Raises: TargetError when credentials, region or profile are missing.
     """
     local = endpoint is not None and is_loopback(endpoint)
@@ -63,7 +77,7 @@ def service_client(
             service,
             region_name=where,
             endpoint_url=endpoint,
-            config=_config(connections, local=local),
+            config=_config(connections, timeout_s, local=local),
             **keys,
         )
     except (BotoCoreError, ValueError):
@@ -74,7 +88,7 @@ def service_client(
 
 def _session(profile: str | None) -> boto3.Session:
     try:
-        session = boto3.Session(profile_name=profile)
+        session = _with_known_models(profile)
         session.get_credentials()
     except ProfileNotFound:
         raise TargetError(f"there is no AWS profile {profile}; see `aws configure list-profiles`") from None
@@ -83,11 +97,25 @@ def _session(profile: str | None) -> boto3.Session:
     return session
 
 
-def _config(connections: int, *, local: bool) -> Config:
+def _with_known_models(profile: str | None) -> boto3.Session:
+    """A session that knows what the ones before have read: the models of services and endpoints, two megabytes of JSON."""
+    core = botocore.session.Session()
+    models = _models(core.get_config_variable("data_path"))
+    core.register_component("data_loader", models)
+    session = boto3.Session(botocore_session=core, profile_name=profile)
+    # Each boto3 session adds a folder of its own, which is always the same one.
+    models.search_paths[:] = dict.fromkeys(models.search_paths)
+    return session
+
+
+_models = functools.cache(botocore.loaders.create_loader)
+
+
+def _config(connections: int, timeout_s: float, *, local: bool) -> Config:
     return Config(
         retries={"total_max_attempts": 1, "mode": "standard"},
-        connect_timeout=5,
-        read_timeout=20,
+        connect_timeout=min(CONNECT_TIMEOUT_S, timeout_s),
+        read_timeout=timeout_s,
         max_pool_connections=connections,
         parameter_validation=False,
         s3={"addressing_style": "path"} if local else None,

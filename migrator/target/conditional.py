@@ -8,13 +8,16 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
+from migrator.forks import Forked, tell_of_forks
 from migrator.limits import STATEMENT_BYTES
 from migrator.mapping.sizes import item_bytes, write_units
 from migrator.model import TOMBSTONE, Item
 from migrator.ports.live import Outcome, Verdict
+from migrator.retry import in_context
 from migrator.target.batches import Batch, batches
 from migrator.target.failures import Unprocessed, error_code, holds, passes_in_batch
 from migrator.target.store import DynamoStore
+from migrator.target.transactions import Transactions
 from migrator.target.wire import decode_item, encode, encode_item
 
 _NOTHING_NEWER = (
@@ -27,7 +30,7 @@ Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 
-class ConditionalWrites:
+class ConditionalWrites(Forked):
     """ports.live.ConditionalStore on a DynamoDB table; safe to share between threads.
 
     A request that is sent again is the same request: where the first one took effect unseen, the second finds the
@@ -37,14 +40,27 @@ class ConditionalWrites:
     def __init__(self, store: DynamoStore) -> None:
         self.store = store
         self.design = store.design
-        connections = int(store.client.meta.config.max_pool_connections)
-        self._pool = ThreadPoolExecutor(connections, thread_name_prefix="conditional")
+        self._pool = self._new_pool()
+        tell_of_forks(self)
+
+    def _new_pool(self) -> ThreadPoolExecutor:
+        connections = int(self.store.client.meta.config.max_pool_connections)
+        return ThreadPoolExecutor(connections, thread_name_prefix="conditional")
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Threads stay with the parent: a child that counted on them would wait for ever."""
+        if in_child:
+            self._pool = self._new_pool()
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         done: set[int] = self._inserted(items) if fresh else set()
         left = [number for number in range(len(items)) if number not in done]
         found = dict(zip(left, self._all(self._put, [items[number] for number in left]), strict=True))
         return [found.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
+
+    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+        transactions = Transactions(self.store, self._conditional_put, self._refused)
+        return [outcome for found in self._all(transactions.write, groups) for outcome in found]
 
     def remove_dead(self, tombstones: Sequence[Item]) -> int:
         return sum(self._all(self._remove, tombstones))
@@ -56,7 +72,7 @@ class ConditionalWrites:
         """
         if len(pieces) < 2:
             return [work(piece) for piece in pieces]
-        running = [self._pool.submit(work, piece) for piece in pieces]
+        running = [self._pool.submit(in_context(work), piece) for piece in pieces]
         wait(running, return_when=FIRST_EXCEPTION)
         if any(one.done() and one.exception() for one in running):
             begun = [one for one in running if not one.cancel()]
@@ -66,22 +82,25 @@ class ConditionalWrites:
 
     # ── puts and deletes ──
 
-    def _put(self, item: Item) -> Outcome:
+    def _conditional_put(self, item: Item) -> dict[str, Any]:
+        """A put under rule 3's condition: a request of its own, or an action of a transaction."""
         names = {"#key": self.design.key[0].name, **self._names()}
         values = {
             ":source": item.get(self.design.source_attribute),
             ":ticket": item.get(self.design.ticket_attribute, 0),
             ":dead": TOMBSTONE,
         }
-        request = {
+        return {
             "TableName": self.design.name,
             "Item": encode_item(item),
             "ConditionExpression": _NOTHING_NEWER,
             "ExpressionAttributeNames": {**names, "#source": self.design.source_attribute},
             "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            "ReturnConsumedCapacity": "INDEXES",
         }
+
+    def _put(self, item: Item) -> Outcome:
+        request = {**self._conditional_put(item), "ReturnConsumedCapacity": "INDEXES"}
         units = write_units(item_bytes(item))
 
         def once() -> Outcome:

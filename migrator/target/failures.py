@@ -54,7 +54,10 @@ _PASSING_IN_BATCH = frozenset(
         "TransactionConflict",
     }
 )
-"""Of one statement of a batch. Source: API reference, BatchStatementError."""
+"""Of one statement of a batch, or one action of a transaction.
+
+Source: API reference, BatchStatementError; TransactWriteItems, "TransactionCanceledException".
+"""
 
 _ADVICE = {
     "ResourceNotFoundException": "there is no such table; run `migrator table create` with this job file",
@@ -92,6 +95,13 @@ def can_pass(error: BaseException) -> bool:
     return isinstance(error, (BotoConnectionError, HTTPClientError))
 
 
+def may_have_worked(error: BaseException) -> bool:
+    """Whether the request may have taken effect, or may yet, although its answer does not say so."""
+    if isinstance(error, ClientError):
+        return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500
+    return isinstance(error, (BotoConnectionError, HTTPClientError))
+
+
 def passes_in_batch(code: str) -> bool:
     """Whether a statement of a batch that failed with this code may be taken later."""
     return code in _PASSING_IN_BATCH
@@ -125,7 +135,7 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
             return _not_assumed(error)
         advice = _ADVICE.get(code, "see the DynamoDB API reference for this error")
         made: type[MigratorError] = StoppedError if can_pass(error) or code in _EXPIRED else TargetError
-        if code in _OF_ONE_ITEM and operation == "put_item":
+        if code in _OF_ONE_ITEM and operation in ("put_item", "transact_write_items"):
             made = ItemRefusedError
         return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
     if isinstance(error, (SSOError, TokenRetrievalError)):

@@ -8,6 +8,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from migrator.errors import MigratorError, StoppedError, TargetError
+from migrator.forks import Forked, tell_of_forks
 from migrator.retry import Backoff, Retry
 from migrator.target.failures import can_pass, error_code, no_credentials
 
@@ -25,7 +26,7 @@ _ADVICE = {
 }
 
 
-class S3Objects:
+class S3Objects(Forked):
     """ports.ObjectStore on a bucket; safe to share between threads. An object's key is the prefix and its name."""
 
     def __init__(
@@ -40,6 +41,12 @@ class S3Objects:
         self.bucket = bucket
         self.prefix = prefix
         self.retry = Retry(backoff or Backoff(), stop)
+        tell_of_forks(self)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """A child that spoke on its parent's connections would read the parent's answers."""
+        if in_child:
+            self.client.close()
 
     def put(self, objects: Mapping[str, bytes]) -> None:
         there = self.sizes(list(objects))

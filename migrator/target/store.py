@@ -9,6 +9,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from migrator.errors import StoppedError
+from migrator.forks import Forked, tell_of_forks
 from migrator.limits import BATCH_GET_KEYS
 from migrator.mapping.sizes import item_bytes, write_units
 from migrator.model import Item, ItemKey, TableDesign
@@ -21,7 +22,7 @@ from migrator.target.throttle import WriteLimit
 from migrator.target.wire import decode_item, encode, encode_item
 
 
-class DynamoStore:
+class DynamoStore(Forked):
     """ports.ItemStore on a DynamoDB table; safe to share between threads."""
 
     def __init__(
@@ -41,6 +42,12 @@ class DynamoStore:
         # Stands before each write; raises where this writer must send nothing more.
         self.check: Callable[[], None] = lambda: None
         self.unanswered = 0
+        tell_of_forks(self)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """A child that spoke on its parent's connections would read the parent's answers."""
+        if in_child:
+            self.client.close()
 
     def put(self, items: Sequence[Item]) -> Receipt:
         sized = [(self.design.key_of(item), encode_item(item), item_bytes(item)) for item in items]
@@ -101,6 +108,9 @@ class DynamoStore:
         page = self._call("query", asked)
         items = [decode_item(item) for item in page.get("Items", [])]
         return QueryPage(items, page.get("LastEvaluatedKey"), consumed_units(page))
+
+    def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
+        return encode_item(position)
 
     def get_item(self, request: Mapping[str, Any]) -> QueryPage:
         key = encode_item(request["Key"])

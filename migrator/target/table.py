@@ -17,7 +17,7 @@ from migrator.retry import Backoff, Retry
 from migrator.table_options import TableOptions
 from migrator.target.client import is_loopback
 from migrator.target.creation import TYPES, creation_request, key_schema, later_requests, projection
-from migrator.target.failures import can_pass, error_code, in_words
+from migrator.target.failures import can_pass, error_code, in_words, may_have_worked
 from migrator.target.options import option_differences, wanted_answers
 from migrator.target.probe import clock_of, probes
 
@@ -57,11 +57,12 @@ class DynamoTableAdmin:
             raise TargetError(
                 f"table {design.name} exists already; `migrator table check` says whether it fits"
             )
-        self._call("create_table", design.name, creation_request(design, options))
-        self._wait(design.name)
+        name = design.name
+        self._change("create_table", name, creation_request(design, options), lambda: self._describe(name))
+        self._wait(name)
         unlike = {} if options is None else self._set_options(design, options)
         for operation, request in later_requests(design, TableOptions(pitr=False)):
-            self._call(operation, design.name, request)
+            self._change(operation, name, request, lambda: self._ttl(name) == design.ttl)
         state = self.state(design)
         if state is None:
             raise StoppedError(f"table {design.name} was created and is gone again; look who deletes it")
@@ -163,6 +164,27 @@ class DynamoTableAdmin:
                 lambda: getattr(self.client, operation)(**request),
                 can_pass,
             )
+        except (ClientError, BotoCoreError) as error:
+            raise in_words(error, operation, table, self._endpoint) from None
+
+    def _change(
+        self, operation: str, table: str, request: dict[str, Any], is_there: Callable[[], object]
+    ) -> None:
+        """The same, of a request that is refused once it took effect: one whose answer was lost is sent again."""
+        unsure = False
+
+        def once() -> None:
+            nonlocal unsure
+            try:
+                getattr(self.client, operation)(**request)
+            except (ClientError, BotoCoreError) as error:
+                if unsure and not may_have_worked(error) and is_there():
+                    return
+                unsure = unsure or may_have_worked(error)
+                raise
+
+        try:
+            self.retry.call(f"DynamoDB {operation} on table {table}", once, can_pass)
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, operation, table, self._endpoint) from None
 

@@ -92,6 +92,17 @@ TtlForm = Annotated[
 ]
 
 
+class VersionAsForm(Form):
+    attribute: Name
+    from_: Name = Field(alias="from")
+
+
+VersionForm = Annotated[
+    Annotated[Name, Tag("=text")] | Annotated[VersionAsForm, Tag("=from")],
+    choice(text="=text", other="=from"),
+]
+
+
 class ItemForm(Form):
     """Words of an item; every other word must be the name of an index."""
 
@@ -115,6 +126,7 @@ class EntityForm(Form):
     collect: dict[Name, CollectForm] = {}
     climb: dict[Name, ClimbForm] = {}
     transform: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
+    version: VersionForm | None = None
     attributes: dict[Name, ValueForm] = {}
     items: dict[Name, ItemForm] = Field(min_length=1)
 

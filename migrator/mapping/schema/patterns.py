@@ -103,6 +103,24 @@ SqlForm = Annotated[
 ]
 
 
+NormaliserForm = Literal["lower", "upper", "trim", "unordered", "date"]
+
+
+class CompareForm(Form):
+    """What makes two values the same although they differ."""
+
+    ignore: list[Name] = []
+    tolerance: dict[Name, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = {}
+    normalise: dict[
+        Name,
+        Annotated[
+            Annotated[NormaliserForm, Tag("=text")]
+            | Annotated[list[NormaliserForm], Tag("=list"), Field(min_length=1)],
+            choice(text="=text", list="=list"),
+        ],
+    ] = {}
+
+
 class BudgetForm(Form):
     p99_ms: Annotated[float, Field(gt=0)]
 
@@ -115,6 +133,8 @@ class PatternForm(Form):
     near: NearForm | None = None
     returns: ReturnsForm
     order: Literal["exact", "any"] = "exact"
+    compare: CompareForm = CompareForm()
+    redact: list[Name] = []
     atomic: bool = False
     schema_: Name | None = Field(default=None, alias="schema")
     frequency: str | None = None

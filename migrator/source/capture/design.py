@@ -55,6 +55,11 @@ class Ddl(Protocol):
 
     def triggers(self, captured: Captured) -> list[Trigger]: ...
 
+    def quoted(self, name: str) -> str: ...
+
+    def image(self, columns: Sequence[Column], row: str) -> str:
+        """SQL that makes the image of a row of that alias: JSON of written name -> type, a colon and the value's text."""
+
 
 _COLUMN = re.compile(r'\b(?:NEW|OLD)\.("(?:[^"]|"")+"|`(?:[^`]|``)+`|\w+)', re.IGNORECASE)
 
@@ -80,7 +85,7 @@ def columns_of(captured: Captured, names: Sequence[str]) -> list[Column]:
     plain = [column for column in found if column is not None and column.sql is None]
     if len(plain) < len(names):
         wrong = ", ".join(name for name in names if name not in {column.name for column in plain})
-        what = f"capture: table {captured.name}: a trigger cannot see {wrong}, which the mapping makes by SQL"
+        what = f"capture: table {captured.name}: a mark cannot hold {wrong}, which the mapping makes by SQL"
         raise SettingsError(f"{what}; take a column of the table for keys and joins")
     return plain
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy.engine import Connection
 
 from migrator.facts import EntityPlan
 from migrator.mapping.changes import Captured, captured_tables
-from migrator.ports.capture import CaptureState, Installation, Step, TableCapture
+from migrator.ports.capture import CaptureState, Installation, MarkedBy, Step, TableCapture
 from migrator.source.capture.cascades import cascades, covers
 from migrator.source.capture.design import VERSION, Ddl, Found, Trigger, columns_named
 from migrator.source.capture.installed import found_triggers, has_marks, has_tables, leftovers, partitions
@@ -19,12 +20,21 @@ from migrator.source.capture.refusals import limits, refusals, views
 from migrator.source.capture.tickets import FIRST_EPOCH, counter
 from migrator.source.capture.writing import Writing
 
+_UNMARKED = (
+    "only services that use the adapter leave marks: what anybody else writes (a script, a person, a service without it,"
+    " a trigger of the database) reaches the table by `migrator verify --repair` alone"
+)
+
 
 class SqlCapture:
     """Its `writing` waits for locks for seconds only: a table that waits for us would make the service wait."""
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
+
+    def at_once(self) -> SqlCapture:
+        """The same for looks that must be short: it tries nothing twice."""
+        return SqlCapture(self._writing.at_once())
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         told = {plan.entity.name for plan in plans if plan.changes}
@@ -35,13 +45,17 @@ class SqlCapture:
             if name not in seen or not {lookup.entity for lookup in table.lookups} <= told
         ]
 
-    def refusals(self, tables: Sequence[Captured]) -> list[str]:
+    def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
         def work(connection: Connection, ddl: Ddl) -> list[str]:
-            return refusals(connection, ddl, tables)
+            found = refusals(connection, ddl, tables, by_triggers=marked_by == "triggers")
+            return [*_triggers_in_the_way(connection, ddl), *found] if marked_by == "services" else found
 
         return self._writing.write("looking for what cannot be captured", work)
 
-    def limits(self, tables: Sequence[Captured]) -> list[str]:
+    def limits(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
+        if marked_by == "services":
+            return [_UNMARKED]
+
         def work(connection: Connection, ddl: Ddl) -> list[str]:
             return limits(connection, ddl, tables)
 
@@ -50,17 +64,16 @@ class SqlCapture:
     def installation(self) -> Installation | None:
         return self._writing.write("looking for capture", _installation)
 
-    def install_steps(self, tables: Sequence[Captured], job: str) -> list[Step]:
+    def install_steps(
+        self, tables: Sequence[Captured], job: str, marked_by: MarkedBy = "triggers"
+    ) -> list[Step]:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
-            found = found_triggers(connection, ddl)
-            steps = [] if has_tables(connection, ddl) else [_first_step(ddl, job)]
-            if not steps and not has_marks(connection, ddl):
-                steps = [_marks_step(ddl)]
-            wanted = _wanted(connection, ddl, tables)
-            steps += [_table_step(triggers, _of(found, name), name) for name, triggers in wanted.items()]
-            steps += [step for step in _drop_steps(found) if step.table not in wanted]
-            steps = [step for step in steps if step.statements]
-            return [*steps, *_cleanup(connection, wanted)]
+            before = _installation(connection, ddl)
+            own = _own_steps(connection, ddl, job, marked_by)
+            if marked_by == "services":
+                return own
+            steps = [*own, *_trigger_steps(connection, ddl, tables)]
+            return [*steps, _switch_step(ddl)] if before and before.marked_by == "services" else steps
 
         return self._writing.write("comparing triggers", work)
 
@@ -82,11 +95,15 @@ class SqlCapture:
 
     def states(self, tables: Sequence[Captured]) -> list[TableCapture]:
         def work(connection: Connection, ddl: Ddl) -> list[TableCapture]:
-            found = found_triggers(connection, ddl)
+            found, here = found_triggers(connection, ddl), _installation(connection, ddl)
+            by_services = here is not None and here.marked_by == "services"
+            if by_services and not found:
+                return [TableCapture(one.name, "services") for one in tables]
             wanted = _wanted(connection, ddl, tables)
             extra = dict.fromkeys(one.table for one in found if one.table not in wanted)
             known = [_compared(name, own, _of(found, name)) for name, own in wanted.items()]
-            return [*known, *(TableCapture(name, "extra") for name in extra)]
+            states = [*known, *(TableCapture(name, "extra") for name in extra)]
+            return [_by_services(one) for one in states] if by_services else states
 
         return self._writing.write("comparing triggers", work)
 
@@ -98,14 +115,48 @@ def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
     found = counter(connection, ddl) if has_tables(connection, ddl) else None
     if found is None:
         return None
-    return Installation(found.installation, found.job, found.version, found.epoch, found.ticket)
+    return Installation(
+        found.installation, found.job, found.version, found.epoch, found.ticket, found.marked_by
+    )
 
 
-def _first_step(ddl: Ddl, job: str) -> Step:
+def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
+    """What stands against marks of services: triggers would leave each mark for the second time, or left them so far."""
+    here = _installation(connection, ddl)
+    if not found_triggers(connection, ddl) and (here is None or here.marked_by == "services"):
+        return []
+    what = "triggers leave the marks here, and services would not know when they go"
+    return [f"{what}; run `migrator capture uninstall` first, or install without --by-services"]
+
+
+def _own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) -> list[Step]:
+    """Our two tables, or the one that is gone."""
+    if not has_tables(connection, ddl):
+        return [_first_step(ddl, job, marked_by)]
+    return [] if has_marks(connection, ddl) else [_marks_step(ddl)]
+
+
+def _trigger_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
+    found, wanted = found_triggers(connection, ddl), _wanted(connection, ddl, tables)
+    steps = [_table_step(triggers, _of(found, name), name) for name, triggers in wanted.items()]
+    steps += [step for step in _drop_steps(found) if step.table not in wanted]
+    return [*(step for step in steps if step.statements), *_cleanup(connection, wanted)]
+
+
+def _switch_step(ddl: Ddl) -> Step:
+    """The last one: until every trigger is there, services go on to leave their marks, and some are there twice."""
+
+    def marked_by(who: MarkedBy) -> tuple[str, ...]:
+        return (f"UPDATE {ddl.ticket} SET marked_by = '{who}' WHERE id = 1",)
+
+    return Step("", marked_by("triggers"), marked_by("services"))
+
+
+def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:
     """Our tables, and the one row of the counter."""
     name = "'" + job.replace("'", "''") + "'"
-    row = f"VALUES (1, {FIRST_EPOCH}, 0, '{uuid.uuid4().hex}', {VERSION}, {name})"
-    begin = f"INSERT INTO {ddl.ticket} (id, epoch, number, installation, version, job) {row}"
+    row = f"VALUES (1, {FIRST_EPOCH}, 0, '{uuid.uuid4().hex}', {VERSION}, {name}, '{marked_by}')"
+    begin = f"INSERT INTO {ddl.ticket} (id, epoch, number, installation, version, job, marked_by) {row}"
     return Step("", (*ddl.tables(), begin), tuple(ddl.no_tables()))
 
 
@@ -147,6 +198,11 @@ def _compared(table: str, wanted: Sequence[Trigger], found: Sequence[Found]) -> 
     new = columns_named(*(statement for one in wanted for statement in one.create))
     old = columns_named(*(one.text for one in found))
     return TableCapture(table, state, tuple(sorted(new - old)), tuple(sorted(old - new)))
+
+
+def _by_services(one: TableCapture) -> TableCapture:
+    """While triggers are still being made: services go on to mark what has none yet."""
+    return replace(one, state="services") if one.state == "missing" else one
 
 
 def _state(wanted: Sequence[Trigger], found: Sequence[Found]) -> CaptureState:

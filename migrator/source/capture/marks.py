@@ -12,15 +12,16 @@ from sqlalchemy.engine import Connection
 
 from migrator.mapping.key_wire import read_key, write_key
 from migrator.model import ItemKey
-from migrator.ports.live import Mark, MarksState, Root
+from migrator.ports.live import Change, Mark, MarksState, Root
 from migrator.source.capture.design import Ddl
 from migrator.source.capture.images import Images
 from migrator.source.capture.writing import Writing
 
+_COLUMNS = "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
 _READ = (
-    "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
-    " FROM {mark} WHERE ready_at <= {now} AND leased_until <= {now} ORDER BY id LIMIT :count"
+    f"{_COLUMNS} FROM {{mark}} WHERE ready_at <= {{now}} AND leased_until <= {{now}} ORDER BY id LIMIT :count"
 )
+_LOOK = f"SELECT {_COLUMNS} FROM {{mark}} WHERE id > :after ORDER BY id LIMIT :count"
 _LEASE = "UPDATE {mark} SET leased_until = {now} + :s, lease_owner = :owner WHERE id IN :ids"
 
 
@@ -32,7 +33,7 @@ class SqlMarks:
     """`owner`: whom the lease names. Safe to use from many threads, each call on a connection of its own."""
 
     def __init__(self, writing: Writing, owner: str = "") -> None:
-        self._writing = writing
+        self.writing = writing
         self._owner = owner or uuid.uuid4().hex
         self._domains: dict[int, int] = {}
 
@@ -49,7 +50,7 @@ class SqlMarks:
             images = Images(connection, self._domains)
             return [_mark(row, images) for row in rows]
 
-        return self._writing.write("taking marks", work)
+        return self.writing.write("taking marks", work)
 
     def finish(self, ids: Sequence[int]) -> None:
         # One id a statement: for a list of them MariaDB waits for marks of transactions that are still open, with
@@ -63,7 +64,7 @@ class SqlMarks:
             if connection.execute(_text(_AGAIN, ddl), values).rowcount:
                 connection.execute(_text("DELETE FROM {mark} WHERE id = :id", ddl), {"id": mark.id})
 
-        self._writing.write("going on with a mark", work)
+        self.writing.write("going on with a mark", work)
 
     def release(self, ids: Sequence[int]) -> None:
         statement = "UPDATE {mark} SET leased_until = 0 WHERE id = :id"
@@ -81,7 +82,7 @@ class SqlMarks:
                 _text("DELETE FROM {mark} WHERE tries >= :tries", ddl), {"tries": tries}
             ).rowcount
 
-        return self._writing.write("discarding marks", work)
+        return self.writing.write("discarding marks", work)
 
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         statement = (
@@ -94,6 +95,32 @@ class SqlMarks:
         ]
         self._each("adding marks", statement, rows)
 
+    def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]:
+        statement = (
+            "INSERT INTO {mark} (table_name, image_before, image_after, changed_at, ready_at)"
+            " VALUES (:table, :before, :after, {now}, {now} + :s)"
+        )
+        rows = [
+            {"table": one.table, "before": one.before, "after": one.after, "s": wait_s} for one in changes
+        ]
+        self._each("leaving marks", statement, rows)
+        return self.shown(changes)
+
+    def shown(self, changes: Sequence[Change]) -> list[Mark]:
+        def work(connection: Connection, _: Ddl) -> list[Mark]:
+            images = Images(connection, self._domains)
+            return [Mark(0, one.table, images.read(one.before), images.read(one.after)) for one in changes]
+
+        return self.writing.write("reading images", work)
+
+    def look(self, after: int, count: int) -> list[Mark]:
+        def work(connection: Connection, ddl: Ddl) -> list[Mark]:
+            rows = connection.execute(_text(_LOOK, ddl), {"after": after, "count": count}).all()
+            images = Images(connection, self._domains)
+            return [_mark(row, images) for row in rows]
+
+        return self.writing.write("looking at marks", work)
+
     def state(self) -> MarksState:
         def work(connection: Connection, ddl: Ddl) -> MarksState:
             statement = (
@@ -105,14 +132,14 @@ class SqlMarks:
             row = connection.execute(_text(statement, ddl)).one()
             return MarksState(row.waiting, max(0.0, float(row.age or 0)), row.failed, row.unripe)
 
-        return self._writing.write("counting marks", work)
+        return self.writing.write("counting marks", work)
 
     def close(self) -> None:
-        self._writing.close()
+        self.writing.close()
 
     def _each(self, doing: str, statement: str, rows: list[dict[str, Any]]) -> None:
         if rows:
-            self._writing.write(doing, lambda one, ddl: _each(one, _filled(statement, ddl), rows))
+            self.writing.write(doing, lambda one, ddl: _each(one, _filled(statement, ddl), rows))
 
 
 def _filled(statement: str, ddl: Ddl) -> str:

@@ -61,7 +61,8 @@ class MysqlDdl:
     def tables(self) -> list[str]:
         ticket = (
             "id INT NOT NULL PRIMARY KEY, epoch BIGINT NOT NULL, number BIGINT NOT NULL,"
-            " installation VARCHAR(64) NOT NULL, version INT NOT NULL, job VARCHAR(255) NOT NULL"
+            " installation VARCHAR(64) NOT NULL, version INT NOT NULL, job VARCHAR(255) NOT NULL,"
+            " marked_by VARCHAR(16) NOT NULL"
         )
         return [
             f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n) {_FORM}",
@@ -85,6 +86,12 @@ class MysqlDdl:
         create = f"CREATE TRIGGER {home}.{quoted(name)} AFTER {event} ON {table} FOR EACH ROW\n{body}"
         undo = f"DROP TRIGGER {home}.{quoted(name)}"
         return Trigger(captured.name, name, name.rpartition("_")[2], (create,), (undo,))
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    def image(self, columns: Sequence[Column], row: str) -> str:
+        return image(columns, row)
 
     def _body(self, captured: Captured, event: str) -> str:
         """One INSERT … SELECT, without a semicolon that a client would have to be told about."""

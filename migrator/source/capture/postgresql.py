@@ -46,7 +46,7 @@ class PostgresqlDdl:
     def tables(self) -> list[str]:
         ticket = (
             "id integer PRIMARY KEY CHECK (id = 1), epoch bigint NOT NULL, number bigint NOT NULL,"
-            " installation text NOT NULL, version integer NOT NULL, job text NOT NULL"
+            " installation text NOT NULL, version integer NOT NULL, job text NOT NULL, marked_by text NOT NULL"
         )
         return [
             f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
@@ -95,6 +95,12 @@ class PostgresqlDdl:
             for part, words in timing.items()
         ]
 
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    def image(self, columns: Sequence[Column], row: str) -> str:
+        return image(columns, row)
+
     def of_partition(self, captured: Captured, schema: str, partition: str) -> Trigger:
         """TRUNCATE of a partition alone; the parent's trigger for it fires only when the parent is named."""
         digest = self.triggers(captured)[0].digest
@@ -111,7 +117,7 @@ class PostgresqlDdl:
         columns = columns_of(captured, captured.columns)
         name = literal(captured.name)
         # Of the table or the partition that is truncated, so that its name comes at run time.
-        held = f"SELECT {name}, {_image(columns, 'gone')}"
+        held = f"SELECT {name}, {image(columns, 'gone')}"
         truncated = (
             f"INSERT INTO {self.mark} (table_name, image_before) {held}".replace("%", "%%")
             + " FROM %s AS gone"
@@ -124,8 +130,8 @@ BEGIN
     END IF;
     INSERT INTO {self.mark} (table_name, image_before, image_after) VALUES (
         {name},
-        CASE WHEN TG_OP <> 'INSERT' THEN {_image(columns, "OLD")} END,
-        CASE WHEN TG_OP <> 'DELETE' THEN {_image(columns, "NEW")} END
+        CASE WHEN TG_OP <> 'INSERT' THEN {image(columns, "OLD")} END,
+        CASE WHEN TG_OP <> 'DELETE' THEN {image(columns, "NEW")} END
     );
     RETURN NULL;
 END
@@ -150,7 +156,7 @@ def _table(captured: Captured) -> str:
     return quoted(table.real) if table.schema is None else f"{quoted(table.schema)}.{quoted(table.real)}"
 
 
-def _image(columns: Sequence[Column], row: str) -> str:
+def image(columns: Sequence[Column], row: str) -> str:
     """JSON of written name -> the type's oid, a colon and the value's own text; NULL is null."""
     names = ", ".join(literal(column.name) for column in columns)
     values = ",\n            ".join(_value(column, row) for column in columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -41,15 +41,25 @@ _MYSQL_RIGHTS = sa.text("""
 _VIEW = "say in the mapping what changes it: `changes: {orders: id}` beside `table:` of the entity"
 
 
-def refusals(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[str]:
-    """All of them at once."""
+def refusals(
+    connection: Connection, ddl: Ddl, tables: Sequence[Captured], *, by_triggers: bool = True
+) -> list[str]:
+    """All of them at once. Not `by_triggers`: services leave the marks, and what only triggers need may be missing."""
     found = [what for one in tables if (what := _unseen(ddl, one))]
-    looks: Mapping[str, Callable[[Connection, Any, Sequence[Captured]], Iterator[str]]] = {
+    looks: Mapping[str, Callable[[Connection, Any, Sequence[Captured]], Iterator[_Refusal]]] = {
         "postgresql": _of_postgresql,
         "mysql": _of_mysql,
         "sqlite": _of_sqlite,
     }
-    return [*found, *looks[connection.dialect.name](connection, ddl, tables)]
+    told = looks[connection.dialect.name](connection, ddl, tables)
+    return [*found, *(one.text for one in told if by_triggers or not one.triggers_only)]
+
+
+class _Refusal(NamedTuple):
+    """`triggers_only`: it stands against triggers, and not against marks that services leave."""
+
+    text: str
+    triggers_only: bool = False
 
 
 def views(connection: Connection, ddl: Ddl) -> set[str]:
@@ -87,25 +97,32 @@ def _unseen(ddl: Ddl, captured: Captured) -> str:
     return ""
 
 
-def _of_postgresql(connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
+def _of_postgresql(connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[_Refusal]:
     known = {row.name: row for row in connection.execute(_POSTGRESQL_TABLES)}
     if not connection.execute(_POSTGRESQL_RIGHTS, {"schema": postgresql.SCHEMA}).scalar_one():
         what = f"this user may not make tables in a schema {postgresql.SCHEMA}"
-        yield f"{what}; GRANT CREATE ON DATABASE to it, or make the schema for it: CREATE SCHEMA … AUTHORIZATION"
+        yield _Refusal(
+            f"{what}; GRANT CREATE ON DATABASE to it, or make the schema for it: CREATE SCHEMA … AUTHORIZATION"
+        )
     for one in tables:
         row = known.get(one.name)
         if row is None:
-            yield f"table {one.name} is gone; pull the schema again"
+            yield _Refusal(f"table {one.name} is gone; pull the schema again")
         elif row.kind in _KINDS:
-            yield f"{one.name} is {_KINDS[row.kind]}, which has no triggers; {_VIEW}"
-        elif not row.owned:
-            yield f"table {one.name}: only its owner may make its triggers fire always; connect as the owner"
+            yield _Refusal(f"{one.name} is {_KINDS[row.kind]}, which has no triggers; {_VIEW}")
         elif row.kind == "r" and row.has_heirs:
-            what = "has tables that inherit from it, whose changes fire no trigger of it"
-            yield f"table {one.name} {what}; partition it, or migrate the heirs as tables of their own"
+            what = "has tables that inherit from it, whose changes leave no mark of it"
+            yield _Refusal(
+                f"table {one.name} {what}; partition it, or migrate the heirs as tables of their own"
+            )
+        elif not row.owned:
+            yield _Refusal(
+                f"table {one.name}: only its owner may make its triggers fire always; connect as the owner",
+                triggers_only=True,
+            )
 
 
-def _of_mysql(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured]) -> Iterator[str]:
+def _of_mysql(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured]) -> Iterator[_Refusal]:
     known = {(row.schema, row.name): row for row in connection.execute(_MYSQL_TABLES)}
     may = _rights(connection)
 
@@ -113,26 +130,37 @@ def _of_mysql(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
         right for right in ("CREATE", "INSERT", "UPDATE", "DELETE", "SELECT") if not may(right, ddl.home)
     ]
     if missing:
-        yield f"this user lacks {', '.join(missing)} on database {ddl.home}, where our tables go; GRANT it"
+        yield _Refusal(
+            f"this user lacks {', '.join(missing)} on database {ddl.home}, where our tables go; GRANT it"
+        )
     log, trusted = connection.exec_driver_sql("SELECT @@log_bin, @@log_bin_trust_function_creators").one()
     if log and not trusted and not may("SUPER", ""):
         what = "the server keeps a binary log and takes triggers from users with SUPER only"
-        yield f"{what}; SET GLOBAL log_bin_trust_function_creators = 1 (on RDS in the parameter group)"
+        yield _Refusal(
+            f"{what}; SET GLOBAL log_bin_trust_function_creators = 1 (on RDS in the parameter group)",
+            triggers_only=True,
+        )
     for one in tables:
         schema = one.table.schema or ddl.home
         row = known.get((schema, one.table.real))
         if row is None:
-            yield f"table {one.name} is gone; pull the schema again"
+            yield _Refusal(f"table {one.name} is gone; pull the schema again")
         elif row.kind == "VIEW":
-            yield f"{one.name} is a view, which has no triggers; {_VIEW}"
+            yield _Refusal(f"{one.name} is a view, which has no triggers; {_VIEW}")
         elif row.engine != "InnoDB":
             what = f"is kept by {row.engine}, which knows no transactions: a change could be there without its mark"
-            yield f"table {one.name} {what}; ALTER TABLE … ENGINE = InnoDB"
+            yield _Refusal(f"table {one.name} {what}; ALTER TABLE … ENGINE = InnoDB")
         elif not may("TRIGGER", schema, one.table.real):
-            yield f"table {one.name}: this user lacks TRIGGER; GRANT TRIGGER ON {schema}.* to it"
+            yield _Refusal(
+                f"table {one.name}: this user lacks TRIGGER; GRANT TRIGGER ON {schema}.* to it",
+                triggers_only=True,
+            )
     for name in circles(cascades(connection), tables, ddl.home):
         what = "foreign keys reach it in a circle (a table that cascades to itself), and fire no trigger here"
-        yield f"table {name}: {what}; let the key RESTRICT and the service delete the rows itself"
+        yield _Refusal(
+            f"table {name}: {what}; let the key RESTRICT and the service delete the rows itself",
+            triggers_only=True,
+        )
 
 
 def _rights(connection: Connection) -> Callable[..., bool]:
@@ -160,13 +188,16 @@ def _is_like(name: str, pattern: str) -> bool:
 _STRANGE = re.compile(r"^\s*CREATE\s+VIRTUAL", re.IGNORECASE)
 
 
-def _of_sqlite(connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[str]:
+def _of_sqlite(connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[_Refusal]:
     known = {row[0]: row for row in connection.execute(sa.text("SELECT name, type, sql FROM sqlite_master"))}
     for one in tables:
         row = known.get(one.table.real)
         if row is None:
-            yield f"table {one.name} is gone; pull the schema again"
+            yield _Refusal(f"table {one.name} is gone; pull the schema again")
         elif row[1] == "view":
-            yield f"{one.name} is a view, which has no triggers for what it reads; {_VIEW}"
+            yield _Refusal(f"{one.name} is a view, which has no triggers for what it reads; {_VIEW}")
         elif _STRANGE.match(row[2] or ""):
-            yield f"{one.name} is a virtual table, which has no triggers; migrate the table that it shows"
+            yield _Refusal(
+                f"{one.name} is a virtual table, which has no triggers; migrate the table that it shows",
+                triggers_only=True,
+            )

@@ -36,7 +36,7 @@ class SqliteDdl:
     def tables(self) -> list[str]:
         ticket = (
             "id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NULL, number INTEGER NOT NULL,"
-            " installation TEXT NOT NULL, version INTEGER NOT NULL, job TEXT NOT NULL"
+            " installation TEXT NOT NULL, version INTEGER NOT NULL, job TEXT NOT NULL, marked_by TEXT NOT NULL"
         )
         return [
             f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n)",
@@ -77,6 +77,12 @@ class SqliteDdl:
             "BEFORE INSERT": f" FOR EACH ROW\nBEGIN\n    {found};\nEND",
             f"BEFORE UPDATE OF {changed}": f" FOR EACH ROW\nBEGIN\n    {found} AND NOT ({itself});\nEND",
         }
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    def image(self, columns: Sequence[Column], row: str) -> str:
+        return image(columns, row)
 
     def _body(self, captured: Captured, event: str) -> str:
         columns, sides = columns_of(captured, captured.columns), _EVENTS[event]

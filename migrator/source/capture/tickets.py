@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.errors import SourceError
+from migrator.ports.capture import MarkedBy
 from migrator.ports.live import TICKETS_AN_EPOCH
 from migrator.source.capture.design import VERSION, Ddl
 from migrator.source.capture.writing import Writing
@@ -24,6 +25,7 @@ class Counter:
     installation: str
     version: int
     job: str
+    marked_by: MarkedBy
 
     @property
     def ticket(self) -> int:
@@ -72,6 +74,6 @@ class SqlTickets:
 
 
 def counter(connection: Connection, ddl: Ddl) -> Counter | None:
-    statement = f"SELECT epoch, number, installation, version, job FROM {ddl.ticket} WHERE id = 1"
+    statement = f"SELECT epoch, number, installation, version, job, marked_by FROM {ddl.ticket} WHERE id = 1"
     row = connection.execute(sa.text(statement)).first()
     return None if row is None else Counter(*row)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import TypeVar
 
 from sqlalchemy.engine import Connection
 
 from migrator.errors import MissingNameError, SourceError
-from migrator.retry import Retry
+from migrator.retry import Backoff, Retry
 from migrator.source.address import Address
 from migrator.source.capture.design import Ddl
 from migrator.source.capture.mysql import MysqlDdl
@@ -38,6 +39,12 @@ class Writing(Reading):
             what = f"{self.place}: {doing}: capture is not installed here, or by another version of migrator"
             raise SourceError(f"{what}; run `migrator capture install` with this job") from None
 
+    def at_once(self) -> Writing:
+        """The same, on the same connections, that tries nothing twice."""
+        other = copy(self)
+        other._retry = Retry(Backoff(attempts=1), self._retry.stop)
+        return other
+
     def ddl(self, connection: Connection) -> Ddl:
         """The dialect's statements. On MySQL our tables are in the database that the URL names."""
         if self._ddl is None:
@@ -54,6 +61,6 @@ class Writing(Reading):
 
 
 def ddl_of(connection: Connection) -> Ddl:
-    if connection.dialect.name == "mysql":
+    if connection.dialect.name in ("mysql", "mariadb"):
         return MysqlDdl(str(connection.exec_driver_sql("SELECT DATABASE()").scalar_one()))
     return PostgresqlDdl() if connection.dialect.name == "postgresql" else SqliteDdl()

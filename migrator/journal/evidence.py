@@ -1,0 +1,174 @@
+"""What was compared, minute by minute, with samples of what differed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from hashlib import blake2b
+from threading import Lock
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
+
+from migrator.errors import SettingsError
+from migrator.journal.dialect import insert_or_replace, seconds
+from migrator.journal.engine import Database
+from migrator.journal.schema import sample as samples
+from migrator.journal.schema import window as windows
+from migrator.ports.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Sample, Window
+
+_SWEEP_S = 3600.0
+"""How often one process looks for windows that are too old."""
+_IN_COLUMNS = ("pattern", "begun_at", "writer", "service", "revision", "origin")
+_NUMBERS = ("compared", "same", "transient", "different")
+_COUNTED = [one.name for one in fields(Window) if one.name not in (*_IN_COLUMNS, "found")]
+
+
+class SqlEvidence:
+    """ports.evidence.Evidence of one job. Safe to share between threads."""
+
+    def __init__(self, database: Database, job: str) -> None:
+        self.database = database
+        self.job = job
+        self._swept_at = 0.0
+        self._sweeping = Lock()
+
+    def keep(self, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
+        # In one order: two who keep the same windows wait for each other, and do not lock each other out.
+        rows = [self._window_row(one) for one in sorted(windows, key=_place)]
+        with self.database.begin() as connection:
+            self._sweep(connection)
+            _keep_windows(connection, rows)
+            self._keep_samples(connection, samples)
+
+    def windows(self, since: float, pattern: str | None = None) -> list[Window]:
+        here = [windows.c.job == self.job, windows.c.begun_at >= since]
+        if pattern is not None:
+            here.append(windows.c.pattern == pattern)
+        order = (windows.c.begun_at, windows.c.pattern, windows.c.writer)
+        with self.database.begin() as connection:
+            return [_window(row) for row in connection.execute(select(windows).where(*here).order_by(*order))]
+
+    def samples(self, pattern: str | None = None) -> list[Sample]:
+        here = [samples.c.job == self.job]
+        if pattern is not None:
+            here.append(samples.c.pattern == pattern)
+        query = select(samples.c.content).where(*here).order_by(samples.c.at.desc(), samples.c.id.desc())
+        with self.database.begin() as connection:
+            return [_sample(text) for text in connection.execute(query).scalars()]
+
+    def forget_samples(self) -> int:
+        with self.database.begin() as connection:
+            if self.database.sqlite:
+                # What is deleted is overwritten in the file; a server does that when it cleans up by itself.
+                connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
+            return connection.execute(delete(samples).where(samples.c.job == self.job)).rowcount
+
+    def forget_windows(self, before: float) -> int:
+        with self.database.begin() as connection:
+            return self._drop(connection, before)
+
+    def now_s(self) -> float:
+        with self.database.begin() as connection:
+            return seconds(connection)
+
+    # ── windows ──
+
+    def _sweep(self, connection: Connection) -> None:
+        """Drops windows that are too old, now and then: nobody would notice it sooner."""
+        with self._sweeping:
+            now = seconds(connection)
+            if now - self._swept_at < _SWEEP_S:
+                return
+            self._swept_at = now
+        self._drop(connection, now - WINDOWS_KEPT_S)
+
+    def _drop(self, connection: Connection, before: float) -> int:
+        old = delete(windows).where(windows.c.job == self.job, windows.c.begun_at < before)
+        return connection.execute(old).rowcount
+
+    def _window_row(self, one: Window) -> dict[str, Any]:
+        return {"job": self.job, "counts": _counts_text(one)} | {
+            name: getattr(one, name) for name in _IN_COLUMNS
+        }
+
+    # ── samples ──
+
+    def _keep_samples(self, connection: Connection, found: Sequence[Sample]) -> None:
+        if not found:
+            return
+        rows = [
+            {
+                "job": self.job,
+                "pattern": one.pattern,
+                "kind": _digest(one.key),
+                "at": one.at,
+                "content": json.dumps(asdict(one)),
+            }
+            for one in found
+        ]
+        connection.execute(insert(samples), rows)
+        for pattern, kind in sorted({(row["pattern"], row["kind"]) for row in rows}):
+            here = (samples.c.job == self.job, samples.c.pattern == pattern, samples.c.kind == kind)
+            self._drop_older(connection, here)
+
+    def _drop_older(self, connection: Connection, here: Sequence[ColumnElement[bool]]) -> None:
+        newest = select(samples.c.id).where(*here).order_by(samples.c.at.desc(), samples.c.id.desc())
+        old = connection.execute(newest.offset(SAMPLES_KEPT).limit(1_000_000)).scalars().all()
+        if old:
+            connection.execute(delete(samples).where(samples.c.id.in_(old)))
+
+
+def _keep_windows(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert_or_replace(connection, windows), list(rows))
+
+
+def _place(one: Window) -> tuple[str, int, str]:
+    return one.pattern, one.begun_at, one.writer
+
+
+# ── as JSON ──
+
+
+def _counts_text(window: Window) -> str:
+    counts = {name: getattr(window, name) for name in _COUNTED}
+    counts["found"] = [[key.kind, key.part, key.attribute, number] for key, number in window.found.items()]
+    return json.dumps(counts, sort_keys=True)
+
+
+def _window(row: Row[Any]) -> Window:
+    """Raises: SettingsError where the text is none of ours. What a newer migrator counts beside is left out."""
+    try:
+        counts = json.loads(row.counts)
+        found = {DiffKey(kind, part, attribute): number for kind, part, attribute, number in counts["found"]}
+        known = {name: _as_kept(name, counts[name]) for name in _COUNTED if name in counts}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        at = datetime.fromtimestamp(row.begun_at, UTC).isoformat(" ", "seconds")
+        what = f"the journal's window of pattern {row.pattern} of {at} by {row.writer} cannot be read"
+        raise SettingsError(f"{what}; was it edited? Delete its row of migrator_window") from None
+    return Window(**{name: getattr(row, name) for name in _IN_COLUMNS}, found=found, **known)
+
+
+def _as_kept(name: str, value: Any) -> Any:
+    """Raises: TypeError, ValueError where it is nothing that a window holds under this name."""
+    if name in _NUMBERS:
+        return int(value)
+    return {str(key): str(one) if name == "latency" else int(one) for key, one in value.items()}
+
+
+def _sample(text: str) -> Sample:
+    known = {one.name for one in fields(Sample)}
+    content: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in json.loads(text).items()
+        if name in known
+    }
+    content["key"] = DiffKey(**content["key"])
+    return Sample(**content)
+
+
+def _digest(key: DiffKey) -> bytes:
+    return blake2b(json.dumps([key.kind, key.part, key.attribute]).encode(), digest_size=16).digest()

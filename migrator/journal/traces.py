@@ -1,0 +1,137 @@
+"""Everything that a journal holds of single rows: counted, and deleted when a row is to be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select
+
+from migrator.journal.engine import Database
+from migrator.journal.memory import root_digest
+from migrator.journal.schema import (
+    claim,
+    claimed_table,
+    contest,
+    finding,
+    page,
+    remembered_key,
+    remembered_root,
+    run,
+    sample,
+)
+from migrator.mapping.keys import source_text
+from migrator.ports.live import Root
+
+_Place: TypeAlias = tuple[Table, ColumnElement[bool]]
+
+
+class SqlTraces:
+    """ports.Traces on the journal's tables."""
+
+    def __init__(self, database: Database, job: str, table_id: str) -> None:
+        self.database = database
+        self.job = job
+        self.table_id = table_id
+
+    def count(self, roots: Sequence[Root], item_keys: Collection[str] = ()) -> dict[str, int]:
+        with self.database.begin() as connection:
+            return {
+                kind: sum(_count(connection, *one) for one in places)
+                for kind, places in self._places(roots, item_keys).items()
+            }
+
+    def forget(
+        self,
+        roots: Sequence[Root],
+        kinds: Collection[str],
+        item_keys: Collection[str] = (),
+        *,
+        ticket: int,
+    ) -> dict[str, int]:
+        places = self._places(roots, item_keys, ticket)
+        with self.database.begin() as connection:
+            if self.database.sqlite:
+                # What is deleted is overwritten in the file; a server does that when it cleans up by itself.
+                connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
+            return {kind: sum(_delete(connection, *one) for one in places[kind]) for kind in kinds}
+
+    def page_bounds(self, roots: Sequence[Root]) -> int:
+        found = 0
+        with self.database.begin() as connection:
+            for name, key in roots:
+                bound = or_(page.c.after_key == key, page.c.upto_key == key)
+                found += _count(
+                    connection, page, and_(page.c.entity == name, bound, page.c.run_id.in_(self._runs()))
+                )
+        return found
+
+    # ── where it stands ──
+
+    def _places(
+        self, roots: Sequence[Root], item_keys: Collection[str], ticket: int | None = None
+    ) -> dict[str, list[_Place]]:
+        return {
+            "findings": [
+                *(place for root in roots for place in self._findings(root)),
+                *self._findings_of_items(roots, item_keys),
+            ],
+            "claims": [place for root in roots for place in self._claims(root)],
+            "contests": [place for root in roots for place in self._contests(root)],
+            "remembered keys": [place for root in roots for place in self._remembered(root, ticket)],
+            # Nobody can tell whose values a sample holds.
+            "samples": [(sample, sample.c.job == self.job)],
+        }
+
+    def _runs(self) -> ColumnElement[int]:
+        return select(run.c.id).where(run.c.job == self.job).scalar_subquery()
+
+    def _findings(self, root: Root) -> list[_Place]:
+        """Its own, and those of other rows that name it as the one which makes the same key."""
+        name, key = root
+        own = and_(finding.c.entity == name, finding.c.source_key == key)
+        named = or_(
+            finding.c.reason.contains(f": {name} {key} makes the same key", autoescape=True),
+            finding.c.reason.endswith(f"is that of {source_text(*root)}", autoescape=True),
+        )
+        return [(finding, and_(finding.c.run_id.in_(self._runs()), or_(own, named)))]
+
+    def _findings_of_items(self, roots: Sequence[Root], item_keys: Collection[str]) -> list[_Place]:
+        """Those that name an item of the rows, and no row."""
+        names = [name for name, _ in roots]
+        here = and_(
+            finding.c.run_id.in_(self._runs()), finding.c.entity.in_(names), finding.c.source_key == ""
+        )
+        return [(finding, and_(here, finding.c.item_key == key)) for key in sorted(item_keys)]
+
+    def _claims(self, root: Root) -> list[_Place]:
+        number = select(claimed_table.c.number).where(claimed_table.c.table_id == self.table_id)
+        return [
+            (
+                claim,
+                and_(claim.c.table_number == number.scalar_subquery(), claim.c.owner == source_text(*root)),
+            )
+        ]
+
+    def _contests(self, root: Root) -> list[_Place]:
+        return [(contest, contest.c.root == root_digest(self.table_id, root))]
+
+    def _remembered(self, root: Root, ticket: int | None) -> list[_Place]:
+        """The row itself first: whoever remembers more of it meanwhile waits there. Then keys that have no row any more."""
+        digest = root_digest(self.table_id, root)
+        here = remembered_root.c.root == digest
+        if ticket is None:
+            return [(remembered_root, here), (remembered_key, remembered_key.c.root == digest)]
+        left = select(remembered_root.c.root).where(here).exists()
+        return [
+            (remembered_root, and_(here, remembered_root.c.ticket <= ticket)),
+            (remembered_key, and_(remembered_key.c.root == digest, ~left)),
+        ]
+
+
+def _count(connection: Connection, table: Table, here: ColumnElement[bool]) -> int:
+    return int(connection.execute(select(func.count()).select_from(table).where(here)).scalar_one())
+
+
+def _delete(connection: Connection, table: Table, here: ColumnElement[bool]) -> int:
+    return int(connection.execute(delete(table).where(here)).rowcount)

@@ -1,0 +1,272 @@
+"""Why a value that SQL gives and the value that the item has may differ: told from examples alone. Pure."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias
+
+Pair: TypeAlias = tuple[str, str]
+"""What SQL says and what the item says, as JSON text; a redacted value is a mark, which is no JSON."""
+_Values: TypeAlias = tuple[Any, Any]
+
+UNKNOWN = ""
+_QUARTER = timedelta(minutes=15)
+_FARTHEST = timedelta(hours=14)
+_TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
+
+
+def value_cause(pairs: Sequence[Pair]) -> str:
+    """One sentence that holds for every pair; UNKNOWN where nothing does, and where values are redacted, too deep or too
+    large."""
+    try:
+        read = [_read(pair) for pair in pairs]
+        known = [pair for pair in read if pair is not None]
+        if not known or len(known) < len(read):
+            return UNKNOWN
+        return next((said for rule in _RULES if (said := rule(known))), UNKNOWN)
+    except (RecursionError, ArithmeticError):
+        return UNKNOWN
+
+
+def _read(pair: Pair) -> _Values | None:
+    try:
+        row, item = (json.loads(text, parse_float=Decimal, parse_int=Decimal) for text in pair)
+    except ValueError:
+        return None
+    return row, item
+
+
+# ── rules: each is given all pairs and answers for all of them ──────────────────────────────────
+
+
+def _factor(pairs: Sequence[_Values]) -> str:
+    numbers = _numbers(pairs)
+    if not numbers or any(not row or not item for row, item in numbers):
+        return ""
+    factors = {(item / row).normalize() for row, item in numbers}
+    if len(factors) != 1 or factors == {Decimal(1)}:
+        return ""
+    (factor,) = factors
+    if factor == -1:
+        return "the sign is turned round"
+    # Of one pair alone any factor would do; that of another unit is told all the same.
+    if len(set(numbers)) < 2 and not _is_unit(factor):
+        return ""
+    larger = factor if abs(factor) > 1 else (1 / factor).normalize()
+    side, other = ("the item", "SQL's") if abs(factor) > 1 else ("SQL's", "the item")
+    return f"{side} is {larger:f} times {other}: another unit, such as cents beside whole ones"
+
+
+def _is_unit(factor: Decimal) -> bool:
+    larger = factor if abs(factor) > 1 else 1 / factor
+    return larger in (Decimal(10) ** power for power in (1, 2, 3, 6, 9)) or larger in (
+        24,
+        60,
+        1024,
+        3600,
+        86400,
+    )
+
+
+def _rounded(pairs: Sequence[_Values]) -> str:
+    numbers = _numbers(pairs)
+    if not numbers:
+        return ""
+    for coarse, fine, side in ((1, 0, "the item"), (0, 1, "SQL")):
+        places = [max(0, -_exponent(pair[coarse])) for pair in numbers]
+        if all(
+            _places(pair[fine]) > n and abs(pair[0] - pair[1]) < Decimal(10) ** -n
+            for pair, n in zip(numbers, places, strict=True)
+        ):
+            longest = max(_places(pair[fine]) for pair in numbers)
+            return f"{side} has {max(places)} decimals of the other's {longest}: rounded or cut"
+    return ""
+
+
+def _shifted(pairs: Sequence[_Values]) -> str:
+    numbers = _numbers(pairs)
+    steps = {item - row for row, item in numbers}
+    if len(set(numbers)) < 2 or len(steps) != 1:
+        return ""
+    (step,) = steps
+    if not step:
+        return ""
+    return f"the item is {abs(step):f} {'more' if step > 0 else 'less'} each time: a constant shift"
+
+
+def _zone(pairs: Sequence[_Values]) -> str:
+    times = _times(pairs)
+    if not times:
+        return ""
+    steps = {item - row for row, item in times}
+    if steps == {timedelta()}:
+        return "the same moment, written in another form"
+    if len(steps) != 1:
+        return ""
+    (step,) = steps
+    if step % _QUARTER or not abs(step) <= _FARTHEST:
+        return ""
+    hours = Decimal(step.total_seconds()) / 3600
+    return f"the item is {abs(hours):f} h {'later' if step > timedelta() else 'earlier'} each time: another time zone"
+
+
+def _cut_times(pairs: Sequence[_Values]) -> str:
+    times = _times(pairs)
+    if not times or any(abs(row - item) >= timedelta(seconds=1) for row, item in times):
+        return ""
+    return "less than a second apart: fractions of a second are rounded or cut"
+
+
+def _days(pairs: Sequence[_Values]) -> str:
+    texts = _texts(pairs)
+    if texts and all(len(a) != len(b) and 10 in (len(a), len(b)) and a[:10] == b[:10] for a, b in texts):
+        return "one side has the day alone, the other the time of day, too" if _times(pairs) else ""
+    return ""
+
+
+def _of_text(same: Callable[[str], Any], said: str) -> Callable[[Sequence[_Values]], str]:
+    def rule(pairs: Sequence[_Values]) -> str:
+        texts = _texts(pairs)
+        return said if texts and all(same(row) == same(item) for row, item in texts) else ""
+
+    return rule
+
+
+def _truncated(pairs: Sequence[_Values]) -> str:
+    texts = _texts(pairs)
+    if not texts:
+        return ""
+    for short, long, side in ((1, 0, "the item"), (0, 1, "SQL")):
+        if all(pair[long].startswith(pair[short]) and len(pair[long]) > len(pair[short]) for pair in texts):
+            lengths = {len(pair[short]) for pair in texts}
+            at = f" at {lengths.pop()} characters" if len(lengths) == 1 else ""
+            return f"{side}'s text is the beginning of the other's: cut{at}"
+    return ""
+
+
+def _empty(pairs: Sequence[_Values]) -> str:
+    if all(row in ("", None) and item in ("", None) for row, item in pairs):
+        return "empty text on one side, nothing on the other"
+    return ""
+
+
+def _reordered(pairs: Sequence[_Values]) -> str:
+    lists = [pair for pair in pairs if all(isinstance(side, list) for side in pair)]
+    if len(lists) == len(pairs) and all(sorted(map(repr, a)) == sorted(map(repr, b)) for a, b in lists):
+        return "the same elements in another order"
+    return ""
+
+
+# ── rules of types ──
+
+
+def _number_as_text(pairs: Sequence[_Values]) -> str:
+    if all(
+        {type(row), type(item)} == {str, Decimal} and _number(row) == _number(item) for row, item in pairs
+    ):
+        side = "the item" if isinstance(pairs[0][1], str) else "SQL"
+        return f"the same number; {side} has it as text"
+    return ""
+
+
+def _truth(pairs: Sequence[_Values]) -> str:
+    if all(isinstance(row, bool) != isinstance(item, bool) for row, item in pairs) and all(
+        _truth_of(row) is not None and _truth_of(row) == _truth_of(item) for row, item in pairs
+    ):
+        return "the same truth; one side has it as a number or as text"
+    return ""
+
+
+def _truth_of(value: Any) -> bool | None:
+    said = str(value).lower()
+    return True if said in _TRUE else False if said in _FALSE else None
+
+
+def _json_as_text(pairs: Sequence[_Values]) -> str:
+    def inside(pair: _Values) -> bool:
+        row, item = pair
+        text, other = (row, item) if isinstance(row, str) else (item, row)
+        found = _read((text, "null")) if isinstance(text, str) and isinstance(other, (list, dict)) else None
+        return found is not None and found[0] == other
+
+    return "the same JSON; one side has it as text" if all(map(inside, pairs)) else ""
+
+
+_RULES: tuple[Callable[[Sequence[_Values]], str], ...] = (
+    _empty,
+    _number_as_text,
+    _truth,
+    _json_as_text,
+    _rounded,
+    _factor,
+    _shifted,
+    _days,
+    _zone,
+    _cut_times,
+    _of_text(str.casefold, "differs in upper and lower case alone"),
+    _of_text(lambda text: "".join(text.split()), "differs in white space alone"),
+    _of_text(lambda text: unicodedata.normalize("NFKC", text), "the same text in another Unicode form"),
+    _of_text(lambda text: text.lstrip("0"), "differs in leading zeros alone"),
+    _truncated,
+    _reordered,
+)
+"""In this order: the narrower explanation first."""
+
+
+# ── what the values are ──
+
+
+def _numbers(pairs: Sequence[_Values]) -> list[tuple[Decimal, Decimal]]:
+    """All pairs, if all of them are numbers."""
+    return list(pairs) if all(isinstance(side, Decimal) for pair in pairs for side in pair) else []
+
+
+def _texts(pairs: Sequence[_Values]) -> list[tuple[str, str]]:
+    return list(pairs) if all(isinstance(side, str) for pair in pairs for side in pair) else []
+
+
+def _times(pairs: Sequence[_Values]) -> list[tuple[datetime, datetime]]:
+    """All pairs, if all of them are moments; one without a zone is taken as UTC."""
+    try:
+        return [(_moment(row), _moment(item)) for row, item in _texts(pairs)]
+    except ValueError:
+        return []
+
+
+def _moment(text: str) -> datetime:
+    """Raises: ValueError."""
+    if len(text) < 8 or text.isdigit():
+        raise ValueError
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _number(value: Any) -> Decimal | None:
+    try:
+        return Decimal(value)
+    except InvalidOperation:
+        return None
+
+
+def _exponent(number: Decimal) -> int:
+    found = number.as_tuple().exponent
+    return found if isinstance(found, int) else 0
+
+
+def _places(number: Decimal) -> int:
+    """Decimals that say something."""
+    return max(0, -_exponent(number.normalize()))
+
+
+def pairs_of(
+    attribute: str, examples: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]]
+) -> Iterator[Pair]:
+    """The pairs of one attribute out of (attributes, SQL's values, the item's values)."""
+    for names, row, item in examples:
+        if attribute in names:
+            place = list(names).index(attribute)
+            yield row[place], item[place]

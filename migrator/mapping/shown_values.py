@@ -1,0 +1,54 @@
+"""Values of rows and items as text that may be shown: what a pattern redacts gives way to a short mark. Pure."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence, Set
+from decimal import Decimal
+from typing import Any
+
+from migrator.mapping.shown_keys import mark
+
+
+def json_ready(value: Any) -> Any:
+    """`value` with what JSON does not know made plain; a Decimal that is no integer becomes text."""
+    if isinstance(value, Mapping):
+        return {name: json_ready(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(one) for one in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else str(value)
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode("ascii")}
+    return value
+
+
+def marked(value: Any) -> str:
+    """What stands in place of a redacted value: the same for the same value."""
+    return mark(json.dumps(json_ready(value), sort_keys=True, default=str))
+
+
+def value_text(value: Any, *, redacted: bool = False) -> str:
+    """A value as JSON text with every digit of a number, so that 9.90 and "9.90" stay two; a mark where it is redacted.
+
+    NULL is nobody's secret.
+    """
+    return marked(value) if redacted and value is not None else _text(value)
+
+
+def value_texts(names: Sequence[str], values: Sequence[Any], hidden: Set[str]) -> tuple[str, ...]:
+    """The values of the attributes `names` as texts; marks of those that are `hidden`."""
+    pairs = zip(names, values, strict=True)
+    return tuple(value_text(value, redacted=name in hidden) for name, value in pairs)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        pieces = (f"{json.dumps(str(name), ensure_ascii=False)}: {_text(value[name])}" for name in value)
+        return f"{{{', '.join(pieces)}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(json_ready(value), ensure_ascii=False, default=str)

@@ -1,0 +1,44 @@
+"""What a source tells of who changes its tables, and how that is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Changes of tables as the engine counts them; only a difference of two looks means anything.
+
+    `tables`: by the names that were asked for; those that the engine says nothing of are missing. `whole`: of all tables
+    that triggers capture, counted by the marks that they left; None where nothing is captured. `source`: who counts, in
+    words. `blind`: why the engine counts nothing by table, '' where it does. `open`: transactions that have written and
+    not ended, by an id of the engine's, with the table that they write ('' where the engine does not say which); None
+    where nobody may see them, and then `unseen` says what is missing.
+    """
+
+    tables: Mapping[str, str]
+    whole: int | None
+    source: str
+    blind: str = ""
+    open: Mapping[str, str] | None = field(default_factory=dict)
+    unseen: str = ""
+
+
+class Activity(Protocol):
+    """Raises, from every method: SourceError."""
+
+    def look(self, tables: Sequence[str]) -> Looked:
+        """`tables`: schema.table or table, as capture names them."""
+
+    def views(self) -> set[str]:
+        """Names of views of the schema that the source's URL means; they are no tables that anybody migrates."""
+
+    def waiting(self) -> Mapping[str, int]:
+        """Marks that wait, ripe or not, by table; '' for rows that are to be looked at again."""
+
+    def read_only_sql(self, tables: Sequence[str]) -> list[str]:
+        """Statements that take the right to write away from everybody who has it."""
+
+    def drop_sql(self, tables: Sequence[str]) -> list[str]: ...

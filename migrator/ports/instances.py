@@ -1,0 +1,89 @@
+"""Which services run: every adapter that writes beside SQL and every reader, one a process, as the journal knows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+InstanceRole = Literal["dual_write", "read"]
+InstanceMode = Literal["outbox", "strict", ""]
+"""'' of a reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One adapter or reader of a service in one process.
+
+    `version`: the service's own, as it names itself; `migrator`: that of this package. `revision`: of its mapping;
+    `installation`: of capture. The journal gives what follows: `since` and `alive_at` (its last heartbeat) in seconds of
+    the journal's clock.
+    """
+
+    service: str
+    host: str
+    pid: int
+    version: str
+    migrator: str
+    role: InstanceRole
+    mode: InstanceMode
+    revision: str
+    installation: str
+    id: str = ""
+    since: float = 0.0
+    alive_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The instances of a job at one moment, the oldest first. `now_s`: the journal's time; `gone_s`: after so long
+    without a heartbeat nobody is thought to be there."""
+
+    known: tuple[Instance, ...]
+    now_s: float
+    gone_s: float
+
+    @property
+    def living(self) -> list[Instance]:
+        return [one for one in self.known if self.age_s(one) < self.gone_s]
+
+    @property
+    def silent(self) -> list[Instance]:
+        """Those that have said no goodbye; the last one heard of first."""
+        gone = [one for one in self.known if self.age_s(one) >= self.gone_s]
+        return sorted(gone, key=self.age_s)
+
+    @property
+    def marking(self) -> list[Instance]:
+        """Those that live and whose writes leave marks."""
+        return [one for one in self.living if one.role == "dual_write"]
+
+    def age_s(self, one: Instance) -> float:
+        """Of its last heartbeat."""
+        return max(0.0, self.now_s - one.alive_at)
+
+
+class Instances(Protocol):
+    """The instances of one job. Every method is one transaction.
+
+    Raises, from every method: StoppedError, SettingsError where the journal cannot be asked.
+    """
+
+    def enter(self, instance: Instance) -> Instance:
+        """The same with its id and times, registered."""
+
+    def beat(self, instance: Instance) -> Instance:
+        """The same with a renewed heartbeat; one that was forgotten meanwhile is registered again."""
+
+    def leave(self, instance: Instance) -> None: ...
+
+    def known(self) -> list[Instance]:
+        """All that have said no goodbye, the oldest first."""
+
+    def living(self, silent_s: float) -> list[Instance]:
+        """Those whose last heartbeat is younger than `silent_s`, the oldest first."""
+
+    def forget_silent(self, older_than_s: float) -> int:
+        """How many were forgotten: those whose last heartbeat is older."""
+
+    def now_s(self) -> float:
+        """The journal's time, in seconds since 1970."""

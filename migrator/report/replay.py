@@ -1,0 +1,178 @@
+"""What a replay came to: tables and examples side by side for people, plain data for programs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from migrator.mapping.shown_keys import mark
+from migrator.mapping.shown_values import value_texts
+from migrator.phase import Side
+from migrator.replay_results import DiffKind, Example, Latency, PatternReplay, ReplayResult
+from migrator.report.inert import plain
+
+_SIDES: tuple[Side, Side] = ("table", "sql")
+_SHOWN = 3
+"""Examples of each kind of difference."""
+
+
+def replay_data(result: ReplayResult) -> dict[str, Any]:
+    """The result as plain values; `clean` is what the exit code says. Redacted values are marks."""
+    return {
+        "clean": result.clean,
+        "control": result.control,
+        "seed": result.seed,
+        "took_s": round(result.took_s, 3),
+        "patterns": [_pattern_data(one) for one in result.patterns],
+    }
+
+
+def print_replay(console: Console, result: ReplayResult) -> None:
+    """A line for each pattern, where its parameters come from, and one example of each kind of difference."""
+    console.print(_counts(result))
+    for one in result.patterns:
+        console.print(f"{one.pattern.name}: {_drawn(one)}", markup=False, highlight=False, soft_wrap=True)
+    for one in result.patterns:
+        _print_found(console, one, result)
+    samples = sum(one.samples for one in result.patterns)
+    verdict = "[bold green]clean[/]" if result.clean else "[bold red]not clean[/]"
+    console.print(f"{verdict}: {samples:,} question(s), seed {result.seed}; took {result.took_s:.1f} s")
+
+
+# ── plain data ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _pattern_data(one: PatternReplay) -> dict[str, Any]:
+    return {
+        "pattern": one.pattern.name,
+        "samples": one.samples,
+        "parameters": dict(one.origins),
+        "kinds": [{"set": list(kind), "samples": count} for kind, count in sorted(one.kinds.items())],
+        "absent": one.absent,
+        "same": one.same,
+        "empty": one.empty,
+        "transient": one.transient,
+        "different": one.different,
+        "differences": [
+            _kind_data(kind)
+            | {"count": count, "examples": [_example(one, e) for e in one.examples[kind][:_SHOWN]]}
+            for kind, count in sorted(one.found.items())
+        ],
+        "latency_ms": {side: _latency_data(found) for side, found in one.latency.items()},
+        "missing_why": one.missing_why,
+    }
+
+
+def _kind_data(kind: DiffKind) -> dict[str, Any]:
+    return {"class": kind.kind, "part": kind.part, "attribute": kind.attribute}
+
+
+def _latency_data(found: Latency) -> dict[str, Any]:
+    return {
+        "answers": found.answers,
+        "p50": found.p50_ms,
+        "p90": found.p90_ms,
+        "p99": found.p99_ms,
+        "max": found.max_ms,
+    }
+
+
+def _example(one: PatternReplay, example: Example) -> dict[str, Any]:
+    """Values are JSON texts: 9.90 and "9.90" are two, and no digit of a number is lost."""
+    data: dict[str, Any] = {"params": _params(one, example.params)}
+    if example.why:
+        data["why"] = example.why
+    for side in ("row", "item") if example.diff else ():
+        values = getattr(example.diff, side)
+        if values is not None:
+            texts = value_texts(example.compared, values, one.hidden.attributes)
+            data[side] = dict(zip(example.compared, texts, strict=True))
+    return data
+
+
+def _params(one: PatternReplay, texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: mark(text) if name in one.hidden.params else text for name, text in texts.items()}
+
+
+# ── for people ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _counts(result: ReplayResult) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("pattern", overflow="fold")
+    first, second = _names(result)
+    latencies = [f"{side} {share}" for side in (first, second) for share in ("p50", "p99")]
+    for column in ("samples", "same", "empty", "transient", "different", *latencies):
+        table.add_column(column, justify="right")
+    for one in result.patterns:
+        counts = (one.samples, one.same, one.empty, one.transient, one.different)
+        table.add_row(escape(one.pattern.name), *(f"{count:,}" for count in counts), *_milliseconds(one))
+    return table
+
+
+def _names(result: ReplayResult) -> tuple[str, str]:
+    return ("SQL (first)", "SQL (again)") if result.control else ("DynamoDB", "SQL")
+
+
+def _milliseconds(one: PatternReplay) -> Iterator[str]:
+    for side in _SIDES:
+        found = one.latency.get(side)
+        yield from (f"{ms:,.1f} ms" for ms in (found.p50_ms, found.p99_ms)) if found else ("–", "–")
+
+
+def _drawn(one: PatternReplay) -> str:
+    """Where the parameters come from, which optional ones were set how often, and what is missing."""
+    words = [", ".join(f"{name} ← {origin}" for name, origin in one.origins.items()) or "no parameters"]
+    if any(param.optional for param in one.pattern.params):
+        kinds = (f"{' + '.join(kind) or 'none'} {count:,}" for kind, count in sorted(one.kinds.items()))
+        words.append(f"optional ones set: {', '.join(kinds)}")
+    if one.absent:
+        words.append(f"{one.absent:,} ask for what is not there")
+    if one.missing_why:
+        words.append(f"fewer samples than wanted: {one.missing_why}")
+    return "; ".join(words)
+
+
+def _print_found(console: Console, one: PatternReplay, result: ReplayResult) -> None:
+    for kind, count in sorted(one.found.items()):
+        where = " ".join(word for word in (kind.part, kind.attribute) if word)
+        title = f"{one.pattern.name}: {count:,} {kind.kind} {where}".rstrip()
+        console.print(f"[bold red]{escape(title)}[/]")
+        _print_example(console, one, one.examples[kind][0], result)
+
+
+def _print_example(console: Console, one: PatternReplay, example: Example, result: ReplayResult) -> None:
+    params = _params(one, example.params)
+    asked = " ".join(f"-p {_word(f'{name}={text}')}" for name, text in params.items())
+    console.print(f"  asked {asked}".rstrip(), markup=False, highlight=False, soft_wrap=True)
+    if example.why:
+        console.print(f"  {plain(example.why)}", markup=False, highlight=False, soft_wrap=True)
+    if example.diff is None or (example.diff.row is None and example.diff.item is None):
+        return
+    first, second = _names(result)
+    table = Table(box=None, pad_edge=False)
+    for column in ("  attribute", second, first):
+        table.add_column(column, overflow="fold")
+    data = _example(one, example)
+    for name in example.compared:
+        cells = [_cell(data.get(side), name) for side in ("row", "item")]
+        differs = example.diff.attribute == name
+        table.add_row(escape(f"{'»' if differs else ' '} {name}"), *cells, style="bold" if differs else "")
+    console.print(table)
+
+
+def _word(text: str) -> str:
+    """The text as a shell takes it; what a terminal would obey is escaped."""
+    return shlex.quote(text) if text.isprintable() else json.dumps(text)
+
+
+def _cell(values: Mapping[str, Any] | None, name: str) -> str:
+    if values is None:
+        return "(not there)"
+    return escape(plain(values[name]))

@@ -1,0 +1,201 @@
+"""A report for a terminal: the same things in the same order as on the page, the longest of them cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from migrator.phase import Side
+from migrator.report.drawings import ms_text
+from migrator.report.inert import plain
+from migrator.report.instances import age_text
+from migrator.report.report_words import (
+    SIDE_WORDS,
+    answered_words,
+    found_words,
+    kind_of_question,
+    lag_words,
+    moment,
+    next_steps,
+    run_words,
+    standing_word,
+)
+from migrator.report_results import Difference, Group, PatternReport, ReportModel, Timeline, View
+
+_GROUPS = 20
+_MOVES = 5
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_SIDES: tuple[Side, Side] = ("table", "sql")
+_COLOURS = {"clean": "green", "different": "red", "unproven": "yellow"}
+
+
+def print_report(console: Console, model: ReportModel) -> None:
+    """The whole report; nothing of a row is obeyed by the terminal."""
+    made, since = moment(model.made_at), age_text(model.since_s)
+    _say(console, f"{model.job} into {model.table}, {made}, comparisons of the last {since}")
+    console.print(
+        Text(
+            f"{standing_word(model)}: {plain(model.verdict.title)}",
+            f"bold {_COLOURS[model.verdict.standing]}",
+        )
+    )
+    for line in [*model.verdict.reasons, *model.notes]:
+        _say(console, f"  - {line}")
+    _say(console, f"next, to {model.verdict.purpose}: {model.verdict.command}")
+    for title, lines in (
+        ("Access patterns", _patterns(console, model)),
+        ("Differences", _differences(console, model.groups)),
+        ("Over time", _timeline(model.timeline)),
+        ("Latency", _latency(console, model.patterns)),
+        ("Lag and runs", _work(model)),
+        ("Coverage", _coverage(console, model)),
+        ("Item collections", _views(model.views)),
+    ):
+        console.print(Text(f"\n{title}", "bold"))
+        for line in lines:
+            _say(console, line)
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(plain(text)), soft_wrap=True)
+
+
+def _table(*columns: str) -> Table:
+    """A column whose name ends in a space holds numbers."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        table.add_column(name.strip(), justify="right" if name.endswith(" ") else "left", overflow="fold")
+    return table
+
+
+def _cells(*cells: object) -> list[Text]:
+    return [Text(plain(cell)) for cell in cells]
+
+
+# ── parts, each: tables are printed, lines are given ────────────────────────────────────────────
+
+
+def _patterns(console: Console, model: ReportModel) -> Iterator[str]:
+    if not model.patterns:
+        yield "the mapping has no access patterns"
+        return
+    table = _table("pattern", "phase", "compared ", "same ", "in flight ", "different ", "last")
+    for one in model.patterns:
+        counts = (f"{count:,}" for count in (one.same, one.transient, one.different))
+        age = "–" if one.age_s is None else f"{age_text(one.age_s)} ago"
+        table.add_row(
+            *_cells(one.name, one.phase, f"{one.compared:,}" if one.compared else "never", *counts, age)
+        )
+    console.print(table)
+    for one in model.patterns:
+        if words := answered_words(one):
+            yield f"{one.name}: {words}"
+        if one.budget_ms is not None and one.is_over_budget:
+            p99, budget = ms_text(one.latency["table"].at(99.0)), ms_text(one.budget_ms)
+            yield f"{one.name}: DynamoDB's p99 of {p99} is over its budget of {budget}"
+    for move in model.moves[:_MOVES]:
+        against = " against its evidence" if move.override else ""
+        reason = f": {move.reason}" if move.reason else ""
+        yield f"{moment(move.at)} {move.pattern}: {move.before} → {move.after} by {move.who}{against}{reason}"
+
+
+def _differences(console: Console, groups: Sequence[Group]) -> Iterator[str]:
+    if not groups:
+        yield "none on record"
+        return
+    for one in groups[:_GROUPS]:
+        attribute = SIDE_WORDS.get(one.attribute, one.attribute) if one.kind == "error" else one.attribute  # type: ignore[call-overload]
+        where = " › ".join(filter(None, (one.where, one.part, attribute)))
+        console.print(Text(plain(f"{one.count:,} {one.kind} {where}"), "bold red"), soft_wrap=True)
+        _say(console, f"  likely: {one.cause or 'unknown'}; found by {found_words(one.found_by)}")
+        _say(console, f"  helps: {one.advice.replace('`', '')}")
+        if one.differences:
+            _example(console, one.differences[0])
+    if len(groups) > _GROUPS:
+        yield f"… and {len(groups) - _GROUPS:,} kinds more: see them with --html or --json"
+
+
+def _example(console: Console, one: Difference) -> None:
+    asked = " ".join(f"{name}={text}" for name, text in one.asked.items())
+    words = (
+        f"asked {asked}" if asked else "",
+        f"row {one.row_key}" if one.row_key else "",
+        one.item_key,
+        one.why,
+    )
+    if any(words):
+        _say(console, f"  such as {', '.join(filter(None, words))}")
+    if one.cells:
+        table = _table("  attribute", "SQL says", "the item says")
+        for cell in one.cells:
+            sides = ("(not there)" if text is None else text for text in (cell.sql, cell.item))
+            name = f"{'»' if cell.differs else ' '} {cell.attribute}"
+            table.add_row(*_cells(name, *sides), style="bold" if cell.differs else "")
+        console.print(table)
+
+
+def _timeline(timeline: Timeline) -> Iterator[str]:
+    if not timeline.spans:
+        yield "nothing was compared in this time"
+        return
+    for name, counts in (
+        ("compared", [one.all for one in timeline.spans]),
+        ("different", [one.different + one.errors for one in timeline.spans]),
+    ):
+        most = max(counts)
+        drawn = "".join(_BLOCKS[-(-count * (len(_BLOCKS) - 1) // most) if most else 0] for count in counts)
+        yield f"{name:>9} │{drawn}│ at most {most:,} in {age_text(timeline.width_s)}"
+    yield f"{'':>9}  from {moment(timeline.spans[0].begun_at)} to {moment(timeline.spans[-1].begun_at)}"
+
+
+def _latency(console: Console, patterns: Sequence[PatternReport]) -> Iterator[str]:
+    timed = [one for one in patterns if one.latency]
+    if not timed:
+        yield "no answer was timed in this time"
+        return
+    table = _table("pattern", "side", "answers ", "p50 ", "p90 ", "p99 ", "p99.9 ")
+    for one in timed:
+        for side in _SIDES:
+            if (curve := one.latency.get(side)) is not None:
+                shares = (ms_text(curve.at(share)) for share in (50.0, 90.0, 99.0, 99.9))
+                table.add_row(*_cells(one.name, SIDE_WORDS[side], f"{curve.answers:,}", *shares))
+    console.print(table)
+
+
+def _work(model: ReportModel) -> Iterator[str]:
+    yield lag_words(model.lag)
+    for run in model.runs:
+        yield run_words(run)
+    for refused in model.refused:
+        keys = ", ".join(key for key in refused.row_keys if key)
+        yield f"{refused.count:,} refused {refused.entity}: {refused.reason}{f'; such as {keys}' if keys else ''}"
+    for one in model.instances:
+        state = "no goodbye" if one.silent else "fits" if one.fits else "mapping differs"
+        yield f"{one.service} on {one.where}, {one.role}: {state}, heard of {age_text(one.heard_s)} ago"
+
+
+def _coverage(console: Console, model: ReportModel) -> Iterator[str]:
+    yield from next_steps(model)
+    table = _table("pattern", "optional parameters set", "compared ", "last ", "by")
+    for one in model.patterns:
+        for kind in one.coverage:
+            words = (
+                kind_of_question(kind),
+                f"{kind.compared:,}",
+                f"{age_text(kind.age_s)} ago",
+                found_words(kind.origins),
+            )
+            table.add_row(*_cells(one.name, *words))
+    if table.row_count:
+        console.print(table)
+
+
+def _views(views: Sequence[View]) -> Iterator[str]:
+    for view in views:
+        yield f"{f'index {view.name}' if view.name else 'the table'}: {', '.join([*view.partition, *view.sort])}"
+        for facet in view.facets:
+            keys = ", ".join(f"{name} = {form}" for name, form in facet.keys.items())
+            yield f"  {facet.type} ({facet.entity}): {keys}"

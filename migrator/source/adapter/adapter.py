@@ -1,0 +1,123 @@
+"""The adapter: what a service writes through its own connections leaves the marks that triggers would leave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Connection
+
+from migrator.errors import UnmarkedError
+from migrator.mapping.changes import Captured
+from migrator.ports.live import Change
+from migrator.source.adapter.driver import Driver
+from migrator.source.adapter.images import Images
+from migrator.source.adapter.listening import Listening, refuse_autocommit
+from migrator.source.adapter.marking import Changed, Marking, UnknownRows
+from migrator.source.adapter.watched import watched_tables
+from migrator.source.adapter.works import Work, changes
+from migrator.source.capture.design import Ddl
+from migrator.source.capture.writing import Writing
+from migrator.source.failures import is_broken, is_contended, source_error
+
+BeforeCommit = Callable[[Connection, Sequence[Change], float], None]
+"""(the service's connection, what its transaction changed, when its first change began)."""
+_FITS = "migrator_fits"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """`installation`: of capture, which the service's database must have. `triggered`: tables whose triggers leave the
+    marks. `check`: raises when the service must change nothing more. `before_commit`: of strict mode. `reads`: whether
+    what changed must be known; else triggers mark all of it. `keeps_images`: whether anybody wants more of it than marks.
+    `writes`: whether items are written before or after commits."""
+
+    installation: str
+    triggered: frozenset[str] = frozenset()
+    unknown_rows: UnknownRows = "refuse"
+    check: Callable[[], None] = lambda: None
+    before_commit: BeforeCommit | None = None
+    clock: Callable[[], float] = time.monotonic
+    reads: bool = True
+    keeps_images: bool = True
+    writes: bool = False
+
+
+class Adapter:
+    """A listening.Watcher. `listening` is to be attached to the service's engines."""
+
+    def __init__(self, writing: Writing, captured: Sequence[Captured], rules: Rules) -> None:
+        def look(connection: Connection) -> Images:
+            return Images(watched_tables(connection, captured), writing.ddl(connection))
+
+        images = writing.read("looking at foreign keys", look)
+        self.rules = rules
+        marking = Marking(images.tables, images, rules.unknown_rows, rules.keeps_images)
+        self.listening = Listening(marking, self, rules.clock)
+
+    @property
+    def ddl(self) -> Ddl:
+        return self.listening.marking.images.ddl
+
+    # ── listening.Watcher ──
+
+    @property
+    def reads(self) -> bool:
+        return self.rules.reads
+
+    def begins(self, driver: Driver) -> None:
+        self.rules.check()
+        if self.reads:
+            refuse_autocommit(driver)
+        if driver.info.get(_FITS) != self.rules.installation:
+            self._look_at(driver)
+            driver.info[_FITS] = self.rules.installation
+
+    def leaves_marks(self, changed: Changed) -> bool:
+        return changed.table.name not in self.rules.triggered
+
+    def commits(self, connection: Connection, work: Work) -> None:
+        if self.rules.before_commit is not None:
+            self.rules.check()
+            self.rules.before_commit(connection, changes(work.changed), work.begun_at)
+
+    def prepares(self, work: Work) -> None:
+        if self.rules.before_commit is not None:
+            what = "dual write: strict mode cannot write items before a commit in two phases"
+            raise UnmarkedError(f"{what}; use outbox mode for this transaction's session")
+
+    # ── the first look at a connection ──
+
+    def _look_at(self, driver: Driver) -> None:
+        """Whether this is the database that is captured, and marks can be left in it.
+
+        Raises: UnmarkedError, with what to do.
+        """
+        statement = f"SELECT installation FROM {self.ddl.ticket} WHERE id = 1"
+        nothing = (
+            f"INSERT INTO {self.ddl.mark} (table_name, changed_at)"
+            f" SELECT '', 0 FROM (SELECT 1 AS one) AS no_row WHERE 1 = 0"
+        )
+        try:
+            found = driver.rows(driver.sql(statement))
+            if self.reads:
+                driver.run(driver.sql(nothing))
+        except Exception as error:
+            if is_contended(error) or is_broken(error):
+                raise  # as any statement of the service would
+            why = source_error(error, "dual write", "this connection cannot use capture's tables")
+            grants = f"GRANT SELECT ON {self.ddl.ticket}, INSERT ON {self.ddl.mark}"
+            raise UnmarkedError(f"{why}; {grants} to its user, or run `migrator capture install`") from None
+        if [tuple(row) for row in found] != [(self.rules.installation,)]:
+            what = "dual write: this connection is not to the database that the job captures"
+            raise UnmarkedError(f"{what}, or capture was put in anew; give the service and the job one URL")
+        if driver.dialect == "mysql" and self.reads:
+            _refuse_charset(driver)
+
+
+def _refuse_charset(driver: Driver) -> None:
+    asked = "SELECT @@character_set_connection, @@character_set_results"
+    if any(name != "utf8mb4" for name in driver.rows(driver.sql(asked))[0]):
+        what = "dual write: this connection does not speak utf8mb4, so that keys would lose letters"
+        raise UnmarkedError(f"{what}; write ?charset=utf8mb4 into its URL")

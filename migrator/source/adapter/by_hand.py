@@ -1,0 +1,166 @@
+"""Marks that a service leaves itself: for code without the ORM, on any DB-API connection."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy.engine import Connection
+from sqlalchemy.orm import Session
+
+from migrator.errors import SettingsError, UnmarkedError
+from migrator.mapping.changes import Captured
+from migrator.source.adapter.adapter import Adapter
+from migrator.source.adapter.driver import Driver
+from migrator.source.adapter.images import State
+from migrator.source.adapter.keys import Key
+from migrator.source.adapter.listening import driver_of
+from migrator.source.adapter.marking import Changed, compared
+from migrator.source.adapter.typed import typed
+from migrator.source.adapter.watched import Watched
+from migrator.source.capture.design import columns_of
+
+Values = Mapping[str, Any]
+
+
+def driver_for(connection: Any) -> Driver:
+    """A connection of SQLAlchemy's, a session, or a driver's own.
+
+    Raises: UnmarkedError where it is none, or an async one.
+    """
+    if isinstance(connection, Session):
+        connection = connection.connection()
+    if isinstance(connection, Connection):
+        return driver_of(connection)
+    module = type(connection).__module__.partition(".")[0]
+    known = {
+        "psycopg": ("postgresql", "format"),
+        "psycopg2": ("postgresql", "format"),
+        "sqlite3": ("sqlite", "qmark"),
+    }
+    known |= dict.fromkeys(("pymysql", "MySQLdb"), ("mysql", "format"))
+    # A service may have a connection class of its own, below a driver's.
+    for base in type(connection).__mro__:
+        module = base.__module__.partition(".")[0]
+        if module in known:
+            return Driver(connection, *known[module])
+    what = f"dual write: a {type(connection).__name__} is no connection that marks can be left on"
+    raise UnmarkedError(
+        f"{what}; give SQLAlchemy's, or psycopg's, PyMySQL's or sqlite3's (async: inside of run_sync)"
+    )
+
+
+def mark_changed(
+    adapter: Adapter, connection: Any, table: str, before: Values | None, after: Values | None
+) -> None:
+    """Leaves the mark of one change, with the values of its columns before and after (None: there is no row).
+
+    Raises: UnmarkedError; all that is wrong with the values at once.
+    """
+    if before is None and after is None:
+        raise UnmarkedError("dual write: mark_changed needs the row before the change, after it, or both")
+    watched, captured = _captured(adapter, table)
+    driver, known = driver_for(connection), _seen(adapter, connection)
+    adapter.begins(driver)
+    images = [None if row is None else _image(adapter, driver, captured, row) for row in (before, after)]
+    _leave(adapter, known, driver, [Changed(watched, *images)])
+
+
+@contextmanager
+def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any]) -> Iterator[None]:
+    """Marks what the block changes in rows of the table: those with the keys, which are read before and after it.
+
+    `keys`: values of the primary key, tuples where it has several columns.
+    """
+    watched, _ = _captured(adapter, table)
+    driver, known = driver_for(connection), _seen(adapter, connection)
+    adapter.begins(driver)
+    driver.hold()
+    wanted = [_key(watched, key) for key in keys]
+    images = adapter.listening.marking.images
+    before: State = images.by_keys(driver, watched, wanted, lock="key")
+
+    def mark() -> None:
+        after: State = images.by_keys(driver, watched, wanted, lock="own")
+        _leave(adapter, known, driver, list(compared(watched, before, after, {})))
+
+    try:
+        yield
+    except BaseException:
+        # The service may commit what the block has done all the same.
+        try:
+            mark()
+        except Exception:
+            if known is not None:
+                adapter.listening.works.fail(known)
+        raise
+    mark()
+
+
+def _leave(
+    adapter: Adapter, connection: Connection | None, driver: Driver, changed: Sequence[Changed]
+) -> None:
+    """Leaves the marks; who writes items at the commit is told as well."""
+    adapter.listening.left(driver, changed)
+    if connection is not None and adapter.rules.writes:
+        adapter.listening.works.add(connection, changed)
+
+
+def _seen(adapter: Adapter, connection: Any) -> Connection | None:
+    """The connection, where it is SQLAlchemy's.
+
+    Raises: UnmarkedError where items are written at commits, and this connection's are not seen.
+    """
+    known = _sqlalchemys(connection)
+    if adapter.rules.writes and (known is None or not adapter.listening.knows(known.engine)):
+        what = "dual write: strict mode and flush see the commits of engines that they were given"
+        advice = "give its engine to dual_write, or use outbox mode"
+        raise UnmarkedError(f"{what}, and this connection is of none; {advice}")
+    return known
+
+
+def _sqlalchemys(connection: Any) -> Connection | None:
+    if isinstance(connection, Session):
+        return connection.connection()
+    return connection if isinstance(connection, Connection) else None
+
+
+def _key(watched: Watched, key: Any) -> Key:
+    found = tuple(key) if isinstance(key, (tuple, list)) else (key,)
+    if len(found) != len(watched.key):
+        what = f"dual write: the key of {watched.name} is ({', '.join(watched.key)})"
+        raise UnmarkedError(f"{what}, and {len(found)} value(s) were given; give one for each, as a tuple")
+    return found
+
+
+def _captured(adapter: Adapter, table: str) -> tuple[Watched, Captured]:
+    """The table by its name in the source, or by the one that the mapping writes."""
+    known = {
+        name: (one, one.captured)
+        for one in adapter.listening.marking.tables.tables.values()
+        if one.captured is not None
+        for name in (one.name, one.captured.table.real, one.captured.table.name)
+    }
+    if table not in known:
+        near = difflib.get_close_matches(table, known, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise SettingsError(f"dual write: no entity of the mapping reads a table {table}{hint}")
+    return known[table]
+
+
+def _image(adapter: Adapter, driver: Driver, captured: Captured, row: Values) -> str:
+    columns = columns_of(captured, captured.columns)
+    values = {name: row[name] for column in columns for name in (column.real, column.name) if name in row}
+    missing = [one.name for one in columns if one.name not in values and one.real not in values]
+    if missing:
+        what = f"dual write: the row of {captured.name} lacks {', '.join(missing)}"
+        raise UnmarkedError(f"{what}, by which its items are found; give them, as they are in the row")
+    sql = driver.sql(f"SELECT {adapter.ddl.image(columns, 'v')} FROM (SELECT ")
+    for number, column in enumerate(columns):
+        given = values[column.real if column.real in values else column.name]
+        before, bound, after = typed(driver.dialect, column, given)
+        sql.text(f"{', ' if number else ''}{before}").value(bound)
+        sql.text(f"{after} AS {adapter.ddl.quoted(column.real)}")
+    return str(driver.rows(sql.text(") AS v"))[0][0])

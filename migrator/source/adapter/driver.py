@@ -1,0 +1,173 @@
+"""What the adapter asks of a service's own connection, in the words of its driver: any that SQLAlchemy speaks to."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from migrator.errors import UnmarkedError
+from migrator.source.adapter.placeholders import Spoken, escaped, placeholder
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+class _Array(list[Any]):
+    """An array of PostgreSQL that can stand in a key; drivers take it for the list that it is."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self))
+
+
+def key_of(values: Sequence[Any]) -> Row:
+    """The values of a key, so that it can be looked up."""
+    return tuple(_hashable(value) for value in values)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, list):
+        return _Array(_hashable(one) for one in value)
+    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
+
+
+@dataclass
+class Sql:
+    """A statement that grows with its parameters: `text` adds SQL, `value` a placeholder and its value."""
+
+    paramstyle: str
+    parts: list[str]
+    values: list[Any]
+
+    @classmethod
+    def begun(cls, paramstyle: str, text: str) -> Sql:
+        return cls(paramstyle, [escaped(text, paramstyle)], [])
+
+    def text(self, more: str) -> Sql:
+        self.parts.append(escaped(more, self.paramstyle))
+        return self
+
+    def value(self, value: Any) -> Sql:
+        self.parts.append(placeholder(self.paramstyle, len(self.values)))
+        self.values.append(value)
+        return self
+
+    def listed(self, values: Sequence[Any]) -> Sql:
+        for number, value in enumerate(values):
+            if number:
+                self.text(", ")
+            self.value(value)
+        return self
+
+
+@dataclass
+class Driver:
+    """Statements on one DB-API connection (SQLAlchemy's own adaption of an async one included).
+
+    `info`: what is known of the connection, as long as it is open.
+    """
+
+    connection: Any
+    dialect: str
+    paramstyle: str
+    has_returning: bool = False
+    info: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def _driver(self) -> Any:
+        """The driver's own connection."""
+        return getattr(self.connection, "driver_connection", self.connection)
+
+    @property
+    def autocommits(self) -> bool:
+        """Whether every statement is a transaction of its own, so that no mark can commit with it."""
+        driver = self._driver
+        if self.dialect == "sqlite":
+            # Since Python 3.12 a connection may say it in a second way, which then is the one that counts.
+            by_itself = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
+            return by_itself and not driver.in_transaction
+        return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)
+
+    def spoken(self, text: str) -> Spoken:
+        """How the statement is to be read. MySQL is asked what double quotes mean where there are some."""
+        formats = self.paramstyle in ("format", "pyformat")
+        ansi = self.dialect == "mysql" and '"' in text and "ANSI_QUOTES" in self.one("SELECT @@sql_mode")
+        return Spoken(self.dialect, formats, ansi)
+
+    def one(self, text: str) -> str:
+        """What a SELECT of one value gives, as text."""
+        return str(self.rows(self.sql(text))[0][0])
+
+    def sql(self, text: str) -> Sql:
+        return Sql.begun(self.paramstyle, text)
+
+    def rows(self, sql: Sql) -> list[Row]:
+        cursor = self.connection.cursor()
+        try:
+            cursor.execute("".join(sql.parts), tuple(sql.values))
+            return [tuple(row) for row in plain(cursor)]
+        finally:
+            cursor.close()
+
+    def run(self, sql: Sql) -> int:
+        """How many rows the statement wrote, as the driver counts them."""
+        cursor = self.connection.cursor()
+        try:
+            cursor.execute("".join(sql.parts), tuple(sql.values))
+            return int(cursor.rowcount)
+        finally:
+            cursor.close()
+
+    def many(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
+        cursor = self.connection.cursor()
+        try:
+            if len(rows) == 1:
+                cursor.execute(text, tuple(rows[0]))
+            else:
+                cursor.executemany(text, [tuple(row) for row in rows])
+        finally:
+            cursor.close()
+
+    def hold(self) -> None:
+        """Takes SQLite's write lock: sqlite3 begins no transaction before a SELECT, so what it reads might change."""
+        if self.dialect != "sqlite":
+            return
+        if not self._driver.in_transaction:
+            cursor = self.connection.cursor()
+            try:
+                cursor.execute("BEGIN IMMEDIATE")
+            finally:
+                cursor.close()
+
+    def last_key(self, cursor: Any) -> int | None:
+        """The key that the database made for the last row of an INSERT; None where it made none."""
+        if self.dialect == "sqlite":
+            return int(self.rows(self.sql("SELECT last_insert_rowid()"))[0][0]) or None
+        return cursor.lastrowid or None
+
+
+def plain(cursor: Any) -> list[Any]:
+    """The rows as sequences, whatever factory of rows the service's connection has."""
+    rows = list(cursor.fetchall())
+    if rows and isinstance(rows[0], dict):
+        return [tuple(row.values()) for row in rows]
+    return rows
+
+
+def returned_rows(cursor: Any) -> list[Row]:
+    """Rows that a statement gave back, which stay there for whoever executed it.
+
+    Raises: UnmarkedError where the driver gives them once only.
+    """
+    rows = list(cursor.fetchall())
+    held = getattr(cursor, "_rows", None)
+    if type(cursor).__module__.startswith("sqlalchemy.") and isinstance(held, (deque, list)):
+        # SQLAlchemy's adapted cursors hold all rows of an async driver's.
+        cursor._rows = type(held)(rows)
+    elif hasattr(cursor, "scroll"):
+        cursor.scroll(0, mode="absolute")
+    else:
+        raise UnmarkedError(
+            "this driver gives the keys that the database made only once; give the keys with the rows"
+        )
+    return [tuple(row.values()) if isinstance(row, dict) else tuple(row) for row in rows]

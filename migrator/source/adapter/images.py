@@ -1,0 +1,213 @@
+"""Rows of watched tables as a mark shows them, read through a service's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from migrator.errors import UnmarkedError
+from migrator.source.adapter import session
+from migrator.source.adapter.driver import Driver, Row, Sql, key_of
+from migrator.source.adapter.keys import Key
+from migrator.source.adapter.placeholders import Fragment
+from migrator.source.adapter.watched import Below, Place, Watched, WatchedTables
+from migrator.source.capture.design import Ddl, columns_of
+
+Lock = Literal["key", "row", "own", "upserted", "none"]
+"""`key`: the row may go, or its key change; `row`: only the rest of it; `own`: it was written in this transaction;
+`upserted`: by an upsert that just ran, and whether it met the row is asked; `none`: only whether it is there is asked."""
+
+KEYS_A_SELECT = 100
+_LOCKS: dict[str, dict[Lock, str]] = {
+    # Nobody who inserts a child waits for a parent of which the key stays.
+    "postgresql": {"key": " FOR UPDATE", "row": " FOR NO KEY UPDATE", "own": "", "upserted": "", "none": ""},
+    # A SELECT without a lock would read the snapshot, not what the statement worked on.
+    "mysql": {**dict.fromkeys(("key", "row", "own", "upserted"), " FOR UPDATE"), "none": ""},
+    "sqlite": dict.fromkeys(("key", "row", "own", "upserted", "none"), ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A row: `image` as marks have it, `rest` the other columns of which a change leaves a mark.
+
+    `is_locked`: of a row that an upsert of PostgreSQL's wrote, that it met it and did not make it.
+    """
+
+    image: str | None = None
+    rest: str | None = None
+    is_locked: bool = field(default=False, compare=False)
+
+
+Typed: TypeAlias = tuple[str, str]
+"""(SQL of a column, its type; '' where values need none)."""
+State: TypeAlias = dict[Key, Shown]
+"""Rows of one table by the values of their primary key."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Reads rows under lock: nobody changes them before the transaction ends."""
+
+    tables: WatchedTables
+    ddl: Ddl
+
+    def by_keys(
+        self,
+        driver: Driver,
+        table: Watched,
+        keys: Iterable[Key],
+        columns: Sequence[str] = (),
+        lock: Lock = "row",
+    ) -> State:
+        """The rows of which `columns` (the primary key, where nothing is said) hold one of the keys."""
+        names = tuple(columns) or table.key
+        found: State = {}
+        wanted = [key for key in dict.fromkeys(keys) if None not in key]
+        for start in range(0, len(wanted), KEYS_A_SELECT):
+            sql = self._select(driver, table, asks=lock == "upserted")
+            equal(sql.text(" WHERE "), self.typed(table, names, "r"), wanted[start : start + KEYS_A_SELECT])
+            found |= self.read(driver, table, sql, lock)
+        return found
+
+    def met(self, driver: Driver, table: Watched, keys: Sequence[Key], columns: Sequence[str]) -> State:
+        """The rows of those keys that are there already.
+
+        On MySQL a key that is not there must not be locked: two services would each lock the gap that the other one
+        inserts into.
+        """
+        if driver.dialect == "mysql":
+            there = self.by_keys(driver, table, keys, columns, "none")
+            return self.by_keys(driver, table, list(there), lock="key")
+        return self.by_keys(driver, table, keys, columns, "key")
+
+    def chosen(
+        self, driver: Driver, table: Watched, alias: str, where: Fragment | None, values: Sequence[object]
+    ) -> Sql:
+        """A SELECT of the rows that a statement's WHERE chooses, in the statement's own words."""
+        sql = self._select(driver, table, alias or self.ddl.quoted(table.place.name))
+        if where is not None:
+            sql.text(" WHERE ")
+            for number, text in enumerate(where.texts):
+                if number:
+                    sql.value(values[number - 1])
+                sql.text(text)
+        return sql
+
+    def below(self, driver: Driver, table: Watched, keys: Sequence[Key], one: Below) -> State:
+        """The child's rows that a foreign key ties to rows of the table."""
+        child = self.tables.tables[one.child]
+        own = ", ".join(f"r.{self.ddl.quoted(name)}" for name, _ in one.columns)
+        theirs = ", ".join(f"p.{self.ddl.quoted(name)}" for _, name in one.columns)
+        found: State = {}
+        for start in range(0, len(keys), KEYS_A_SELECT):
+            sql = self._select(driver, child).text(
+                f" WHERE ({own}) IN (SELECT {theirs} FROM {self.place(table.place)} AS p WHERE "
+            )
+            equal(sql, self.typed(table, table.key, "p"), keys[start : start + KEYS_A_SELECT])
+            found |= self.read(driver, child, sql.text(")"), "key")
+        return found
+
+    def reach(
+        self,
+        driver: Driver,
+        states: dict[Place, State],
+        table: Watched,
+        keys: Sequence[Key],
+        *,
+        is_delete: bool,
+    ) -> None:
+        """Adds the rows that foreign keys change by themselves when rows of the table go, or get another key."""
+        for one in table.below:
+            if keys and (one.on_delete if is_delete else one.on_update):
+                found = self.below(driver, table, keys, one)
+                known = states.setdefault(one.child, {})
+                new = [key for key in found if key not in known]
+                known |= {key: found[key] for key in new}
+                self.reach(driver, states, self.tables.tables[one.child], new, is_delete=is_delete)
+
+    # ── statements ──
+
+    def _select(self, driver: Driver, table: Watched, alias: str = "r", *, asks: bool = False) -> Sql:
+        shown = [f"{alias}.{self.ddl.quoted(name)}" for name in table.key] + self.shown(table, alias)
+        if asks and driver.dialect == "postgresql":
+            # ON CONFLICT DO UPDATE locks the row that it meets, and the new version says by whom; of a new row nobody.
+            shown.append(f"{alias}.xmax <> 0")
+        shown.append(session.fits(names) if (names := self.settings(table)) else "1")
+        name = self.place(table.place)
+        as_alias = (
+            "" if alias == self.ddl.quoted(table.place.name) and name.endswith(alias) else f" AS {alias}"
+        )
+        return driver.sql(f"SELECT {', '.join(shown)} FROM {name}{as_alias}")
+
+    def shown(self, table: Watched, alias: str) -> list[str]:
+        """SQL of the row's image, and of what else of it is watched."""
+        if table.captured is None:
+            return ["NULL", "NULL"]
+        columns = columns_of(table.captured, table.captured.columns)
+        rest = [name for name in table.captured.watched or () if name not in table.captured.columns]
+        more = self.ddl.image(columns_of(table.captured, rest), alias) if rest else "NULL"
+        return [self.ddl.image(columns, alias), more]
+
+    def read(self, driver: Driver, table: Watched, sql: Sql, lock: Lock) -> State:
+        # On a line of its own, since a statement's WHERE may end in a comment.
+        sql.text(f"\n{_LOCKS[driver.dialect][lock]}")
+        count = len(table.key)
+        try:
+            rows = driver.rows(sql)
+            if not all(row[-1] for row in rows):
+                rows = self._as_wanted(driver, sql, self.settings(table))
+        except NotImplementedError:
+            # psycopg reads moments and spans of time in some settings only.
+            rows = self._as_wanted(driver, sql, session.EVERY_SETTING)
+        return {key_of(row[:count]): Shown(*row[count:-1]) for row in rows}
+
+    def _as_wanted(self, driver: Driver, sql: Sql, names: Sequence[str]) -> list[Row]:
+        with session.as_wanted(driver, names):
+            try:
+                return driver.rows(sql)
+            except NotImplementedError:
+                what = "dual write: the driver cannot read the key of a table that this statement writes"
+                advice = "let triggers leave its marks (`migrator capture install`)"
+                raise UnmarkedError(f"{what}; {advice}") from None
+
+    def settings(self, table: Watched) -> Sequence[str]:
+        captured = table.captured
+        if captured is None or self.tables.dialect != "postgresql":
+            return ()
+        return session.settings_for(columns_of(captured, captured.columns))
+
+    def typed(self, table: Watched, columns: Sequence[str], alias: str) -> list[Typed]:
+        """The columns, with the types of values that are compared with them.
+
+        PostgreSQL stores a number in a column of texts, and compares the two with an error; so with arrays.
+        """
+        types = table.types if self.tables.dialect == "postgresql" else {}
+        return [(f"{alias}.{self.ddl.quoted(name)}", types.get(name, "")) for name in columns]
+
+    def place(self, place: Place) -> str:
+        parts = [place.schema, place.name] if place.schema is not None else [place.name]
+        return ".".join(self.ddl.quoted(part) for part in parts if part is not None)
+
+
+def equal(sql: Sql, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
+    """Adds: the columns hold one of the keys."""
+    for number, key in enumerate(keys):
+        if len(columns) == 1:
+            sql.text(", " if number else f"{columns[0][0]} IN (")
+            _value(sql, key[0], columns[0][1])
+            continue
+        sql.text(" OR (" if number else "((")
+        for place, ((name, declared), value) in enumerate(zip(columns, key, strict=True)):
+            _value(sql.text(f" AND {name} = " if place else f"{name} = "), value, declared)
+        sql.text(")")
+    sql.text(")")
+
+
+def _value(sql: Sql, value: Any, declared: str) -> None:
+    # The server itself takes a text for what it is compared with, and names of types may be strange to the session.
+    if declared and not isinstance(value, str):
+        sql.text("CAST(").value(value).text(f" AS {declared})")
+    else:
+        sql.value(value)

@@ -1,0 +1,150 @@
+"""What a service's statement changes, as the marks that triggers would have left: read before it and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from migrator.errors import UnmarkedError
+from migrator.source.adapter.at_once import left_at_once
+from migrator.source.adapter.driver import Driver
+from migrator.source.adapter.images import Images, Lock, State
+from migrator.source.adapter.keys import Parameters, Said, refused
+from migrator.source.adapter.meant import home_of
+from migrator.source.adapter.outcome import Outcome
+from migrator.source.adapter.outcome import compared as compared
+from migrator.source.adapter.pending import Changed as Changed
+from migrator.source.adapter.pending import Pending as Pending
+from migrator.source.adapter.watched import Watched, WatchedTables
+from migrator.source.adapter.write import Opaque, Write, parameter
+from migrator.source.adapter.written import RUNS_CODE, first_word, may_write, written
+
+UnknownRows = Literal["refuse", "lock"]
+"""What becomes of a statement whose rows only its WHERE tells: refused, or read beforehand under lock."""
+
+
+@dataclass(frozen=True)
+class Marking:
+    tables: WatchedTables
+    images: Images
+    unknown: UnknownRows = "refuse"
+    keeps_images: bool = True
+    """Whether the caller is to be told what changed; else it may be marked without being read, and is not told."""
+
+    # ── before ──
+
+    def runs_code(self, text: str) -> bool:
+        """Whether the statement runs code of the database, which may write tables that it does not name."""
+        return first_word(text, self.tables.dialect) in RUNS_CODE
+
+    def before(
+        self, driver: Driver, text: str, parameters: Sequence[Parameters], begins: Callable[[Driver], None]
+    ) -> Pending | None:
+        """What is to be known before a statement runs; None where it changes no watched table.
+
+        `begins` is told before anything is read. Raises: UnmarkedError where nobody can know which rows it changes.
+        """
+        if not may_write(text, driver.dialect):
+            return None
+        found = written(text, driver.spoken(text))
+        if isinstance(found, Opaque):
+            named = self.tables.named(found.tables)
+            if named or not found.tables:
+                raise refused(", ".join(named) or "any table", found.reason)
+            return None
+        table = None if found is None else self._table(driver, found)
+        if found is None or table is None:
+            return None
+        begins(driver)
+        pending = Pending(Said(found, table, list(parameters), driver.dialect))
+        if table.replaces and not found.is_upsert and (found.action == "insert" or pending.said.moves_keys):
+            raise refused(table.name, "the table itself replaces rows (ON CONFLICT REPLACE)")
+        driver.hold()
+        if found.action == "insert":
+            self._before_insert(driver, pending)
+        else:
+            self._before_change(driver, pending)
+        return pending
+
+    def _table(self, driver: Driver, write: Write) -> Watched | None:
+        home = None
+        if write.schema is None and self.tables.is_shared(write.table):
+            home = home_of(driver, self.images, write.table)
+        found = self.tables.found(write.schema, write.table, home)
+        if found is None and write.table.lower() in self.tables.views and self._is_view(driver, write):
+            raise refused(write.table, "this is a view or a partition of tables that the mapping reads")
+        if write.action != "insert" and self.tables.inherits(found, write.table):
+            raise refused(write.table, "tables that the mapping reads inherit from it")
+        return found
+
+    def _is_view(self, driver: Driver, write: Write) -> bool:
+        schema = write.schema
+        if schema is None and driver.dialect == "postgresql":
+            schema = home_of(driver, self.images, write.table)
+        return self.tables.is_view(schema, write.table)
+
+    def _before_insert(self, driver: Driver, pending: Pending) -> None:
+        """An upsert may change rows that are there; a plain INSERT none."""
+        said = pending.said
+        if said.write.is_upsert:
+            if said.moves:
+                raise refused(said.table.name, "it gives new primary keys to the rows that it meets")
+            state = pending.states.setdefault(said.table.place, {})
+            for columns, keys in said.met():
+                state |= self.images.met(driver, said.table, keys, columns)
+            pending.meant = list(state)
+            if said.write.replaces:
+                self.images.reach(driver, pending.states, said.table, pending.meant, is_delete=True)
+            elif said.moves_children:
+                self.images.reach(driver, pending.states, said.table, pending.meant, is_delete=False)
+        elif not said.says_inserted and not said.returned:
+            pending.returning = self._returning(pending)
+
+    def _before_change(self, driver: Driver, pending: Pending) -> None:
+        write, table = pending.said.write, pending.said.table
+        keys = pending.said.wanted()
+        # The lock that the statement itself will take: of a stronger one others would wait that need not.
+        lock: Lock = "key" if write.action == "delete" or pending.said.moves_keys else "row"
+        if keys is not None:
+            state = self.images.by_keys(driver, table, keys, lock=lock)
+        else:
+            state = self._by_where(driver, pending, lock)
+        pending.states[table.place] = state
+        pending.meant = list(state)
+        pending.said.moved(pending.meant)
+        if write.action == "delete":
+            self.images.reach(driver, pending.states, table, pending.meant, is_delete=True)
+        elif pending.said.moves_children:
+            self.images.reach(driver, pending.states, table, pending.meant, is_delete=False)
+
+    def _by_where(self, driver: Driver, pending: Pending, lock: Lock) -> State:
+        write, name = pending.said.write, pending.said.table.name
+        if write.opaque:
+            raise refused(name, write.opaque)
+        if self.unknown == "refuse":
+            what = f"dual write: this {write.action.upper()} of {name} does not say the keys of its rows"
+            advice = (
+                'name them in WHERE, or let them be read first under lock: dual_write(…, unknown_rows="lock")'
+            )
+            raise UnmarkedError(f"{what}; {advice}")
+        if len(pending.said.parameters) > 1:
+            raise refused(name, "it runs once for each of many parameters")
+        pending.read_by_where = True
+        where, one = write.where, pending.said.parameters[0]
+        values = [] if where is None else [parameter(one, place) for place in where.places]
+        sql = self.images.chosen(driver, pending.said.table, write.alias, where, values)
+        return self.images.read(driver, pending.said.table, sql, lock)
+
+    # ── after ──
+
+    def after(self, driver: Driver, pending: Pending, cursor: Any) -> list[Changed]:
+        """The rows that the statement changed. Raises: UnmarkedError where they cannot be known after all."""
+        if not self.keeps_images and left_at_once(self.images, driver, pending, cursor):
+            return []
+        return Outcome(self.images, driver, pending).changed(cursor)
+
+    def _returning(self, pending: Pending) -> str:
+        names = ", ".join(self.images.ddl.quoted(name) for name in pending.said.table.key)
+        # On a line of its own, since the statement may end in a comment.
+        return f"\nRETURNING {names}"

@@ -1,0 +1,39 @@
+"""A statement under way: what it says, the rows as they were before it, and what it changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from migrator.source.adapter.images import State
+from migrator.source.adapter.keys import Key, Said
+from migrator.source.adapter.watched import Place, Watched
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One row that a transaction changed: images as marks hold them; None is no row."""
+
+    table: Watched
+    before: str | None
+    after: str | None
+
+
+@dataclass
+class Pending:
+    """A statement that is about to run. `states`: the rows as they are before it, by table.
+
+    `meant`: keys of those that the statement itself chooses, not a foreign key for it. `returning`: SQL to be added, so
+    that it gives back keys that nobody knows; `made`: keys that it gave back.
+    """
+
+    said: Said
+    states: dict[Place, State] = field(default_factory=dict)
+    meant: list[Key] = field(default_factory=list)
+    read_by_where: bool = False
+    returning: str = ""
+    made: list[Key] = field(default_factory=list)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether each of its many parameters is to run by itself, so that its keys are known."""
+        return bool(self.returning) and len(self.said.parameters) > 1

@@ -1,0 +1,140 @@
+"""What a service hands over for its dual writes: engines, sessions or what makes them, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+from weakref import WeakSet
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session, sessionmaker
+from sqlalchemy.pool import QueuePool
+
+from migrator.errors import SettingsError
+from migrator.ports.live import Change
+from migrator.source.adapter.listening import Listening
+from migrator.source.adapter.off_loop import off_loop
+from migrator.source.adapter.works import changes
+
+Committed = Callable[[Sequence[Change]], object]
+_CONNECTIONS = "migrator_connections"
+
+
+class Sessions:
+    """Attaches the adapter's ears. `committed`: called after the commit of each session that changed rows.
+
+    A bare AsyncSession class is none that can be listened to: its sessions are those of the whole process.
+    """
+
+    def __init__(self, listening: Listening, committed: Committed | None = None) -> None:
+        self.listening = listening
+        self.committed = committed
+        self._watched: list[Any] = []
+
+    def attach(self, given: Any) -> None:
+        """Raises: SettingsError where it is nothing that makes connections, or is listened to already."""
+        if isinstance(given, (list, tuple)):
+            for one in given:
+                self.attach(one)
+            return
+        engines, sessions = list(_engines_of(given)), _sessions_of(given)
+        if not engines and sessions is None:
+            what = f"dual_write: a {type(given).__name__} is no engine and makes no sessions"
+            raise SettingsError(
+                f"{what}; give a sessionmaker, a Session class, a session or an engine, sync or async"
+            )
+        if sessions is None and self.committed is not None:
+            what = (
+                f"dual_write: flush follows the commits of sessions, and a {type(given).__name__} makes none"
+            )
+            raise SettingsError(f"{what}; give a sessionmaker or a session")
+        for engine in engines:
+            self.listening.attach(engine)
+        if sessions is not None and not any(one is sessions for one in self._watched):
+            self._watched.append(sessions)
+            for name, listener in self._listeners():
+                sa.event.listen(sessions, name, listener)
+
+    def detach(self) -> None:
+        self.listening.detach()
+        for sessions in self._watched:
+            for name, listener in self._listeners():
+                if sa.event.contains(sessions, name, listener):
+                    sa.event.remove(sessions, name, listener)
+        self._watched.clear()
+
+    def _listeners(self) -> list[tuple[str, Callable[..., None]]]:
+        after = [] if self.committed is None else [("after_commit", self._committed)]
+        return [("after_begin", self._began), *after]
+
+    def _began(self, session: Session, _: SessionTransaction, connection: Connection) -> None:
+        self.listening.attach_begun(connection)
+        session.info.setdefault(_CONNECTIONS, WeakSet()).add(connection)
+
+    def _committed(self, session: Session) -> None:
+        for connection in list(session.info.get(_CONNECTIONS, ())):
+            changed = self.listening.works.committed(connection)
+            if changed and self.committed is not None:
+                off_loop(partial(self.committed, changes(changed)))
+
+
+def connections_at_once(given: Any) -> int | None:
+    """How many connections the engines of what a service gives may have at once; None where nobody can say."""
+    if isinstance(given, (list, tuple)):
+        found = [connections_at_once(one) for one in given]
+        return None if None in found else sum(one for one in found if one is not None)
+    engines = list(_engines_of(given))
+    pools = [engine.pool for engine in engines]
+    if not pools or not all(isinstance(pool, QueuePool) for pool in pools):
+        return None
+    counts = [(pool.size(), pool._max_overflow) for pool in pools if isinstance(pool, QueuePool)]
+    return None if any(more < 0 for _, more in counts) else sum(size + more for size, more in counts)
+
+
+def _sync(given: Any) -> Any:
+    """What an async object of SQLAlchemy's stands before; anything else as it is."""
+    if hasattr(given, "session_factory"):
+        return given  # a scoped one would make a session to be asked
+    for name in ("sync_engine", "sync_session"):
+        if (found := getattr(given, name, None)) is not None:
+            return found
+    return given
+
+
+def _engines_of(given: Any) -> Iterator[Engine]:
+    one = _sync(given)
+    if isinstance(one, Engine):
+        yield one
+    elif isinstance(one, Connection):
+        yield one.engine
+    options = getattr(getattr(one, "session_factory", one), "kw", None)
+    binds = [one.bind] if isinstance(one, Session) else []
+    if isinstance(options, dict):
+        binds += [options.get("bind"), *(options.get("binds") or {}).values()]
+    for bind in binds:
+        if bind is not None:
+            yield from _engines_of(bind)
+
+
+def _sessions_of(given: Any) -> Any:
+    """What events of sessions are listened to on; None where it makes none."""
+    one = _sync(given)
+    if isinstance(one, (Session, sessionmaker, scoped_session)):
+        return one
+    if isinstance(one, type) and issubclass(one, Session):
+        return one
+    return _async_sessions(getattr(one, "session_factory", one))
+
+
+def _async_sessions(maker: Any) -> Any:
+    """Of an async_sessionmaker, a class of its own for the sessions below, so that others' stay as they are."""
+    options = getattr(maker, "kw", None)
+    if not isinstance(options, dict) or not hasattr(maker, "class_"):
+        return None
+    base = options.get("sync_session_class") or maker.class_.sync_session_class
+    if not base.__dict__.get("_migrator_own"):
+        base = type(f"Marked{base.__name__}", (base,), {"_migrator_own": True})
+        maker.configure(sync_session_class=base)
+    return base
