@@ -68,6 +68,15 @@ class RowError(MigratorError):
     exit_code = DIFFERENT
 
 
+class UnmarkedError(MigratorError):
+    """A service's change would leave no mark, so it is refused; its transaction is to be rolled back."""
+
+
+def reason_of(error: Exception) -> str:
+    """What may be logged of it: the message of an error of ours; of any other, whose message may hold a value, its type."""
+    return str(error) if isinstance(error, MigratorError) else type(error).__name__
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing that is wrong in a file: where it stands, what it is and what would mend it."""

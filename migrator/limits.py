@@ -15,6 +15,9 @@ NESTING_LEVELS = 32
 
 BATCH_WRITE_ITEMS = 25
 BATCH_WRITE_BYTES = 16 * 1024 * 1024
+TRANSACTION_ACTIONS = 100
+"""Of one TransactWriteItems, no two of them on one item."""
+TRANSACTION_BYTES = 4 * 1024 * 1024
 STATEMENT_BYTES = 8192
 """Of a PartiQL statement without its parameters. A BatchExecuteStatement takes as many statements as a batch items."""
 BATCH_GET_KEYS = 100

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from migrator import wiring
-from migrator.errors import SettingsError
+from migrator.errors import SettingsError, TargetError
 from migrator.facts import EntityPlan
+from migrator.journal.instances import SqlInstances
 from migrator.journal.memory import SqlMemory
+from migrator.journal.phases import SqlPhases
 from migrator.journal.store import SqlJournal
+from migrator.journal.traces import SqlTraces
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.changes import needs_memory
+from migrator.mapping.direct import patterns_reading
 from migrator.mapping.image_keys import compile_image_keys, no_keys
 from migrator.ports.capture import Installation
+from migrator.ports.instances import Roster
+from migrator.ports.live import Root
 from migrator.retry import Backoff, Retry
 from migrator.settings import Job
 from migrator.source.address import address_of
@@ -25,7 +31,9 @@ from migrator.source.capture.marks import SqlMarks
 from migrator.source.capture.tickets import SqlTickets
 from migrator.source.capture.writing import Writing
 from migrator.source.manners import Manners, name_of
-from migrator.stages.capture import CAPTURED, CaptureStage, own_installation
+from migrator.stages.capture import CAPTURED, CaptureStage, CaptureStatus, own_installation
+from migrator.stages.entities import live_entities
+from migrator.stages.forget import Forget
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
 from migrator.stages.refresh import LiveEntity, Refresh, behind
@@ -37,6 +45,7 @@ from migrator.wiring import Laid, Target, keepers
 DDL_LOCK_WAIT_S = 1.0
 """A change of a table that waits for its lock makes the service's writes wait behind it."""
 DDL_PATIENCE = Backoff(attempts=30, base_s=1.0, cap_s=5.0, limit_s=120.0)
+ONCE = Backoff(attempts=1)
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,35 @@ def need_installation(live: Live, laid: Laid) -> Installation:
     return found
 
 
+def need_direct(laid: Laid, journal: SqlJournal) -> None:
+    """Raises: SettingsError where the job and the journal disagree about direct entities, or where a pattern that reads
+    one may still ask SQL: old rows would be put over newer items, or items grow old."""
+    if taken_out := sorted(kept_direct(laid.job, journal) - set(laid.job.direct)):
+        what = (
+            f"the service writes {', '.join(taken_out)} itself, and writes.direct of this job does not say so"
+        )
+        raise SettingsError(f"{what}: old rows would be put over newer items; write it there again")
+    reading = patterns_reading(laid.checked.mapping, laid.job.direct)
+    phases = SqlPhases(journal.database, laid.job.name).all() if reading else {}
+    early = [name for name in reading if name not in phases or phases[name].state.phase != "complete"]
+    if early:
+        what = f"writes.direct names {', '.join(laid.job.direct)}, and {', '.join(early)} is not complete"
+        raise SettingsError(f"{what}: nobody would keep their items as new as the rows; complete them first")
+
+
+def kept_direct(job: Job, journal: SqlJournal) -> frozenset[str]:
+    """Entities that the service writes itself, as capture install was told last."""
+    runs = [run for run in journal.runs(job.name) if run.identity.kind == "direct"]
+    return frozenset(filter(None, runs[-1].identity.scope.split(","))) if runs else frozenset()
+
+
+def capture_status(laid: Laid) -> CaptureStatus:
+    """What is captured in the job's source, by whom."""
+    with open_live(laid.job, "doctor", patience=ONCE) as live:
+        stage = CaptureStage(live.capture, laid.job.name, laid.checked.mapping.table)
+        return stage.status(_plans(laid))
+
+
 def _plans(laid: Laid) -> list[EntityPlan]:
     return [entity.plan for entity in laid.checked.entities]
 
@@ -107,8 +145,7 @@ class Beside:
 
     @cached_property
     def entities(self) -> dict[str, LiveEntity]:
-        checked = self.laid.checked
-        return {one.name: LiveEntity(one, needs_memory(one.plan)) for one in checked.entities}
+        return live_entities(self.laid.checked.mapping, self.laid.checked.entities)
 
     @cached_property
     def store(self) -> ConditionalWrites:
@@ -154,9 +191,11 @@ class Beside:
         plans = [one.compiled.plan for one in self.entities.values()]
         captured = {one.name: one for one in self.live.capture.captured(plans)}
         mapping = self.laid.checked.mapping
-        # Keys of remembered entities are remembered; the image may be of another row (see changes: in the mapping).
+        # Keys that an image cannot tell are remembered; the image may be of another row (see changes: in the mapping).
         keys = {
-            name: no_keys if one.remembered else compile_image_keys(mapping, one.compiled.plan)
+            name: no_keys
+            if needs_memory(one.compiled.plan)
+            else compile_image_keys(mapping, one.compiled.plan)
             for name, one in self.entities.items()
         }
         options = RelayOptions(lease_s=self.laid.job.tuning.lease_s)
@@ -171,6 +210,12 @@ def running_s() -> float:
     """A clock that also runs while the machine sleeps, which time.monotonic does not on Linux."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
+
+
+def clock_of(now_s: Callable[[], float]) -> Callable[[], float]:
+    """A clock that goes on from what `now_s` says now, whatever this machine's own clock says or is set to."""
+    then, before = now_s(), running_s()
+    return lambda: then + running_s() - before
 
 
 def now_s() -> float:
@@ -197,6 +242,34 @@ def open_beside(
         yield Beside(laid, live, target, memory, presences)
 
 
+def roster_of(job: Job, journal: SqlJournal) -> Roster:
+    """The instances of the job's services, as its journal knows them."""
+    instances = SqlInstances(journal.database, job.name)
+    return Roster(tuple(instances.known()), instances.now_s(), lifetimes_of(job).gone_s)
+
+
+def forgetting(
+    laid: Laid, target: Target, journal: SqlJournal, table_id: str, roots: Sequence[Root]
+) -> Forget:
+    """The stage that forgets a row, without marks: those are the caller's to add where capture is installed."""
+    writers = SqlWriters(journal.database, table_id)
+    entities = {one.name: one for one in laid.checked.entities}
+    return Forget(
+        roots=roots,
+        entity=entities[roots[0][0]],
+        source=laid.source.at_primary(),
+        store=target.store,
+        dead=ConditionalWrites(target.store),
+        design=target.design,
+        traces=SqlTraces(journal.database, laid.job.name, table_id),
+        writers=writers,
+        now_s=writers.now_s,
+        highest=SqlMemory(journal.database, table_id).highest,
+        lifetimes=lifetimes_of(laid.job),
+        wait=target.store.retry.wait,
+    )
+
+
 def known_tickets(job: Job) -> list[int]:
     """The highest tickets that the journal and the table know of."""
     design = wiring.sound_mapping(job.mapping).mapping.table
@@ -207,3 +280,19 @@ def known_tickets(job: Job) -> list[int]:
     with wiring.open_journal(job) as journal:
         highest = SqlMemory(journal.database, state.table_id).highest()
     return [highest, ControlItem(target.store).read_control()]
+
+
+def existing_table(job: Job, target: Target) -> str:
+    """The id of the job's table, which must be there and fit the mapping.
+
+    Raises: TargetError when there is none, or another one.
+    """
+    state = target.admin.state(target.design)
+    name = target.design.name
+    if state is None:
+        raise TargetError(f"there is no table {name}; run `migrator table create` with this job file")
+    if state.differences:
+        listed = "; ".join(state.differences)
+        what = f"table {name} is not the mapping's: {listed}"
+        raise TargetError(f"{what}. Mend one of the two, or name another table in the job")
+    return state.table_id

@@ -9,9 +9,10 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Literal
 
+from migrator.mapping.diff import Diff
 from migrator.mapping.keys import item_key_text, source_text
 from migrator.mapping.requests import Request
-from migrator.model import ItemKey, Part, Pattern
+from migrator.model import Item, ItemKey, Part, Pattern
 from migrator.ports import Finding, Run, Tally
 from migrator.ports.live import Contest, Root
 
@@ -112,10 +113,53 @@ class UndoCounts:
 
 
 @dataclass(frozen=True)
+class RowTraces:
+    """What there is of a row that is to be forgotten. `is_there`: in the source.
+
+    `waiting`: marks that a relay is yet to work; `hopeless`: ids of those that it could not. `items`: live ones. `kept`:
+    in the journal, by kind; `page_bounds` there stay. `seen_s`, `ticket`: the journal's time when source and marks had been
+    looked at, and the highest ticket that was known before.
+    """
+
+    is_there: bool
+    waiting: int
+    hopeless: tuple[int, ...]
+    items: int
+    tombstones: tuple[Item, ...] = field(repr=False)
+    kept: Mapping[str, int]
+    page_bounds: int
+    seen_s: float
+    ticket: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What can be taken away, by kind."""
+        return {"marks": len(self.hopeless), **self.kept, "tombstones": len(self.tombstones)}
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What was taken away, by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
+
+    `is_late`: somebody still writes what he read before the row was gone, or it has come back: what he must find stays.
+    """
+
+    gone: Mapping[str, int]
+    young: int
+    ripe_in_s: float
+    is_late: bool
+
+    @property
+    def is_all(self) -> bool:
+        return not (self.young or self.is_late)
+
+
+@dataclass(frozen=True)
 class PartAnswer:
     """One part of an answer from both sides, as plain values in the order of `part.attributes`.
 
-    `several`: more than one came where the part says `one: true`; that is a difference too.
+    `several`: more than one came where the part says `one: true`; that is a difference too. `compared`: the attributes
+    that were compared, which the rows of `diffs` are made of.
     """
 
     part: Part
@@ -123,6 +167,8 @@ class PartAnswer:
     rows: Rows
     same: bool
     several: bool = False
+    diffs: tuple[Diff, ...] = ()
+    compared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,7 +200,8 @@ class Answer:
 
 @dataclass
 class Refreshed:
-    """What a refresh came to. `collisions`: roots that want a key which another row really has."""
+    """What a refresh came to. `collisions`: roots that want a key which another row really has. `apart`: findings of
+    roots whose items were to be written together and were too many for it, each once."""
 
     roots: int = 0
     stored: int = 0
@@ -162,6 +209,7 @@ class Refreshed:
     newer: int = 0
     refused: list[Finding] = field(default_factory=list)
     collisions: set[Contest] = field(default_factory=set)
+    apart: dict[Finding, None] = field(default_factory=dict)
 
 
 @dataclass

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
@@ -31,6 +34,35 @@ def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]
             return
         sleep(min(left, _TICK_S))
         left -= _TICK_S
+
+
+_END: ContextVar[tuple[float, str]] = ContextVar("end", default=(math.inf, ""))
+
+
+@contextmanager
+def ending_at(end: float, why: str) -> Iterator[None]:
+    """Nothing is tried again past `end` (seconds of time.monotonic) by what runs inside, in its threads too.
+
+    `why`: what an error says that comes of it.
+    """
+    token = _END.set(min((end, why), _END.get()))
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def refuse_late() -> None:
+    """Raises: StoppedError where the time of `ending_at` is over."""
+    end, why = _END.get()
+    if time.monotonic() >= end:
+        raise StoppedError(why)
+
+
+def in_context(work: Callable[..., Result]) -> Callable[..., Result]:
+    """`work` for another thread, under the same end."""
+    context = copy_context()
+    return lambda *words: context.run(work, *words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +116,7 @@ class Retry:
 
     def wait(self, seconds: float) -> None:
         """Sleeps in short naps, looking up between them."""
-        nap(seconds, self.stop, self.sleep)
+        nap(min(seconds, max(0.0, _END.get()[0] - time.monotonic())), self.stop, self.sleep)
 
     def _give_up(
         self,
@@ -93,6 +125,7 @@ class Retry:
         began: float,
         gave_up: Callable[[BaseException, str], MigratorError] | None,
     ) -> NoReturn:
+        refuse_late()
         error = state.outcome.exception() if state.outcome else None
         tried = f"{state.attempt_number} tries in {self.clock() - began:.0f} s"
         if gave_up is not None and error is not None:
@@ -108,4 +141,5 @@ class _AfterSeconds(stop_base):
         self.began = began
 
     def __call__(self, state: RetryCallState) -> bool:
-        return self.retry.clock() - self.began >= self.retry.backoff.limit_s
+        late = time.monotonic() >= _END.get()[0]
+        return late or self.retry.clock() - self.began >= self.retry.backoff.limit_s

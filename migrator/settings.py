@@ -10,8 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from migrator.cutover_settings import CutoverForm, CutoverSettings, Hook, HookForm, WatchForm, WritesForm
 from migrator.errors import Fault, MappingError, SettingsError
 from migrator.mapping.document import Document, load_document, schema_faults
+from migrator.read_settings import ReadSettings, ReadsForm, ShadowForm
 from migrator.source_settings import Form, Integer, Number, SourceForm, SourceSettings
 from migrator.table_options import OptionsForm, TableOptions, UnitsForm
 
@@ -72,6 +74,11 @@ class Job:
     target: TargetSettings
     tuning: Tuning
     journal: str | None = field(default=None, repr=False)
+    cutover: CutoverSettings = CutoverSettings()
+    hooks: tuple[Hook, ...] = ()
+    reads: ReadSettings = ReadSettings()
+    direct: tuple[str, ...] = ()
+    """Entities that the service writes to the table itself; nobody of ours writes, compares or captures them."""
 
 
 def _like(pattern: str, advice: str) -> AfterValidator:
@@ -137,12 +144,19 @@ class _JobForm(Form):
     target: _TargetForm = _TargetForm()
     journal: Annotated[str, Field(min_length=1)] | None = None
     tuning: _TuningForm = _TuningForm()
+    cutover: CutoverForm = CutoverForm()
+    hooks: tuple[HookForm, ...] = ()
+    reads: ReadsForm = ReadsForm()
+    writes: WritesForm = WritesForm()
 
 
 _NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
 _WORDS = {
     form.__name__: list(form.model_fields)
-    for form in (_JobForm, SourceForm, _TargetForm, OptionsForm, UnitsForm, _TuningForm)
+    for form in (
+        *(_JobForm, SourceForm, _TargetForm, OptionsForm, UnitsForm, _TuningForm),
+        *(CutoverForm, WatchForm, HookForm, ReadsForm, ShadowForm, WritesForm),
+    )
 }
 
 
@@ -198,6 +212,10 @@ def _job(path: Path, form: _JobForm) -> Job:
         ),
         tuning=Tuning(**form.tuning.model_dump()),
         journal=form.journal,
+        cutover=form.cutover.settings(),
+        hooks=tuple(one.hook() for one in form.hooks),
+        reads=form.reads.settings(),
+        direct=tuple(dict.fromkeys(form.writes.direct)),
     )
 
 

@@ -13,6 +13,7 @@ from migrator.errors import MappingError, SettingsError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import Checked, check_mapping
+from migrator.mapping.direct import without_direct
 from migrator.mapping.parse import ParsedMapping, examine_mapping
 from migrator.model import TableDesign
 from migrator.retry import Backoff, Retry
@@ -141,7 +142,18 @@ class Target:
     objects: S3Objects | None = None
 
 
-def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Target:
+@dataclass(frozen=True)
+class Requests:
+    """How many requests there may be at once, how long each may take, and how patiently they are sent again."""
+
+    connections: int
+    timeout_s: float
+    backoff: Backoff
+
+
+def open_target(
+    job: Job, design: TableDesign, stop: Callable[[], bool], requests: Requests | None = None
+) -> Target:
     """The job's table; starts the embedded DynamoDB where the job says so."""
     settings, tuning = job.target, job.tuning
     endpoint = settings.endpoint
@@ -151,11 +163,12 @@ def open_target(job: Job, design: TableDesign, stop: Callable[[], bool]) -> Targ
         region=settings.region,
         profile=settings.profile,
         endpoint=endpoint,
-        connections=max(tuning.workers, AT_ONCE) + 2,
+        connections=requests.connections if requests else max(tuning.workers, AT_ONCE) + 2,
         role=_role(job),
+        **({"timeout_s": requests.timeout_s} if requests else {}),
     )
     named = design_for(job, design)
-    backoff = backoff_of(job)
+    backoff = requests.backoff if requests else backoff_of(job)
     admin = DynamoTableAdmin(client, stop=stop)
     store = DynamoStore(client, named, backoff, stop, _limit(tuning, named, Retry(backoff, stop)))
     return Target(named, admin, store, _objects(job, endpoint, named, backoff, stop))
@@ -236,7 +249,7 @@ def lay(
     )
     work = Work(name, at_once, retry, keepers(job.path.parent, job.target))
     with open_source(job.source, parsed, work) as source:
-        yield Laid(job, checked_on(source, parsed), source)
+        yield Laid(job, without_direct(checked_on(source, parsed), job.direct), source)
 
 
 def sound_mapping(path: Path) -> ParsedMapping:
@@ -248,6 +261,11 @@ def sound_mapping(path: Path) -> ParsedMapping:
     if parsed.faults:
         raise MappingError(parsed.faults)
     return parsed
+
+
+def revision_of(job: Job) -> str:
+    """The revision of the job's mapping, as it is now. Raises: MappingError, SettingsError."""
+    return load_transforms(sound_mapping(job.mapping))[0].mapping.revision
 
 
 def health_of(laid: Laid) -> SourceHealth:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -12,7 +13,7 @@ from threading import Event
 
 import click
 
-from migrator import wiring
+from migrator import live_wiring, wiring
 from migrator.cli.beside import look_around
 from migrator.cli.costs import MONEY, Allowed, Bill, allow, bill_of
 from migrator.cli.keys import as_asked, keys_option, tell_masked
@@ -36,6 +37,7 @@ from migrator.cli.runs import (
     need_bucket,
     scope_of,
 )
+from migrator.cutover_settings import Hook
 from migrator.errors import DIFFERENT
 from migrator.mapping.items import CompiledEntity
 from migrator.ports import Run, RunIdentity
@@ -104,6 +106,7 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool
         if wanted.explain:
             _explain(laid, entities)
         session = _session(stack, laid, wanted, stop)
+        live_wiring.need_direct(laid, session.journal)
         around = look_around(stack, laid, session, stop)
         identity = _identity(laid, session, entities, wanted, around.installation)
         bill = _bill(laid, session, entities, wanted, identity)
@@ -112,7 +115,7 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool
         run = _begin(session, identity, wanted)
         stage = _stage(laid, session, wanted, stop)
         stage.path, stage.source = around.path(session, stage.claims), around.source(laid)
-        result = _work(stage, run, entities)
+        result = _work(stage, run, entities, read.hooks)
         if as_json:
             _print_data(result, bill)
         else:
@@ -194,10 +197,10 @@ def _stage(laid: Laid, session: Session, wanted: Asked, stop: Event) -> Backfill
     )
 
 
-def _work(stage: Backfill, run: Run, entities: list[CompiledEntity]) -> BackfillResult:
+def _work(stage: Backfill, run: Run, entities: list[CompiledEntity], hooks: Sequence[Hook]) -> BackfillResult:
     if run.state == "done":
         return stage.result(run, entities, 0.0)
-    with RunEnd(stage.journal, run), stage.progress:
+    with RunEnd(stage.journal, run, hooks), stage.progress:
         return stage.run(run, entities)
 
 

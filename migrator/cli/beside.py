@@ -11,6 +11,7 @@ from threading import Event
 import click
 
 from migrator import live_wiring
+from migrator.cli.instances import tell_unmarked
 from migrator.cli.runs import Session
 from migrator.errors import SettingsError
 from migrator.live_wiring import Beside
@@ -66,6 +67,7 @@ def look_around(stack: ExitStack, laid: Laid, session: Session, stop: Event) -> 
     installation = live_wiring.found_installation(beside.live, laid)
     if installation is not None:
         tell_lost_journal(beside)
+        tell_unmarked(laid.job, session.journal, installation)
     presence = beside.presences.enter("fast")
     stack.push(lambda kind, *_: beside.presences.leave(presence, clean=kind is None))
     if installation is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,18 +11,25 @@ from pathlib import Path
 import click
 
 from migrator import live_wiring, wiring
-from migrator.cli.options import job_argument, json_option, read_job, stop_on_signals
-from migrator.errors import DIFFERENT, MigratorError
+from migrator.cli.instances import read_roster, refuse_living
+from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
+from migrator.cutover_results import Line
+from migrator.cutover_wiring import open_court, open_desk
+from migrator.direct_wiring import direct_evidence, keep_direct
+from migrator.errors import DIFFERENT, MigratorError, SettingsError
 from migrator.facts import EntityPlan
-from migrator.live_wiring import Live
+from migrator.live_wiring import Live, kept_direct
+from migrator.ports.capture import MarkedBy
+from migrator.report.cutover import judgement_table
+from migrator.report.instances import marking_line
 from migrator.report.migrations import alembic_text, sql_text
 from migrator.settings import Job
-from migrator.stages.capture import MEANINGS, CaptureStage, CaptureStatus
+from migrator.stages.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
 
 
 @click.group()
 def capture() -> None:
-    """Leave a mark of every change in the source, by triggers, for the relay to work."""
+    """Leave a mark of every change in the source, by triggers or by the services themselves, for the relay to work."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +41,14 @@ class _Session:
 
 
 @contextmanager
-def _session(path: Path, command: str) -> Iterator[_Session]:
+def _session(path: Path, command: str, marked_by: MarkedBy = "triggers") -> Iterator[_Session]:
     """The job's mapping laid over its source, and capture's edges there."""
     job = read_job(path)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(job, f"capture {command}", stop=stop.is_set))
         live = stack.enter_context(live_wiring.open_live(job, f"capture {command}", stop=stop.is_set))
-        stage = CaptureStage(live.capture, job.name, laid.checked.mapping.table)
+        stage = CaptureStage(live.capture, job.name, laid.checked.mapping.table, marked_by)
         yield _Session(job, live, stage, [entity.plan for entity in laid.checked.entities])
 
 
@@ -51,9 +58,23 @@ def _session(path: Path, command: str) -> Iterator[_Session]:
 @click.option(
     "--as", "form", type=click.Choice(["sql", "alembic"]), help="Print a migration file, change nothing."
 )
-def install(job: Path, dry_run: bool, form: str | None) -> int:
-    """Make our two tables and the triggers, one table a transaction; what is there already stays as it is."""
-    with _session(job, "install") as session:
+@click.option(
+    "--by-services",
+    is_flag=True,
+    help="No triggers: services leave the marks, by the adapter that all of them import.",
+)
+@click.option(
+    "--take-back",
+    is_flag=True,
+    help="SQL is the truth again also for entities taken out of writes.direct: old rows go over newer items.",
+)
+def install(job: Path, dry_run: bool, form: str | None, by_services: bool, take_back: bool) -> int:
+    """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
+
+    With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
+    the marks from then on.
+    """
+    with _session(job, "install", "services" if by_services else "triggers") as session:
         if dry_run or form:
             for refusal in session.stage.refusals(session.plans):
                 click.echo(f"warning: {refusal}", err=True)
@@ -62,31 +83,88 @@ def install(job: Path, dry_run: bool, form: str | None) -> int:
                 alembic_text(steps, session.job.name) if form == "alembic" else sql_text(steps), nl=False
             )
             return 0
+        if not _may_be_direct(session, take_back=take_back):
+            return DIFFERENT
         done = session.stage.install(session.plans)
-        for limit in session.live.capture.limits(session.live.capture.captured(session.plans)):
+        for limit in session.stage.limits(session.plans):
             click.echo(f"warning: {limit}", err=True)
     if done.lost_marks:
         what = "warning: the table of marks was gone, and changes with it; it is there again"
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
-    for table in done.changed:
-        click.echo(f"triggers changed: {table}")
-    what = f"{len(done.changed)} table(s) changed" if done.changed or done.new else "nothing to change"
-    click.echo(f"{len(done.tables)} table(s) captured, {what}")
+    for line in _installed_by_services(done) if by_services else _installed(done):
+        click.echo(line)
     return 0
+
+
+def _may_be_direct(session: _Session, *, take_back: bool) -> bool:
+    """Whether the job's direct entities may be that from now on, which goes on record; new ones need evidence, and it
+    is shown. Raises: SettingsError where one was taken out of the job."""
+    job = session.job
+    with open_desk(job) as desk:
+        known = kept_direct(job, desk.journal)
+        if known == set(job.direct):
+            return True
+        if not take_back and (taken_out := sorted(known - set(job.direct))):
+            what = f"the service writes {', '.join(taken_out)} itself, and writes.direct does not say so any more"
+            raise SettingsError(
+                f"{what}; write it there again, or say --take-back, and old rows go over newer items"
+            )
+        with open_court(desk, "capture install", lambda: False) as court:
+            is_good = not set(job.direct) - known or _proven(job, direct_evidence(court))
+            if is_good:
+                # Before the triggers go: who finds them gone must find the reason, too.
+                keep_direct(court)
+    return is_good
+
+
+def _proven(job: Job, lines: Sequence[Line]) -> bool:
+    stdout().print(judgement_table(lines))
+    left = [line.name for line in lines if line.verdict != "ok"]
+    if left:
+        what = (
+            f"refused: {', '.join(job.direct)} cannot be written directly yet; not proven: {', '.join(left)}"
+        )
+        click.echo(f"{what}. Nothing was changed", err=True)
+    return not left
+
+
+def _installed(done: Installed) -> Iterator[str]:
+    for table in done.changed:
+        yield f"triggers changed: {table}"
+    what = f"{len(done.changed)} table(s) changed" if done.changed or done.new else "nothing to change"
+    yield f"{len(done.tables)} table(s) captured, {what}"
+    if done.switched:
+        yield "triggers leave the marks from now on; services that run may go on, and stop marking when they start again"
+
+
+def _installed_by_services(done: Installed) -> Iterator[str]:
+    yield f"{'our two tables are made' if done.new else 'nothing to change'}; no trigger is"
+    yield f"services are to mark their changes of {len(done.tables)} table(s): {', '.join(done.tables)}"
+    if done.new:
+        yield "their users need SELECT on our tickets, INSERT on our marks (PostgreSQL: USAGE on schema migrator)"
+        yield "then start every service with the adapter, and only then `migrator backfill`"
 
 
 @capture.command()
 @job_argument
 @json_option
 def status(job: Path, as_json: bool) -> int:
-    """Compare the triggers with mapping and schema. Exit code 1 where a change could leave no mark."""
+    """Compare the triggers with mapping and schema, or count the services that leave the marks.
+
+    Exit code 1 where a change could leave no mark.
+    """
     with _session(job, "status") as session:
         found = session.stage.status(session.plans)
+        roster = read_roster(session.job) if found.marked_by == "services" else None
     if as_json:
-        click.echo(json.dumps(asdict(found), sort_keys=True))
+        marking = {} if roster is None else {"marking": len(roster.marking)}
+        click.echo(json.dumps(asdict(found) | marking, sort_keys=True))
     else:
         _print(found)
-    return 0 if found.whole else DIFFERENT
+        if roster is not None:
+            click.echo(marking_line(roster))
+    is_marked = roster is None or bool(roster.marking)
+    return 0 if found.whole and is_marked else DIFFERENT
 
 
 def _print(found: CaptureStatus) -> None:
@@ -109,7 +187,10 @@ def _print(found: CaptureStatus) -> None:
 @click.option(
     "--discard-marks", is_flag=True, help="Also where marks wait; their changes are lost to the table."
 )
-def uninstall(job: Path, dry_run: bool, discard_marks: bool) -> int:
+@click.option(
+    "--anyway", is_flag=True, help="Also while services run that mark changes; their writes fail then."
+)
+def uninstall(job: Path, dry_run: bool, discard_marks: bool, anyway: bool) -> int:
     """Take away the triggers and our tables, so that nothing of ours is left in the source."""
     read = read_job(job)
     design = wiring.sound_mapping(read.mapping).mapping.table
@@ -117,6 +198,8 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool) -> int:
         if dry_run:
             click.echo(sql_text(live.capture.uninstall_steps()), nl=False)
             return 0
+        if not anyway:
+            refuse_living(read_roster(read))
         steps = CaptureStage(live.capture, read.name, design).uninstall(
             live.marks, discard_marks=discard_marks
         )

@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from migrator import wiring
+from migrator import live_wiring, wiring
+from migrator.cli.instances import read_roster
 from migrator.cli.options import job_argument, json_option, read_job, stdout
 from migrator.cli.packages import packages_for
 from migrator.errors import CLEAN, DIFFERENT
@@ -20,6 +21,7 @@ from migrator.results import Check, CheckState
 from migrator.settings import Job
 from migrator.stages.checkup import (
     Checkup,
+    check_capture,
     check_clock,
     check_entities,
     check_journal,
@@ -72,6 +74,12 @@ def _source(found: Checkup, stack: ExitStack, job: Job) -> None:
     check_server(found, lambda: wiring.health_of(laid))
     check_entities(found, laid.source, laid.checked.entities)
     check_statements(found, laid.source, laid.checked.mapping)
+    check_capture(
+        found,
+        lambda: live_wiring.capture_status(laid),
+        lambda: len(read_roster(job).marking),
+        str(job.path),
+    )
 
 
 def _target(found: Checkup, job: Job, design: TableDesign, *, write: bool) -> None:

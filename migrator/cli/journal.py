@@ -10,26 +10,32 @@ from typing import Any
 import click
 from rich.table import Table
 
-from migrator import wiring
+from migrator import live_wiring, wiring
+from migrator.cli.instances import known_revision, print_instances
 from migrator.cli.keys import as_asked, keys_option, mapping_of, tell_masked
 from migrator.cli.lag import lag_of
 from migrator.cli.options import job_argument, json_option, read_job, stdout
 from migrator.errors import SettingsError
 from migrator.ports import Journal, Run
 from migrator.report.findings import finding_line
+from migrator.report.instances import instances_data
 
 
 @click.command()
 @job_argument
 @json_option
 def status(job: Path, as_json: bool) -> int:
-    """List the runs of a job: what is done, what is left, what was found; and how many marks wait, and since when."""
+    """List the runs of a job: what is done, what is left, what was found; how many marks wait, and since when; who writes,
+    and which instances of services run."""
     read = read_job(job)
     with wiring.open_journal(read) as journal:
         runs = [_run_data(journal, run) for run in journal.runs(read.name)]
         lag = lag_of(read, journal)
+        roster = live_wiring.roster_of(read, journal)
+    revision = known_revision(read) if roster.known else None
     if as_json:
-        click.echo(json.dumps({"job": read.name, "runs": runs, "live": lag.data()}, sort_keys=True))
+        live = lag.data() | {"instances": instances_data(roster, revision)}
+        click.echo(json.dumps({"job": read.name, "runs": runs, "live": live}, sort_keys=True))
         return 0
     if runs:
         _print_runs(runs)
@@ -37,6 +43,7 @@ def status(job: Path, as_json: bool) -> int:
         click.echo(f"job {read.name}: nothing has run yet")
     for line in lag.lines():
         click.echo(line)
+    print_instances(roster, revision)
     return 0
 
 

@@ -12,10 +12,7 @@ from migrator.journal.store import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.ports.live import MarksState, Writer
 from migrator.report.relay import lag_line
-from migrator.retry import Backoff
 from migrator.settings import Job
-
-_ONCE = Backoff(attempts=1)
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ def lag_of(job: Job, journal: SqlJournal) -> Lag:
         one for table_id in tables for one in SqlWriters(journal.database, table_id).living(lifetimes.gone_s)
     ]
     try:
-        with live_wiring.open_live(job, "status", patience=_ONCE) as live:
+        with live_wiring.open_live(job, "status", patience=live_wiring.ONCE) as live:
             marks = None if live.capture.installation() is None else live.marks.state()
     except MigratorError as error:
         return Lag(None, writers, str(error))

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from migrator import wiring
 from migrator.cli.options import json_option
+from migrator.cli.row_keys import entity_named, row_key
 from migrator.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, RowError, SettingsError
-from migrator.mapping.check import Checked, check_form
-from migrator.mapping.items import CompiledEntity, items_for
-from migrator.mapping.keys import encode_key
+from migrator.mapping.check import check_form
+from migrator.mapping.items import items_for
 from migrator.mapping.schema import mapping_schema
+from migrator.mapping.shown_values import json_ready
 from migrator.report.faults import FAULT_FORMS
-from migrator.report.shapes import item_text, json_ready, row_tree_lines
+from migrator.report.shapes import item_text, row_tree_lines
 from migrator.source_settings import SourceSettings
 from migrator.stages.statements import statement_faults
 
@@ -109,8 +109,8 @@ def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: b
     """Print one row tree and the items that it becomes."""
     parsed = wiring.read_mapping(file)
     with wiring.open_source(SourceSettings(source), parsed) as opened:
-        compiled = _entity(wiring.checked_on(opened, parsed), entity)
-        rows = opened.read_rows(compiled.plan, [encode_key(_key_values(compiled, keys))])
+        compiled = entity_named(wiring.checked_on(opened, parsed), entity)
+        rows = opened.read_rows(compiled.plan, [row_key(compiled, keys)])
     if not rows:
         raise SettingsError(f"{entity}: there is no row with this key (or its where: leaves it out)")
     try:
@@ -127,41 +127,3 @@ def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: b
     for item in items:
         click.echo(item_text(item))
     return 0
-
-
-def _entity(checked: Checked, name: str) -> CompiledEntity:
-    for entity in checked.entities:
-        if entity.name == name:
-            return entity
-    known = ", ".join(entity.name for entity in checked.entities)
-    raise SettingsError(f"the mapping has no entity '{name}'; it has: {known}")
-
-
-def _key_values(entity: CompiledEntity, keys: tuple[str, ...]) -> list[Any]:
-    """The key's values in the order of its columns, integers as integers."""
-    columns = entity.plan.key
-    names = [column.name for column in columns]
-    if len(columns) == 1 and len(keys) == 1 and not keys[0].startswith(f"{names[0]}="):
-        given = {names[0]: keys[0]}
-    else:
-        given = dict(_pair(key) for key in keys)
-    if set(given) != set(names):
-        wanted = " ".join(f"--key {name}=…" for name in names)
-        raise SettingsError(f"the key of {entity.name} is {', '.join(names)}; write {wanted}")
-    return [_key_value(given[column.name], column.name, column.kind.name) for column in columns]
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise SettingsError("a composite key is written --key name=value, once for each column")
-    return name, value
-
-
-def _key_value(text: str, name: str, kind: str) -> Any:
-    if kind != "integer":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise SettingsError(f"the key column {name} is an integer") from None

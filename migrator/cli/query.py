@@ -39,7 +39,7 @@ def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_js
         found = mapping.patterns[pattern]
         values = read_params(found, given)
         target = wiring.open_target(read, mapping.table, lambda: False)
-        plans = [entity.plan for entity in laid.checked.entities]
+        plans = [entity.plan for entity in laid.checked.read]
         answer = ask(mapping, found, values, laid.source, target.store, plans=plans)
     if as_json:
         click.echo(json.dumps(answer_data(answer), ensure_ascii=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
@@ -11,8 +12,10 @@ import click
 
 from migrator import live_wiring, wiring
 from migrator.cli.beside import tell_lost_journal
+from migrator.cli.instances import tell_unmarked
+from migrator.cli.lag_hook import lag_watch
 from migrator.cli.options import job_argument, read_job, stop_on_signals
-from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
+from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket
 from migrator.errors import DIFFERENT, Interrupted
 from migrator.journal.store import SqlJournal
 from migrator.journal.writers import SqlWriters
@@ -59,11 +62,13 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> i
         if dry_run or asked["discard_failed"]:
             return _marks_alone(stack, laid, stop, discard=not dry_run)
         beside, journal, run = _open(stack, read, laid, stop)
-        report = RelayReport(journal, run, beside.live.marks, beside.keep_ticket)
+        later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
+        lag = lag_watch(read, later, beside.live.marks.state)
+        report = RelayReport(journal, run, beside.live.marks, beside.keep_ticket, lag.see)
         if asked["metrics_port"] is not None:
             report.serve(asked["metrics_host"], asked["metrics_port"])
         daemon = Daemon(beside.relay, beside.presences, report, workers, stop)
-        with RunEnd(journal, run):
+        with RunEnd(journal, run, read.hooks):
             _run(daemon, once=once)
         beside.keep_ticket()
         click.echo(report.summary())
@@ -83,11 +88,13 @@ def _marks_alone(stack: ExitStack, laid: Laid, stop: Event, *, discard: bool) ->
 
 def _open(stack: ExitStack, job: Job, laid: Laid, stop: Event) -> tuple[Beside, SqlJournal, Run]:
     target = wiring.open_target(job, laid.checked.mapping.table, stop.is_set)
-    table_id = existing_table(job, target)
+    table_id = live_wiring.existing_table(job, target)
     journal = stack.enter_context(wiring.open_journal(job))
     beside = stack.enter_context(live_wiring.open_beside(laid, target, journal, table_id, stop.is_set))
-    live_wiring.need_installation(beside.live, laid)
+    live_wiring.need_direct(laid, journal)
+    installation = live_wiring.need_installation(beside.live, laid)
     tell_lost_journal(beside)
+    tell_unmarked(job, journal, installation)
     identity = identity_of("relay", laid, table_id, laid.checked.entities)
     return beside, journal, begin(journal, identity, again=True)
 
@@ -110,7 +117,7 @@ def purge(job: Path, dry_run: bool) -> int:
         stop = stack.enter_context(stop_on_signals())
         design = wiring.sound_mapping(read.mapping).mapping.table
         target = wiring.open_target(read, design, stop.is_set)
-        table_id = existing_table(read, target)
+        table_id = live_wiring.existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read))
         writers = SqlWriters(journal.database, table_id)
         lifetimes = live_wiring.lifetimes_of(read)

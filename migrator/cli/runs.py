@@ -7,9 +7,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Event
 
-from migrator import logs, wiring
+from migrator import live_wiring, logs, wiring
+from migrator.cutover_settings import Hook
 from migrator.errors import Interrupted, MigratorError, SettingsError, TargetError
+from migrator.hooks import tell
 from migrator.journal.lease import RunLease
+from migrator.journal.memory import SqlMemory
 from migrator.journal.store import SqlJournal
 from migrator.mapping.columns import columns_digest
 from migrator.mapping.items import CompiledEntity
@@ -50,7 +53,7 @@ def live_session(
     another run of the job is at work.
     """
     target = wiring.open_target(job, design, stop.is_set)
-    table_id = existing_table(job, target)
+    table_id = live_wiring.existing_table(job, target)
     journal = stack.enter_context(wiring.open_journal(job))
     lease = stack.enter_context(RunLease(journal, job.name))
     if not into_existing:
@@ -66,25 +69,12 @@ def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
         raise SettingsError(what)
 
 
-def existing_table(job: Job, target: Target) -> str:
-    """The id of the job's table, which must be there and fit the mapping.
-
-    Raises: TargetError when there is none, or another one.
-    """
-    state = target.admin.state(target.design)
-    name = target.design.name
-    if state is None:
-        raise TargetError(f"there is no table {name}; run `migrator table create` with this job file")
-    if state.differences:
-        listed = "; ".join(state.differences)
-        what = f"table {name} is not the mapping's: {listed}"
-        raise TargetError(f"{what}. Mend one of the two, or name another table in the job")
-    return state.table_id
-
-
-def _refuse_foreign(job: Job, target: Target, journal: Journal, table_id: str) -> None:
+def _refuse_foreign(job: Job, target: Target, journal: SqlJournal, table_id: str) -> None:
     """Raises TargetError when the table holds items though this job has not begun to write to it."""
     if table_id in journal.written_tables(job.name):
+        return
+    # A strict service, or one that flushes, has no run; but every ticket that it wrote with is known here.
+    if SqlMemory(journal.database, table_id).highest():
         return
     for page in target.store.scan(0, 1):
         if page.items:
@@ -128,11 +118,13 @@ def begin(journal: Journal, identity: RunIdentity, *, again: bool) -> Run:
 
 
 class RunEnd:
-    """Writes into the journal how a run ended, whatever ended it; the log's lines carry the run."""
+    """Writes into the journal how a run ended, whatever ended it; the log's lines carry the run. `hooks` are told of a
+    failure."""
 
-    def __init__(self, journal: Journal, run: Run) -> None:
+    def __init__(self, journal: Journal, run: Run, hooks: Sequence[Hook] = ()) -> None:
         self.journal = journal
         self.run = run
+        self.hooks = hooks
 
     def __enter__(self) -> None:
         logs.bind_run(self.run.id)
@@ -143,4 +135,9 @@ class RunEnd:
         elif isinstance(error, (Interrupted, KeyboardInterrupt)):
             self.journal.end_run(self.run, "interrupted")
         elif isinstance(error, MigratorError):
-            self.journal.end_run(self.run, "failed")
+            identity = self.run.identity
+            failed = {"run": self.run.id, "kind": identity.kind, "reason": str(error)}
+            try:
+                self.journal.end_run(self.run, "failed")
+            finally:
+                tell(self.hooks, "run_failed", identity.job, **failed)

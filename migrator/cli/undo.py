@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
 
 import click
 
-from migrator import wiring
+from migrator import live_wiring, wiring
 from migrator.cli.options import entity_option, job_argument, json_option, read_job, stdout, stop_on_signals
-from migrator.cli.runs import existing_table
 from migrator.errors import DIFFERENT, MappingError, SettingsError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
@@ -45,7 +45,7 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
     """
     read, dry_run = read_job(job), how["dry_run"]
     mapping = _mapping(read)
-    wanted = _chosen(mapping, entities)
+    wanted = _chosen(mapping, entities, read.direct)
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
             "undo deletes items and nobody can be asked here; say --yes, or --dry-run to count"
@@ -53,7 +53,7 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         target = wiring.open_target(read, mapping.table, stop.is_set)
-        table_id = existing_table(read, target)
+        table_id = live_wiring.existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read))
         names = wanted if how["anyway"] else _own(journal, read, table_id, wanted, named=bool(entities))
         stage = _stage(read, target, names, stop)
@@ -99,10 +99,14 @@ def _mapping(job: Job) -> Mapping:
     return parsed.mapping
 
 
-def _chosen(mapping: Mapping, names: tuple[str, ...]) -> frozenset[str]:
-    """The named entities; all of the mapping's where none is named."""
-    known = [entity.name for entity in entities_of(mapping)]
+def _chosen(mapping: Mapping, names: tuple[str, ...], direct: Sequence[str]) -> frozenset[str]:
+    """The named entities; where none is named, all of the mapping's that the service does not write itself."""
+    known = [entity.name for entity in entities_of(mapping) if entity.written not in direct]
     for name in names:
+        if name.partition("@")[0] in direct:
+            raise SettingsError(
+                f"the service writes {name} itself (writes.direct of the job): its items are not to be undone"
+            )
         if name not in known:
             raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, known)}")
     return frozenset(names or known)

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from migrator import live_wiring, wiring
+from migrator import live_wiring, verify_wiring, wiring
 from migrator.cli.keys import as_asked, keys_option, tell_masked
 from migrator.cli.options import (
     job_argument,
@@ -25,11 +25,12 @@ from migrator.cli.options import (
     stdout,
     stop_on_signals,
 )
-from migrator.cli.runs import RunEnd, begin, existing_table, identity_of, need_bucket
+from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
 from migrator.live_wiring import Live
+from migrator.mapping.direct import direct_items
 from migrator.model import ItemKey
 from migrator.ports import Run
 from migrator.ports.live import Root
@@ -78,7 +79,7 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
         laid = stack.enter_context(wiring.lay(read, "verify", workers=workers, stop=stop.is_set))
         need_bucket(read, laid.checked.entities)
         target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
-        table_id = existing_table(read, target)
+        table_id = live_wiring.existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read))
         lease = stack.enter_context(RunLease(journal, read.name))
         scope = "" if sample is None else f"sample={sample};seed={sample.seed}"
@@ -87,12 +88,14 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
         if run.resumed:
             click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
         stage = _stage(laid, target, journal, sample, workers)
-        stage.stop, stage.check = stop, lease.check
-        live = _live(stack, stage, laid, target, asked)
-        with RunEnd(journal, run), stage.progress:
+        stage.stop, stage.check, stage.direct = stop, lease.check, direct_items(laid.checked)
+        live, captured = _live(stack, stage, laid, target, asked)
+        if sample is None:
+            verify_wiring.keep_look(live, laid, journal, run)
+        with RunEnd(journal, run, read.hooks), stage.progress:
             result = stage.run(run, laid.checked.entities)
         _print(result, journal, laid, as_json=asked["as_json"], whole_keys=asked["whole_keys"])
-        if live is not None and asked["repair"]:
+        if captured and asked["repair"]:
             live.marks.add({root: sorted(keys, key=repr) for root, keys in result.confirmed.items()})
             click.echo(
                 f"{len(result.confirmed):,} row(s) marked; run `migrator relay`, then verify again", err=True
@@ -102,8 +105,8 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
 
 def _live(
     stack: ExitStack, stage: Verify, laid: Laid, target: Target, asked: Mapping[str, Any]
-) -> Live | None:
-    """Capture's edges where it is installed, and a verify that knows that rows change meanwhile."""
+) -> tuple[Live, bool]:
+    """Capture's edges, and whether it is installed; then the verify knows that rows change meanwhile."""
     live = stack.enter_context(live_wiring.open_live(laid.job, "verify", stop=stage.stop.is_set))
     if asked["repair"]:
         live_wiring.need_installation(live, laid)
@@ -112,7 +115,7 @@ def _live(
             raise SettingsError(
                 "--settle is for a source whose changes are captured; see `migrator capture install`"
             )
-        return None
+        return live, False
     entities = {one.name: one for one in laid.checked.entities}
     look = SecondLook(laid.source, stage.store, stage.journal, entities, target.design, stage.clock)
     settle_s = DEFAULT_SETTLE_S if asked["settle_s"] is None else asked["settle_s"]
@@ -125,7 +128,7 @@ def _live(
     before = (live.tickets.highest(), live.marks.state().waiting)
     stage.confirm = confirm
     stage.is_quiet = lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1]
-    return live
+    return live, True
 
 
 def _print(result: VerifyResult, journal: SqlJournal, laid: Laid, *, as_json: bool, whole_keys: bool) -> None:

@@ -130,7 +130,7 @@ class _PageWork:
         tally = Tally(
             rows=projected.rows,
             items=receipt.items,
-            refused=len(findings),
+            refused=sum(one.kind != "apart" for one in findings),
             expired=len(projected.expired),
             bytes=receipt.bytes,
             write_units=receipt.write_units,

@@ -9,19 +9,23 @@ from dataclasses import dataclass
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import split_source
 from migrator.model import Item, ItemKey, RowTree, TableDesign
-from migrator.ports.live import Memory, Root
+from migrator.ports import Finding
+from migrator.ports.live import Root
 from migrator.results import Refreshed
 from migrator.stages.projection import Projection, project, stamp
-from migrator.stages.refresh import Refresh, drawn, waves
+from migrator.stages.refresh import Refresh, drawn
+from migrator.stages.together import send, sorted_out
 
 
 @dataclass
 class Beside:
-    """What one page came to; `refreshed`: of the rows whose keys another had, or of which somebody knew more."""
+    """What one page came to; `refreshed`: of the rows whose keys another had, or of which somebody knew more; `apart`:
+    findings of rows whose items were too many to be written together."""
 
     projected: Projection
     stored: int
     refreshed: Refreshed | None = None
+    apart: Sequence[Finding] = ()
 
 
 def write_beside(refresh: Refresh, entity: CompiledEntity, read: Callable[[], list[RowTree]]) -> Beside:
@@ -30,20 +34,16 @@ def write_beside(refresh: Refresh, entity: CompiledEntity, read: Callable[[], li
     projected = project(entity, read(), refresh.clock())
     stamp(projected.items, refresh.table, ticket)
     intended = keys_by_root(refresh.table, projected.items)
-    again = (
-        _known_better(refresh.memory, ticket, intended) if refresh.entities[entity.name].remembered else set()
-    )
-    stored = 0
+    again = _known_better(refresh, entity.name, ticket, intended)
     if projected.objects and refresh.objects is not None:
         refresh.objects.put(projected.objects)
     wanted = [item for item in projected.items if _root(refresh, item) not in again]
-    for wave in waves(wanted, refresh.table):
-        refresh.check()
-        for outcome in refresh.store.write(wave, fresh=True):
-            stored += outcome.verdict == "stored"
-            if outcome.verdict in ("buried", "taken"):
-                again.add(_root(refresh, outcome.item))
-    return Beside(projected, stored, refresh({root: intended[root] for root in again}) if again else None)
+    sending = sorted_out(wanted, refresh.table, refresh.together)
+    outcomes = send(refresh.store, sending, refresh.table, refresh.check, fresh=True)
+    again |= {_root(refresh, one.item) for one in outcomes if one.verdict not in ("stored", "newer")}
+    stored = sum(one.verdict == "stored" for one in outcomes)
+    refreshed = refresh({root: intended[root] for root in again}) if again else None
+    return Beside(projected, stored, refreshed, sending.findings())
 
 
 def keys_by_root(table: TableDesign, items: Sequence[Item]) -> dict[Root, set[ItemKey]]:
@@ -54,9 +54,15 @@ def keys_by_root(table: TableDesign, items: Sequence[Item]) -> dict[Root, set[It
     return found
 
 
-def _known_better(memory: Memory, ticket: int, intended: dict[Root, set[ItemKey]]) -> set[Root]:
-    before = memory.remember(ticket, intended) if intended else {}
-    return {root for root, known in before.items() if known.ticket > ticket}
+def _known_better(refresh: Refresh, name: str, ticket: int, intended: dict[Root, set[ItemKey]]) -> set[Root]:
+    """Roots of which somebody knew more, and those written together that have to bury something with what they put."""
+    live = refresh.entities[name]
+    before = refresh.memory.remember(ticket, intended) if live.remembered and intended else {}
+    return {
+        root
+        for root, known in before.items()
+        if known.ticket > ticket or (live.together and known.keys - intended[root])
+    }
 
 
 def _root(refresh: Refresh, item: Item) -> Root:

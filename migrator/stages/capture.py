@@ -1,4 +1,4 @@
-"""Capture: triggers put into the source, compared with what they should be, and taken out again."""
+"""Capture: our tables and triggers put into the source, compared with what they should be, and taken out again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from migrator.errors import SettingsError
 from migrator.facts import EntityPlan
 from migrator.mapping.changes import Captured
 from migrator.model import TableDesign
-from migrator.ports.capture import Capture, Installation, Step, TableCapture
+from migrator.ports.capture import Capture, Installation, MarkedBy, Step, TableCapture
 from migrator.ports.live import Marks, Tickets
 
 MEANINGS = {
     "captured": "every change leaves a mark",
+    "services": "services that use the adapter mark their changes",
     "missing": "a trigger is missing, and changes (of a new partition: TRUNCATE) leave no mark;"
     " run `migrator capture install`, then `migrator verify --repair`: what changed meanwhile left none",
     "stale": "the mapping or the table's columns changed since: a column that came and is mapped now leaves no mark,"
@@ -26,7 +27,7 @@ MEANINGS = {
 """What each state of a table means and what to do; docs/schema-changes.md says it at length."""
 
 
-CAPTURED = frozenset({"captured", "extra"})
+CAPTURED = frozenset({"captured", "services", "extra"})
 """States in which no change of the mapping's tables goes unmarked."""
 
 
@@ -34,13 +35,15 @@ CAPTURED = frozenset({"captured", "extra"})
 class Installed:
     """What an install did. `changed`: tables whose triggers were made or taken away.
 
-    `lost_marks`: the table of marks was gone, and was made anew.
+    `lost_marks`: the table of marks was gone, and was made anew. `switched`: services left the marks before, and it is
+    triggers that do now.
     """
 
     tables: tuple[str, ...]
     changed: tuple[str, ...]
     new: bool
     lost_marks: bool = False
+    switched: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,21 +52,27 @@ class CaptureStatus:
     tables: tuple[TableCapture, ...]
 
     @property
+    def marked_by(self) -> MarkedBy | None:
+        """None where capture is not installed."""
+        return None if self.installation is None else self.installation.marked_by
+
+    @property
     def whole(self) -> bool:
         return self.installation is not None and all(one.state in CAPTURED for one in self.tables)
 
 
 @dataclass(frozen=True)
 class CaptureStage:
-    """`design`: of the target, whose TTL attribute tombstones need."""
+    """`design`: of the target, whose TTL attribute tombstones need. `marked_by`: who is to leave the marks."""
 
     capture: Capture
     job: str
     design: TableDesign
+    marked_by: MarkedBy = "triggers"
 
     def refusals(self, plans: Sequence[EntityPlan]) -> list[str]:
         """All that stands against an install, each with what to do."""
-        found = self.capture.refusals(self._tables(plans))
+        found = self.capture.refusals(self._tables(plans), self.marked_by)
         if self.design.ttl is None:
             what = "the mapping's table has no TTL attribute, which the tombstones of deleted items need"
             found = [f"{what}; write table: {{ttl: expiresAt}}", *found]
@@ -71,7 +80,11 @@ class CaptureStage:
 
     def steps(self, plans: Sequence[EntityPlan]) -> list[Step]:
         """What an install would do now."""
-        return self.capture.install_steps(self._tables(plans), self.job)
+        return self.capture.install_steps(self._tables(plans), self.job, self.marked_by)
+
+    def limits(self, plans: Sequence[EntityPlan]) -> list[str]:
+        """Changes that leave no mark all the same."""
+        return self.capture.limits(self._tables(plans), self.marked_by)
 
     def install(self, plans: Sequence[EntityPlan]) -> Installed:
         """Raises: SettingsError with every refusal at once; nothing was done then."""
@@ -85,7 +98,8 @@ class CaptureStage:
         after = self.capture.installation()
         lost = before is not None and after is not None and before.id != after.id
         changed = tuple(step.table for step in steps if step.table)
-        return Installed(tables, changed, before is None, lost)
+        switched = before is not None and before.marked_by == "services" != self.marked_by
+        return Installed(tables, changed, before is None, lost, switched)
 
     def status(self, plans: Sequence[EntityPlan]) -> CaptureStatus:
         return CaptureStatus(self.capture.installation(), tuple(self.capture.states(self._tables(plans))))
@@ -129,6 +143,23 @@ def own_installation(capture: Capture, job: str) -> Installation:
         raise SettingsError(f"{what}; run `migrator capture install` with this job")
     if found.job != job:
         raise SettingsError(_of_another(found, job))
+    return found
+
+
+def still_fits(capture: Capture, known: Installation) -> Installation:
+    """The installation as it is now, where a process that began with `known` may go on.
+
+    Triggers that came since are no fault: a service that goes on to mark beside them leaves each mark twice, which does
+    no harm. Raises: SettingsError where capture was taken away or put in anew, or where services are to leave the marks
+    that triggers left; SourceError where the source cannot be asked.
+    """
+    found = own_installation(capture, known.job)
+    if found.id != known.id:
+        what = "capture was taken away and put in anew since this process began, and changes may have left no mark"
+        raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
+    if found.marked_by == "services" != known.marked_by:
+        what = "triggers marked changes when this process began, and services are to do it now"
+        raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
     return found
 
 

@@ -12,6 +12,7 @@ from migrator.model import Mapping as MappingModel
 from migrator.model import TableDesign
 from migrator.ports import Probe, Source, TableAdmin
 from migrator.results import Check, CheckState
+from migrator.stages.capture import CAPTURED, CaptureStatus
 from migrator.stages.statements import statement_faults
 
 Found = TypeVar("Found")
@@ -139,6 +140,34 @@ def check_permissions(found: Checkup, probes: Sequence[Probe], job: str, *, writ
     if not written:
         what = "permissions to write were not tried"
         found.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")
+
+
+def check_capture(
+    found: Checkup, ask: Callable[[], CaptureStatus], ask_marking: Callable[[], int], job: str
+) -> None:
+    """`ask_marking`: how many instances of services are alive that mark changes."""
+    try:
+        status = ask()
+        marking = ask_marking() if status.marked_by == "services" else 0
+    except MigratorError as error:
+        # A source that may only be read can be moved all the same, as long as it stands still.
+        found.tell("capture", f"cannot be looked at: {error}", "", "warning")
+        return
+    here = status.installation
+    if here is None:
+        found.tell("capture", "not installed: right for a source that stands still")
+    elif not status.whole:
+        wrong = ", ".join(f"{one.table} {one.state}" for one in status.tables if one.state not in CAPTURED)
+        found.tell("capture", f"changes leave no mark: {wrong}", f"migrator capture install {job}", "failed")
+    elif here.marked_by == "triggers":
+        found.tell("capture", f"triggers mark changes of {len(status.tables)} table(s)")
+    elif not marking:
+        what = "services are to mark changes, and no instance is known to be alive"
+        found.tell("capture", what, "start the services with the adapter", "warning")
+    else:
+        found.tell(
+            "capture", f"{marking} instance(s) of services mark changes of {len(status.tables)} table(s)"
+        )
 
 
 def check_journal(found: Checkup, try_it: Callable[[], None]) -> None:

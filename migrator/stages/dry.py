@@ -38,6 +38,9 @@ class DryStore:
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         return QueryPage([])
 
+    def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
+        return {}
+
     def get_item(self, request: Mapping[str, Any]) -> QueryPage:
         return QueryPage([])
 

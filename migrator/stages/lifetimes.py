@@ -12,6 +12,7 @@ from migrator.ports.live import ConditionalStore, Writer, Writers
 from migrator.stages.refresh import TOMBSTONE_DAYS
 
 _LOOK_S = 1.0
+_BEATS_A_SILENCE = 6
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,11 @@ class Lifetimes:
 
     request_s: float = 60.0
     silent_s: float = 30.0
+
+    @property
+    def beat_s(self) -> float:
+        """How often a heartbeat is renewed, so that some may fail."""
+        return self.silent_s / _BEATS_A_SILENCE
 
     @property
     def gone_s(self) -> float:

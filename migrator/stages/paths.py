@@ -79,7 +79,7 @@ class BesidePath:
         items = beside.projected.items
         sizes = [item_bytes(item) for item in items]
         receipt = Receipt(len(items), sum(sizes), float(sum(map(write_units, sizes))), len(items))
-        findings = list(beside.projected.refused)
+        findings = [*beside.projected.refused, *beside.apart]
         if beside.refreshed is not None:
-            findings += collision_findings(beside.refreshed)
+            findings += [*collision_findings(beside.refreshed), *beside.refreshed.apart]
         return Copied(beside.projected, receipt, findings, items)

@@ -8,13 +8,12 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 
 from migrator.errors import MigratorError
+from migrator.forks import Forked, tell_of_forks
 from migrator.ports.live import WriterKind, Writers
 from migrator.stages.lifetimes import Lifetimes, Presence
 
-_BEATS_A_SILENCE = 6
 
-
-class Presences:
+class Presences(Forked):
     """Use as a context manager: every presence taken inside is renewed until it is left.
 
     `unanswered`: how many requests nobody knows the end of; they may still take effect.
@@ -31,14 +30,26 @@ class Presences:
         self.lifetimes = lifetimes
         self.clock = clock
         self.unanswered = unanswered
+        self._begin_anew()
+        tell_of_forks(self)
+
+    def _begin_anew(self) -> None:
         self._here: list[Presence] = []
         self._lock = Lock()
         self._done = Event()
-        self._thread = Thread(target=self._renew, name="heartbeat", daemon=True)
+        self._thread = Thread(target=self._renew, args=(self._done,), name="heartbeat", daemon=True)
 
     def __enter__(self) -> Presences:
         self._thread.start()
         return self
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Places and their heartbeats stay with the parent; what a child writes, it enters for itself."""
+        if in_child:
+            began = self._thread.ident is not None and not self._done.is_set()
+            self._begin_anew()
+            if began:
+                self._thread.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -78,8 +89,8 @@ class Presences:
         if clean and not self.unanswered():
             self.writers.leave(presence.writer)
 
-    def _renew(self) -> None:
-        while not self._done.wait(self.lifetimes.silent_s / _BEATS_A_SILENCE):
+    def _renew(self, done: Event) -> None:
+        while not done.wait(self.lifetimes.beat_s):
             with self._lock:
                 here = list(self._here)
             for presence in here:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Context, Decimal
+from dataclasses import dataclass
 from typing import Any
 
+from migrator.errors import SettingsError
 from migrator.facts import EntityPlan
 from migrator.mapping.answers import readers_for
-from migrator.mapping.compare import equal
+from migrator.mapping.diff import diffs
 from migrator.mapping.patterns import answer_of, plain_rows, schema_of
-from migrator.mapping.requests import request_for
+from migrator.mapping.requests import Request, request_for
+from migrator.mapping.rules import ruled
 from migrator.model import Mapping as MappingModel
 from migrator.model import Part, Pattern
 from migrator.ports import ItemStore, Source
 from migrator.results import Answer, PartAnswer, Rows, Took
 from migrator.stages.fetch import fetch
-
-_EXACT = Context(prec=400)
 
 
 def ask(
@@ -38,54 +37,93 @@ def ask(
 
     Raises: SettingsError where the parameters make no request.
     """
-    request = request_for(mapping, pattern, params)
-    began = clock()
-    fetched = fetch(store, request)
-    fetched_at = clock()
-    schema = schema_of(mapping, pattern, params)
-    answered = {part.name: source.query(pattern.sql[part.name], params, schema) for part in pattern.parts}
-    ended = clock()
-    found = answer_of(mapping, pattern, fetched.items)
-    rows = {
-        part.name: plain_rows(part, answered[part.name], readers_for(mapping, plans, part))
-        for part in pattern.parts
-    }
+    question = Question(mapping, pattern, plans, clock)
+    table = question.of_table(params, store)
+    sql = question.of_sql(params, source)
     return Answer(
         pattern=pattern,
-        request=request,
-        parts=tuple(_compared(pattern, part, found[part.name], rows[part.name]) for part in pattern.parts),
-        table=Took(fetched.round_trips, _ms(fetched_at - began)),
-        sql=Took(len(pattern.parts), _ms(ended - fetched_at)),
-        read_units=fetched.read_units,
+        request=table.request,
+        parts=question.compared(table.parts, sql.parts),
+        table=table.took,
+        sql=sql.took,
+        read_units=table.read_units,
     )
 
 
-def _compared(pattern: Pattern, part: Part, items: Rows, rows: Rows) -> PartAnswer:
+@dataclass(frozen=True)
+class SqlSide:
+    """SQL's answer: rows of each part as the items would say them."""
+
+    parts: Mapping[str, Rows]
+    took: Took
+
+
+@dataclass(frozen=True)
+class TableSide:
+    """The table's answer: of each part's items what the pattern returns."""
+
+    parts: Mapping[str, Rows]
+    took: Took
+    request: Request
+    read_units: float
+
+
+class Question:
+    """One access pattern, to be asked of either side with any parameters. Safe to share between threads."""
+
+    def __init__(
+        self,
+        mapping: MappingModel,
+        pattern: Pattern,
+        plans: Sequence[EntityPlan] = (),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.mapping = mapping
+        self.pattern = pattern
+        self.clock = clock
+        self.readers = {part.name: readers_for(mapping, plans, part) for part in pattern.parts}
+
+    def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
+        """Raises: SettingsError where the parameters make no request; what the store raises."""
+        request = request_for(self.mapping, self.pattern, params)
+        began = self.clock()
+        fetched = fetch(store, request)
+        took = Took(fetched.round_trips, _ms(self.clock() - began))
+        found = answer_of(self.mapping, self.pattern, fetched.items)
+        return TableSide(found, took, request, fetched.read_units)
+
+    def of_sql(self, params: Mapping[str, Any], source: Source) -> SqlSide:
+        """Raises: SettingsError for a statement of other columns than the pattern returns; what the source raises."""
+        pattern = self.pattern
+        schema = schema_of(self.mapping, pattern, params)
+        began = self.clock()
+        answered = {part.name: source.query(pattern.sql[part.name], params, schema) for part in pattern.parts}
+        took = Took(len(pattern.parts), _ms(self.clock() - began))
+        rows = {part.name: self._rows(part, answered[part.name]) for part in pattern.parts}
+        return SqlSide(rows, took)
+
+    def compared(self, items: Mapping[str, Rows], rows: Mapping[str, Rows]) -> tuple[PartAnswer, ...]:
+        """Both answers under the pattern's rules of comparison, part by part."""
+        return tuple(
+            compared(self.pattern, part, items[part.name], rows[part.name]) for part in self.pattern.parts
+        )
+
+    def _rows(self, part: Part, answered: Rows) -> Rows:
+        if any(len(row) != len(part.attributes) for row in answered):
+            where = f"{self.pattern.name} {part.name}".strip()
+            given, wanted = len(answered[0]), len(part.attributes)
+            what = f"its SQL gives {given} column(s), and it returns {wanted} attributes: {', '.join(part.attributes)}"
+            raise SettingsError(f"{where}: {what}; select one column for each, in their order")
+        return plain_rows(part, answered, self.readers[part.name])
+
+
+def compared(pattern: Pattern, part: Part, items: Rows, rows: Rows) -> PartAnswer:
     several = part.one and max(len(items), len(rows)) > 1
-    return PartAnswer(part, items, rows, _same(pattern, items, rows) and not several, several)
-
-
-def _same(pattern: Pattern, items: Rows, rows: Rows) -> bool:
-    if pattern.order == "any":
-        return Counter(map(_text, items)) == Counter(map(_text, rows))
-    return len(items) == len(rows) and all(
-        equal(list(one), list(other)) for one, other in zip(items, rows, strict=True)
-    )
-
-
-def _text(row: tuple[Any, ...]) -> str:
-    """A row as text in which equal numbers are equal."""
-    return repr([_comparable(value) for value in row])
-
-
-def _comparable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _comparable(value[name]) for name in sorted(value)}
-    if isinstance(value, (list, tuple)):
-        return [_comparable(one) for one in value]
-    number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
-    return ("N", Decimal(value).normalize(_EXACT)) if number else value
+    laid = ruled(part.attributes, rows, items, pattern.compare)
+    ordered, tolerances = pattern.order == "exact", pattern.compare.tolerance
+    found = diffs(laid.attributes, laid.rows, laid.items, ordered=ordered, tolerances=tolerances)
+    return PartAnswer(part, items, rows, not found and not several, several, tuple(found), laid.attributes)
 
 
 def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 1)
+    return round(seconds * 1000, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -17,6 +17,8 @@ from migrator.ports import ObjectStore
 from migrator.ports.live import ConditionalStore, Contest, Memory, Outcome, Root, Tickets
 from migrator.results import Refreshed
 from migrator.stages.projection import project, stamp
+from migrator.stages.round import Round, Written, written_of
+from migrator.stages.together import send, sorted_out
 
 Told: TypeAlias = Mapping[Root, Iterable[ItemKey]]
 """Roots to be refreshed, each with item keys that it had; those that it no longer has become tombstones."""
@@ -66,10 +68,12 @@ class UnsettledError(StoppedError):
 
 @dataclass(frozen=True)
 class LiveEntity:
-    """`remembered`: its keys cannot be worked out from one row, so they are remembered (rule 7)."""
+    """`remembered`: its keys cannot be worked out from one row, so they are remembered (rule 7). `together`: item types
+    that are written in one transaction (see mapping/atomic.py)."""
 
     compiled: CompiledEntity
     remembered: bool
+    together: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -103,6 +107,11 @@ class Refresh:
             raise UnsettledError(f"{len(left)} row(s) changed faster than they could be followed")
         return work.result
 
+    @property
+    def together(self) -> Mapping[str, frozenset[str]]:
+        """Per entity, the item types that are written in one transaction."""
+        return {name: one.together for name, one in self.entities.items() if one.together}
+
     def bury(self, root: Root, key: ItemKey, ticket: int) -> Item:
         """A tombstone: key, source, ticket and TTL; no index key."""
         item: Item = {one.name: value for one, value in zip(self.table.key, key, strict=True)}
@@ -123,6 +132,8 @@ class _Refreshing:
     result: Refreshed = field(default_factory=Refreshed)
     contested: set[tuple[Root, ItemKey]] = field(default_factory=set)
     """Wishes that the memory knew before the round began, so that its reading is later than they are."""
+    apart: set[tuple[Root, ItemKey]] = field(default_factory=set)
+    """Keys that stay out of their root's transaction, which they would keep from ever coming about."""
 
     def round(self, told: Mapping[Root, set[ItemKey]]) -> dict[Root, set[ItemKey]]:
         """One ticket, one reading, one writing; the roots that have to be read again."""
@@ -133,15 +144,15 @@ class _Refreshing:
         for root in self._remember(one):
             again[root] |= told[root]
         self._write(one)
-        for outcome in one.outcomes:
-            self._follow(one, outcome, again)
+        for written in one.written:
+            self._follow(one, written, again)
         self._ask_contesters(one, again)
         self._settle(one, again)
         return {root: keys | told.get(root, set()) for root, keys in again.items()}
 
     # ── reading ──
 
-    def _read(self, ticket: int, told: Mapping[Root, set[ItemKey]]) -> _Round:
+    def _read(self, ticket: int, told: Mapping[Root, set[ItemKey]]) -> Round:
         """The items of each root as its row is now; none where there is no row, or the heart refuses it."""
         by_entity: dict[str, list[SourceKey]] = defaultdict(list)
         for name, key in told:
@@ -166,9 +177,9 @@ class _Refreshing:
                 if root in found:
                     found[root][self.stage.table.key_of(item)] = item
         self.result.roots += len(told)
-        return _Round(ticket, had, found)
+        return Round(ticket, had, found)
 
-    def _remember(self, one: _Round) -> list[Root]:
+    def _remember(self, one: Round) -> list[Root]:
         """Adds the keys that were intended before; the roots of which somebody knows more, who are not written."""
         mine = {root: list(items) for root, items in one.states.items() if self._is_remembered(root)}
         behind = []
@@ -185,29 +196,30 @@ class _Refreshing:
 
     # ── writing ──
 
-    def _write(self, one: _Round) -> None:
-        """Tombstones before puts: a key that moves from one root to another is free when it is wanted."""
+    def _write(self, one: Round) -> None:
         stage = self.stage
         dead = [stage.bury(root, key, one.ticket) for root, key in one.stale()]
         live = [item for items in one.states.values() for item in items.values()]
         stamp(live, stage.table, one.ticket)
-        for wave in (*waves(dead, stage.table), *waves(live, stage.table)):
-            stage.check()
-            one.outcomes += stage.store.write(wave)
+        sending = sorted_out([*dead, *live], stage.table, stage.together, self.apart)
+        outcomes = send(stage.store, sending, stage.table, stage.check)
+        self.result.apart |= dict.fromkeys(sending.findings())
+        one.written += [written_of(outcome, stage.table) for outcome in outcomes]
+        one.withheld |= {(put.root, put.key) for put in one.written if put.outcome.verdict == "withheld"}
 
     # ── what came of it ──
 
-    def _follow(self, one: _Round, outcome: Outcome, again: dict[Root, set[ItemKey]]) -> None:
-        root, key, is_put = self._told_apart(outcome)
-        self._count(outcome, is_put)
-        if outcome.verdict == "buried":
+    def _follow(self, one: Round, written: Written, again: dict[Root, set[ItemKey]]) -> None:
+        outcome, root = written.outcome, written.root
+        self._count(outcome, written.is_put)
+        if outcome.verdict in ("buried", "withheld"):
             again[root] |= set()
         elif outcome.verdict == "taken":
-            self._ask(one, (root, key), outcome.owner, again, is_put=is_put)
+            self._ask(one, (root, written.key), outcome.owner, again, is_put=written.is_put)
 
     def _ask(
         self,
-        one: _Round,
+        one: Round,
         wish: tuple[Root, ItemKey],
         owner_text: str,
         again: dict[Root, set[ItemKey]],
@@ -217,9 +229,11 @@ class _Refreshing:
         """The root that has the key is read again, then the one that wants it; unless that was done just now."""
         root, key = wish
         owner = self._root_of(owner_text)
+        self._part(one, wish, owner, is_put=is_put)
         # Asked in a reading that began after the wish was written down: a change of the owner that comes later finds it.
         answered = owner in one.told and (not is_put or wish in self.contested)
         if owner is None or (answered and key in one.states.get(owner, {})):
+            self.apart.add(wish)
             if is_put:
                 self.stage.memory.contest([Contest(key, root)])
                 self.result.collisions.add(Contest(key, root))
@@ -230,12 +244,27 @@ class _Refreshing:
         again[root] |= {key}
         again[owner] |= {key}
 
-    def _ask_contesters(self, one: _Round, again: dict[Root, set[ItemKey]]) -> None:
+    def _part(self, one: Round, wish: tuple[Root, ItemKey], owner: Root | None, *, is_put: bool) -> None:
+        """Keeps keys out of transactions that would wait for each other, or for a key that is another's, for ever."""
+        key = wish[1]
+        if not is_put:
+            # Nothing of this root stands there, so that no reader sees its tombstone come later.
+            self.apart.add(wish)
+        elif owner is not None and (owner, key) in one.withheld and key not in one.states.get(owner, {}):
+            # The owner would give it up, and its own transaction waits for a key, perhaps for one of this root's.
+            self.apart.add((owner, key))
+
+    def _ask_contesters(self, one: Round, again: dict[Root, set[ItemKey]]) -> None:
         """Whoever wanted a key that was given up now is read again; wishes that are fulfilled, or gone, are forgotten."""
-        stored = {self._told_apart(outcome) for outcome in one.outcomes if outcome.verdict == "stored"}
-        keys = {self._told_apart(outcome)[1] for outcome in one.outcomes}
+        keys = {written.key for written in one.written}
+        wishes = self.stage.memory.contests(sorted(keys, key=repr)) if keys else ()
+        stored = (
+            {(w.root, w.key, w.is_put) for w in one.written if w.outcome.verdict == "stored"}
+            if wishes
+            else ()
+        )
         conceded = []
-        for wish in self.stage.memory.contests(sorted(keys, key=repr)) if keys else ():
+        for wish in wishes:
             asked = one.states.get(wish.root)
             if asked is not None and (wish.key not in asked or (wish.root, wish.key, True) in stored):
                 conceded.append(wish)
@@ -245,16 +274,11 @@ class _Refreshing:
             self.stage.memory.concede(conceded)
             self.result.collisions -= set(conceded)
 
-    def _settle(self, one: _Round, again: Mapping[Root, set[ItemKey]]) -> None:
+    def _settle(self, one: Round, again: Mapping[Root, set[ItemKey]]) -> None:
         """What was tombstoned need not be remembered any longer."""
         done = {root: list(one.states[root]) for root in one.recalled if root not in again}
         if done:
             self.stage.memory.settle(one.ticket, done)
-
-    def _told_apart(self, outcome: Outcome) -> tuple[Root, ItemKey, bool]:
-        table = self.stage.table
-        root = split_source(str(outcome.item[table.source_attribute]))
-        return root, table.key_of(outcome.item), outcome.item[table.type_attribute] != TOMBSTONE
 
     def _root_of(self, text: str) -> Root | None:
         """The root that a `_src` names; None where it is none of this mapping."""
@@ -270,31 +294,3 @@ class _Refreshing:
             result.stored, result.buried = result.stored + is_put, result.buried + (not is_put)
         elif outcome.verdict == "newer":
             result.newer += 1
-
-
-@dataclass
-class _Round:
-    ticket: int
-    told: Mapping[Root, set[ItemKey]]
-    states: dict[Root, dict[ItemKey, Item]]
-    recalled: dict[Root, frozenset[ItemKey]] = field(default_factory=dict)
-    outcomes: list[Outcome] = field(default_factory=list)
-
-    def stale(self) -> Iterator[tuple[Root, ItemKey]]:
-        """Keys that a root had and has not, in one order, so that a schedule can be replayed."""
-        for root, items in self.states.items():
-            had = {*self.told[root], *self.recalled.get(root, ())} - items.keys()
-            yield from ((root, key) for key in sorted(had, key=repr))
-
-
-def waves(items: Sequence[Item], table: TableDesign) -> list[list[Item]]:
-    """The items in as few groups as there are of one key at most: a store takes no two under one key at once."""
-    waves: list[list[Item]] = []
-    count: dict[ItemKey, int] = defaultdict(int)
-    for item in items:
-        key = table.key_of(item)
-        if count[key] == len(waves):
-            waves.append([])
-        waves[count[key]].append(item)
-        count[key] += 1
-    return waves

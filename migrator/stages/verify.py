@@ -9,6 +9,7 @@ from threading import Event
 from typing import TypeAlias
 
 from migrator.mapping.compare import differences
+from migrator.mapping.direct import DirectItems
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import split_source
 from migrator.model import Item, ItemKey
@@ -40,7 +41,7 @@ class Verify:
     """One verify, made of its edges. `check` raises when the run has lost its lease.
 
     `confirm`: the second look at what differs, where the source is live; `is_quiet`: whether nothing has changed since
-    the run began, so that totals of two moments can be compared.
+    the run began, so that totals of two moments can be compared. `direct`: items that are not looked at.
     """
 
     source: Source
@@ -54,6 +55,7 @@ class Verify:
     objects: ObjectStore | None = None
     confirm: Confirm | None = None
     is_quiet: Callable[[], bool] = lambda: True
+    direct: DirectItems = DirectItems()
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
         """Looks at what it has not looked at yet; findings go to the journal.
@@ -107,7 +109,8 @@ class Verify:
 
     def _table(self, run: Run, entities: Sequence[CompiledEntity]) -> ScanTotals:
         scan = TableScan(
-            self.source, self.store, self.journal, run, {one.name: one for one in entities}, self.stop
+            *(self.source, self.store, self.journal, run, {one.name: one for one in entities}),
+            *(self.stop, self.direct),
         )
         segments = range(self.options.scan_segments)
         self.progress.entity_started("(table)", 0, self.journal.tally(run).items)

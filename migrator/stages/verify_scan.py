@@ -10,6 +10,7 @@ from threading import Event
 from typing import Any
 
 from migrator.errors import Interrupted, RowError
+from migrator.mapping.direct import DirectItems
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.keys import encode_key, split_source
 from migrator.model import Item, ItemKey, SourceKey, TableDesign
@@ -58,6 +59,7 @@ class TableScan:
     run: Run
     entities: Mapping[str, CompiledEntity]
     stop: Event
+    direct: DirectItems = DirectItems()
 
     def segment(self, number: int, segments: int) -> ScanTotals:
         """Everything of one segment, beginning where a run before this one stopped."""
@@ -68,11 +70,14 @@ class TableScan:
         for page in self.store.scan(number, segments, state.start):
             if self.stop.is_set():
                 raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
-            items = [item for item in page.items if not self._table.is_hidden(item)]
+            items = [item for item in page.items if not self._is_left_alone(item)]
             totals = totals + self._count(items)
             state = SegmentState(page.next_start, page.next_start is None, totals.as_json())
             self.journal.save_segment(self.run, number, state, self._untraced(items))
         return totals
+
+    def _is_left_alone(self, item: Item) -> bool:
+        return self._table.is_hidden(item) or self.direct.has(item, self._table)
 
     def _count(self, items: Sequence[Item]) -> ScanTotals:
         counts: Counter[tuple[str, str]] = Counter()

@@ -1,0 +1,231 @@
+"""What a service imports: `Migration.load(job)`, then `.dual_write(Session)` and `.read("pattern", …)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any, Literal
+
+from migrator.errors import SettingsError
+from migrator.read_wiring import Asking, open_reading, question_of
+from migrator.service_wiring import Asked, DualWriting, Service, open_dual_writing, open_service
+from migrator.source.adapter import by_hand
+from migrator.source.adapter.sessions import connections_at_once
+from migrator.stages.mapped_reads import MappedReads, Page
+from migrator.stages.off_thread import Threads
+from migrator.stages.own_functions import RoutedPattern
+
+__all__ = ["DualWrite", "Migration", "Page", "RoutedPattern"]
+
+
+class Migration:
+    """A job in a service. Made once a process by `load`; safe to share between threads; survives a fork."""
+
+    def __init__(self, service: Service, stack: ExitStack, name: str, version: str) -> None:
+        self._service = service
+        self._stack = stack
+        self._name = name
+        self._version = version
+        self._by_hand: DualWriting | None = None
+        self._reading: MappedReads | None = None
+        self._is_closed = False
+        self._asking = Asking(service, name, version)
+        self._threads = Threads(service.laid.job.reads.connections)
+        stack.callback(self._threads.close)
+        # A handler of signals may close while the thread that it interrupts opens.
+        self._lock = RLock()
+
+    @classmethod
+    def load(cls, job: str | Path, *, service: str = "", version: str = "") -> Migration:
+        """The migration of a job file. Nothing is listened to yet.
+
+        `service`: what `migrator status` calls this one (default: the job's name), `version`: its own.
+        Raises: SettingsError, MappingError, SourceError with what to mend: a service should not start then.
+        """
+        with ExitStack() as stack:
+            opened = stack.enter_context(open_service(Path(job)))
+            return cls(opened, stack.pop_all(), service or opened.laid.job.name, version)
+
+    def dual_write(
+        self,
+        sessions: Any,
+        *,
+        mode: Literal["outbox", "strict"] = "outbox",
+        unknown_rows: Literal["refuse", "lock"] = "refuse",
+        flush: bool = False,
+        longest_transaction_s: float = 30.0,
+    ) -> DualWrite:
+        """From now on every change through the sessions leaves its mark in the same transaction.
+
+        `sessions`: a sessionmaker, scoped_session, Session class, session or engine, sync or async, or a list of such;
+        everything that goes through their engines is marked, sessions or not. `mode`: 'strict' also writes the items
+        before the commit, and fails it where they cannot be written. `unknown_rows`: what becomes of an UPDATE or DELETE
+        that names no keys: refused, or its rows are read first under lock. `flush`: the items are written right after
+        each session's commit, best effort. `longest_transaction_s`: what a strict transaction may last from its first
+        change on.
+
+        Raises: SettingsError, StoppedError, TargetError, SourceError with what to mend. Later, a statement that cannot be
+        marked raises UnmarkedError; strict mode raises what kept its items from being written.
+        """
+        self._refuse_closed()
+        _refuse(mode, unknown_rows, longest_transaction_s)
+        at_once = connections_at_once(sessions)
+        asked = Asked(self._name, self._version, mode, unknown_rows, flush, longest_transaction_s, at_once)
+        with ExitStack() as stack:
+            writing = stack.enter_context(open_dual_writing(self._service, asked))
+            writing.sessions.attach(sessions)
+            stack.callback(self._forget, writing)
+            handle = DualWrite(stack.pop_all())
+            self._by_hand = self._by_hand or writing
+        self._stack.callback(handle.close)
+        return handle
+
+    def _forget(self, writing: DualWriting) -> None:
+        if self._by_hand is writing:
+            self._by_hand = None
+
+    # ── marks that a service leaves itself ──
+
+    def mark_changed(
+        self, connection: Any, table: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+    ) -> None:
+        """Leaves the mark of one changed row, in the connection's transaction; nothing where triggers do.
+
+        `connection`: SQLAlchemy's, a session, or psycopg's, PyMySQL's or sqlite3's own. `before`, `after`: columns of the
+        row and their values, None where there is no row; those that keys and links are made of must be among them.
+        Raises: UnmarkedError, SettingsError.
+        """
+        by_hand.mark_changed(self._marking().adapter, connection, table, before, after)
+
+    @contextmanager
+    def changing(self, connection: Any, table: str, *keys: Any) -> Iterator[None]:
+        """Marks what the block changes in rows of the table: the ones with these primary keys.
+
+        They are read before the block and after it, in the connection's transaction, which the service commits. A key of
+        several columns is a tuple. Raises: UnmarkedError, SettingsError.
+        """
+        with by_hand.changing(self._marking().adapter, connection, table, keys):
+            yield
+
+    def begin_marking(self) -> None:
+        """Makes ready for marks by hand, where no dual_write is on; else the first of them does.
+
+        An SQLite service calls it before its transaction begins: SQLite has one writer at a time.
+        """
+        self._marking()
+
+    def _marking(self) -> DualWriting:
+        with self._lock:
+            self._refuse_closed()
+            if self._by_hand is None:
+                opened = open_dual_writing(self._service, Asked(self._name, self._version))
+                self._by_hand = self._stack.enter_context(opened)
+            return self._by_hand
+
+    # ── reads ──
+
+    def begin_reading(self) -> None:
+        """Makes ready for reads, so that what is wrong is said at the service's start; else the first read does.
+
+        Raises: StoppedError, SettingsError where the journal, which holds the phases, cannot be asked; TargetError where a
+        pattern asks an index that is not there.
+        """
+        self._reads()
+
+    def read(self, pattern: str, /, **params: Any) -> Any:
+        """The answer of an access pattern, from SQL or DynamoDB as the pattern's phase says.
+
+        A list of dicts by attribute; of a pattern with parts a dict of such by part (one dict, or None, of a part that says
+        `one: true`). Values are alike from both sides: str, int, Decimal, bool, bytes, None, list, dict; times are ISO text.
+        Raises: SettingsError for a pattern or parameters that are not the mapping's; SourceError, StoppedError, TargetError
+        of the side that answers.
+        """
+        return self._reads().read(pattern, params)
+
+    async def read_async(self, pattern: str, /, **params: Any) -> Any:
+        """The same beside an event loop: in a thread of ours, up to `reads.connections` at once."""
+        self._refuse_closed()
+        return await self._threads.run(lambda: self._reads().read(pattern, params))
+
+    def read_page(self, pattern: str, /, *, cursor: str | None = None, size: int = 20, **params: Any) -> Page:
+        """One page of the answer, with the cursor of the next one.
+
+        Raises: as `read`; SettingsError for a cursor that is damaged, forged, too old or of another question, and for a
+        pattern whose answer has no pages.
+        """
+        return self._reads().read_page(pattern, params, cursor, size)
+
+    async def read_page_async(
+        self, pattern: str, /, *, cursor: str | None = None, size: int = 20, **params: Any
+    ) -> Page:
+        self._refuse_closed()
+        return await self._threads.run(lambda: self._reads().read_page(pattern, params, cursor, size))
+
+    def pattern(self, name: str, /) -> Callable[[Callable[..., Any]], RoutedPattern]:
+        """A decorator of the service's own function that answers the pattern from SQL; its `.table` decorates the one that
+        answers from DynamoDB. A call then is answered by the side of the pattern's phase.
+
+        Raises: SettingsError for a pattern that the mapping has not, or a function of other parameters.
+        """
+        settings = self._service.laid.job.reads.shadow
+        question = question_of(self._asking, name)
+        return lambda function: RoutedPattern(function, question, lambda: self._reads().reads, settings)
+
+    def phases(self) -> dict[str, str]:
+        """The phase of each access pattern that this service acts by, such as 'shadow' or 'ramp 10 %'. Raises: as
+        `begin_reading`."""
+        reads = self._reads()
+        return {name: str(reads.reads.phases.state(name)) for name in reads.questions}
+
+    def _reads(self) -> MappedReads:
+        found = self._reading
+        if found is not None:
+            return found
+        with self._lock:
+            self._refuse_closed()
+            if self._reading is None:
+                self._reading = self._stack.enter_context(open_reading(self._asking))
+            return self._reading
+
+    def close(self) -> None:
+        """Stops everything that was begun here, and says goodbye. Whoever asks for more then has a SettingsError."""
+        with self._lock:
+            # From now on nobody would tell of a move, and no move would wait for us.
+            self._is_closed, self._reading = True, None
+        self._stack.close()
+
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise SettingsError("the migration is closed; load it anew")
+
+    def __enter__(self) -> Migration:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class DualWrite:
+    """Dual writes that are on. Ends with `close`, or with the process."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def close(self) -> None:
+        """No statement is listened to from now on. Changes leave no mark any more, unless triggers leave them."""
+        self._stack.close()
+
+
+def _refuse(mode: str, unknown_rows: str, longest_transaction_s: float) -> None:
+    """Raises: SettingsError with all that is wrong."""
+    wrong = []
+    if mode not in ("outbox", "strict"):
+        wrong.append(f"mode is outbox or strict, not {mode!r}")
+    if unknown_rows not in ("refuse", "lock"):
+        wrong.append(f"unknown_rows is refuse or lock, not {unknown_rows!r}")
+    if not 0 < longest_transaction_s <= 3600:
+        wrong.append("longest_transaction_s is a number of seconds, up to 3600")
+    if wrong:
+        raise SettingsError("dual_write: " + "; ".join(wrong))

@@ -1,0 +1,193 @@
+"""`migrator cutover`: who is in charge of each access pattern, moved forward on evidence and back at any time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrator import cutover_wiring
+from migrator.cli.cutover_back import rollback
+from migrator.cli.cutover_options import Asked, known_pattern, move_options, tell_gone
+from migrator.cli.cutover_told import MovedPattern, told
+from migrator.cli.cutover_watch import watch
+from migrator.cli.instances import known_revision
+from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
+from migrator.cutover_results import Judgement
+from migrator.cutover_wiring import Desk, open_court, open_desk
+from migrator.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
+from migrator.phase import State, is_back
+from migrator.ports.phases import PatternPhase
+from migrator.report.cutover import (
+    direct_line,
+    history_data,
+    history_lines,
+    judgement_data,
+    judgement_table,
+    refusal,
+    views,
+    views_data,
+    views_table,
+)
+from migrator.report.instances import who
+from migrator.stages.cutover import Cutover, next_step
+
+
+@click.group()
+def cutover() -> None:
+    """Move access patterns from SQL to DynamoDB one by one: off, shadow, ramp, live, complete; and back."""
+
+
+@cutover.command()
+@job_argument
+@click.argument("pattern", required=False)
+@json_option
+def status(job: Path, pattern: str | None, as_json: bool) -> int:
+    """Show who answers each access pattern, and how many readers act by it.
+
+    Exit code 2: a phase was edited by hand; the others are shown all the same.
+    """
+    read = read_job(job)
+    patterns = cutover_wiring.known_patterns(read)
+    if isinstance(patterns, MigratorError):
+        raise patterns
+    with open_desk(read) as desk:
+        phases = desk.phases.all()
+        if pattern is not None:
+            known_pattern(pattern, [*patterns, *phases])
+        roster = desk.roster()
+        found = views(patterns, phases, roster, desk.phases.confirmed())
+    shown = [one for one in found if pattern in (None, one.phase.pattern)]
+    if as_json:
+        silent = [{"id": one.id, "instance": who(one)} for one in roster.silent]
+        click.echo(
+            json.dumps(
+                {"job": read.name, "patterns": views_data(shown), "silent": silent, "direct": read.direct}
+            )
+        )
+    else:
+        stdout().print(views_table(shown, roster.now_s))
+        if read.direct:
+            click.echo(direct_line(read.direct))
+        for one in roster.silent:
+            click.echo(f"silent, no goodbye: {who(one)} (--gone {one.id} once it is sure that it is)")
+    if faults := [one.phase.fault for one in shown if one.phase.fault]:
+        raise SettingsError("; ".join(faults))
+    return CLEAN
+
+
+@cutover.command()
+@job_argument
+@click.argument("pattern", required=False)
+@json_option
+def history(job: Path, pattern: str | None, as_json: bool) -> int:
+    """Show every move: who, when, from where to where, by what evidence, and why."""
+    read = read_job(job)
+    with open_desk(read) as desk:
+        moves = desk.phases.history(pattern)
+    if pattern is not None and not moves:
+        # What was ever moved has a history, whether the mapping can be read or not.
+        patterns = cutover_wiring.known_patterns(read)
+        known_pattern(pattern, patterns if isinstance(patterns, list) else [])
+    if as_json:
+        click.echo(json.dumps(history_data(moves), ensure_ascii=False))
+        return CLEAN
+    for line in history_lines(moves) if moves else ["nobody has moved anything yet"]:
+        click.echo(line)
+    return CLEAN
+
+
+@cutover.command()
+@job_argument
+@click.argument("pattern")
+@move_options
+def advance(job: Path, pattern: str, **asked: Any) -> int:
+    """Move a pattern to its next phase, if the evidence is for it.
+
+    off -> shadow -> ramp (1 %) -> live -> complete. Every line of evidence is shown; what is not known counts as a no.
+
+    Exit code 0: moved (with --dry-run: it would be); 1: refused, or somebody else has moved it; 2: wrong use.
+    """
+    return _move(job, pattern, lambda known: next_step(known.state), Asked(**asked))
+
+
+@cutover.command()
+@job_argument
+@click.argument("pattern")
+@click.argument("percent", type=int)
+@move_options
+def ramp(job: Path, pattern: str, percent: int, **asked: Any) -> int:
+    """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence."""
+    if percent < 1:
+        raise SettingsError(
+            f"a ramp has 1 to 100 percent, not {percent}; SQL answers all after `migrator cutover rollback`"
+        )
+    if percent > 100:
+        raise SettingsError(
+            f"a ramp has 1 to 100 percent, not {percent}; at 100 the table answers all, then `migrator cutover advance`"
+        )
+    return _move(job, pattern, lambda known: State("ramp", percent), Asked(**asked))
+
+
+def _move(job: Path, pattern: str, to: Callable[[PatternPhase], State], asked: Asked) -> int:
+    read = read_job(job)
+    with open_desk(read) as desk:
+        known = desk.phases.all().get(pattern, PatternPhase(pattern))
+        after = to(known)
+        if not known.fault and is_back(known.state, after):
+            return _down(desk, Judgement(pattern, known.state, after, known.version, ()), asked)
+    patterns = cutover_wiring.known_patterns(read)
+    if isinstance(patterns, MigratorError):
+        raise patterns
+    known_pattern(pattern, patterns)
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        desk = stack.enter_context(open_desk(read))
+        gone = tell_gone(desk, asked.gone)
+        court = stack.enter_context(open_court(desk, "cutover", stop.is_set))
+        stage = Cutover(desk.phases, asked.who, court.laid.checked.mapping.revision)
+        known = stage.phase(pattern)
+        judged = stage.judge(known, to(known), court.evidence)
+        if not asked.as_json:
+            stdout().print(judgement_table(judged.lines))
+        if asked.dry_run or not (judged.ok or asked.override):
+            return _stays(judged, asked)
+        if not asked.is_confirmed(judged):
+            return DIFFERENT
+        reason = "; ".join(filter(None, (asked.override or asked.reason, *gone)))
+        moved = stage.move(judged, reason=reason, override=bool(asked.override))
+        data = judgement_data(judged) | {"moved": True}
+        return _tell(desk, data, moved, asked)
+
+
+def _down(desk: Desk, judged: Judgement, asked: Asked) -> int:
+    """A move back by the journal alone: neither source nor table may stand in its way."""
+    if asked.dry_run:
+        return _stays(judged, asked)
+    gone = tell_gone(desk, asked.gone)
+    stage = Cutover(desk.phases, asked.who, known_revision(desk.job) or "")
+    reason = "; ".join(filter(None, (asked.override or asked.reason, *gone)))
+    moved = stage.roll_back(stage.phase(judged.pattern), judged.after, reason)
+    return _tell(desk, judgement_data(judged) | {"moved": True}, moved, asked)
+
+
+def _tell(desk: Desk, data: dict[str, Any], moved: PatternPhase, asked: Asked) -> int:
+    return told(desk, [MovedPattern(data, moved)], as_json=asked.as_json, wait=asked.wait)
+
+
+def _stays(judged: Judgement, asked: Asked) -> int:
+    if asked.as_json:
+        click.echo(json.dumps(judgement_data(judged) | {"moved": False}, ensure_ascii=False))
+    elif judged.ok:
+        click.echo(f"{judged.pattern} could go from {judged.before} to {judged.after}; nothing was changed")
+    else:
+        click.echo(refusal(judged), err=True)
+    return CLEAN if judged.ok else DIFFERENT
+
+
+cutover.add_command(rollback)
+cutover.add_command(watch)

@@ -1,0 +1,157 @@
+"""`migrator decommission`: what still depends on SQL, the steps that end it, and our attributes taken out of the table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from migrator import live_wiring, wiring
+from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
+from migrator.cli.runs import RunEnd, begin
+from migrator.cutover_wiring import Court, Desk, open_court, open_desk
+from migrator.errors import CLEAN, DIFFERENT, SettingsError
+from migrator.journal.lease import RunLease
+from migrator.journal.writers import SqlWriters
+from migrator.mapping.tenants import entities_of
+from migrator.ports import RunIdentity
+from migrator.ports.phases import PatternPhase
+from migrator.report.cutover import direct_line, judgement_table
+from migrator.report.decommission import EndSql, EndStep, end_steps, step_lines
+from migrator.report.instances import who
+from migrator.stages.decommission import before_the_end
+from migrator.stages.strip import Strip, StripCounts
+from migrator.target.stripping import DynamoStripping
+
+
+@click.group()
+def decommission() -> None:
+    """End a migration: find what still depends on SQL, then take away what was only there for the move."""
+
+
+@decommission.command()
+@job_argument
+@json_option
+def check(job: Path, as_json: bool) -> int:
+    """Say what still depends on SQL, and print the steps that end it, in order. Nothing is run or changed.
+
+    Exit code 0: nothing does; 1: something does, or cannot be known.
+    """
+    read = read_job(job)
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        desk = stack.enter_context(open_desk(read))
+        court = stack.enter_context(open_court(desk, "decommission", stop.is_set))
+        live_wiring.existing_table(read, court.target)
+        found = court.dependence(with_tombstones=True)
+        lines = before_the_end(found, read.cutover)
+        left = [name for name, one in found.phases.items() if one.state.phase != "complete"]
+        steps = _steps(court, str(job), left)
+    is_green = all(line.verdict == "ok" for line in lines)
+    if as_json:
+        data = {
+            "ok": is_green,
+            "lines": [asdict(line) for line in lines],
+            "steps": [asdict(one) for one in steps],
+            "direct": read.direct,
+        }
+        click.echo(json.dumps(data, ensure_ascii=False))
+    else:
+        stdout().print(judgement_table(lines))
+        if read.direct:
+            click.echo(direct_line(read.direct))
+        click.echo("nothing depends on SQL any more" if is_green else "not yet: mend what is not ok")
+        for text in step_lines(steps):
+            click.echo(text)
+    return CLEAN if is_green else DIFFERENT
+
+
+def _steps(court: Court, job: str, left: list[str]) -> list[EndStep]:
+    activity, tables = court.activity, court.tables
+    uninstall = [text for step in court.live.capture.uninstall_steps() for text in step.statements]
+    return end_steps(job, left, EndSql(activity.read_only_sql(tables), uninstall, activity.drop_sql(tables)))
+
+
+@decommission.command()
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Count, change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+@json_option
+def strip(job: Path, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Take our attributes (_src, _tk, _rev) out of the items, and tombstones and the control item out of the table.
+
+    Only where every pattern is complete and nothing of ours writes. From then on `verify` and `undo` know no item any
+    more. Write units are limited as everywhere (tuning: {max_write_units: …}).
+    Exit code 0: done; 1: you said no; 2: it is too early; 3 and 130: stopped, the same command goes on.
+    """
+    read = read_job(job)
+    mapping = wiring.sound_mapping(read.mapping).mapping
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise SettingsError(
+            "strip changes every item, and nobody can be asked here; say --yes, or --dry-run to count"
+        )
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        target = wiring.open_target(read, mapping.table, stop.is_set)
+        table_id = live_wiring.existing_table(read, target)
+        desk = stack.enter_context(open_desk(read))
+        _refuse_early(desk, list(mapping.patterns), table_id)
+        stripping = stack.enter_context(DynamoStripping(target.store))
+        names = frozenset(entity.name for entity in entities_of(mapping))
+        tuning = read.tuning
+        stage = Strip(
+            target.store, stripping, target.design, names, tuning.scan_segments, tuning.workers, stop
+        )
+        if dry_run:
+            return _tell(stage.count(), as_json=as_json, dry_run=True)
+        stage.check = stack.enter_context(RunLease(desk.journal, read.name)).check
+        if not yes and not _confirmed(stage.count(), target.design.name):
+            return DIFFERENT
+        identity = RunIdentity(
+            "strip", read.name, table_id, mapping.revision, f"segments={tuning.scan_segments}"
+        )
+        run = begin(desk.journal, identity, again=True)
+        with RunEnd(desk.journal, run, read.hooks):
+            counts = stage.run(desk.journal, run)
+        return _tell(counts, as_json=as_json, dry_run=False)
+
+
+def _refuse_early(desk: Desk, patterns: list[str], table_id: str) -> None:
+    """Raises: SettingsError while a pattern may still go back, or anything of ours may still write."""
+    phases, roster = desk.phases.all(), desk.roster()
+    moved = [phases.get(name, PatternPhase(name)) for name in patterns]
+    if faults := [one.fault for one in moved if one.fault]:
+        raise SettingsError("; ".join(faults))
+    early = [one.pattern for one in moved if one.state.phase != "complete"]
+    if early:
+        raise SettingsError(
+            f"strip comes last, and {', '.join(early)} is not complete; see `migrator cutover status`"
+        )
+    gone_s = live_wiring.lifetimes_of(desk.job).gone_s
+    writers = SqlWriters(desk.journal.database, table_id).living(gone_s)
+    named = [*(f"a {one.kind}" for one in writers), *(who(one) for one in roster.marking)]
+    if named:
+        what = f"strip comes last, and these may still write: {', '.join(named)}"
+        raise SettingsError(f"{what}; stop them, and wait {gone_s:g} s for those that were killed")
+
+
+def _confirmed(counts: StripCounts, table: str) -> bool:
+    what = f"Take our attributes out of {counts.items:,} item(s) of table {table}, and delete {counts.own:,} of our own?"
+    return click.confirm(f"{what} `migrator verify` and `undo` will not know them any more.")
+
+
+def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
+    if as_json:
+        click.echo(json.dumps(asdict(counts)))
+        return CLEAN
+    done, gone = (counts.items, counts.own) if dry_run else (counts.stripped, counts.removed)
+    would = "would be " if dry_run else ""
+    click.echo(
+        f"{done:,} item(s) {would}stripped, {gone:,} tombstone(s) and control item(s) {would}deleted;"
+        f" {counts.others:,} item(s) of others are left alone"
+    )
+    return CLEAN

@@ -1,0 +1,123 @@
+"""`migrator forget`: what is kept of one row, taken away for good."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+
+import click
+
+from migrator import live_wiring, wiring
+from migrator.cli.options import job_argument, json_option, read_job, stop_on_signals
+from migrator.cli.row_keys import entity_named, row_key
+from migrator.errors import DIFFERENT, SettingsError
+from migrator.journal.lease import RunLease
+from migrator.mapping.check import Checked
+from migrator.mapping.items import CompiledEntity
+from migrator.model import SourceKey
+from migrator.ports.live import Root
+from migrator.report.forget import forget_data, forgotten_lines, found_lines, hint_lines, left_lines, left_of
+from migrator.results import Forgotten, RowTraces
+from migrator.stages.forget import Forget
+from migrator.wiring import Laid
+
+
+@click.command()
+@job_argument
+@click.option("--entity", required=True, help="The entity whose root row it is.")
+@click.option(
+    "--key", "keys", multiple=True, required=True, help="The row's key: 42, --key a=1 --key b=2, or '[42]'."
+)
+@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+@click.option("--dry-run", is_flag=True, help="Count what is kept, take nothing away.")
+@click.option("--anyway", is_flag=True, help="Also where the row, or items of it, are still there.")
+@json_option
+def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
+    """Take away what is kept of a row that was deleted: marks, findings, claims, remembered keys, tombstones.
+
+    First delete the row in SQL and let the relay work that change (`migrator relay JOB --once`). Reads the whole table.
+    Exit code 0: nothing is kept any more; 1: some of it must stay for a while (run the same command again), or you
+    said no; 2: the row is still needed, or wrong use.
+    """
+    read = read_job(job)
+    if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
+        what = "forget takes traces away for good and nobody can be asked here"
+        raise SettingsError(f"{what}; say --yes, or --dry-run to count")
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        laid = stack.enter_context(wiring.lay(read, "forget", stop=stop.is_set))
+        compiled = entity_named(laid.checked, entity)
+        stage = _stage(stack, laid, compiled, row_key(compiled, keys), stop, alone=not how["dry_run"])
+        found = stage.look()
+        left = left_of(found, in_s3=bool(compiled.contents))
+        if how["dry_run"]:
+            _print(found, None, left, as_json=as_json)
+            return 0
+        _refuse(found, anyway=how["anyway"])
+        if not how["yes"] and not _confirmed(found):
+            return DIFFERENT
+        done = stage.forget(found)
+        _print(found, done, left, as_json=as_json)
+    return 0 if done.is_all else DIFFERENT
+
+
+def _stage(
+    stack: ExitStack, laid: Laid, compiled: CompiledEntity, key: SourceKey, stop: Event, *, alone: bool
+) -> Forget:
+    """`alone`: holding the job's lease, so that no run of it begins meanwhile."""
+    job, tuning = laid.job, laid.job.tuning
+    target = wiring.open_target(job, laid.checked.mapping.table, stop.is_set)
+    table_id = live_wiring.existing_table(job, target)
+    journal = stack.enter_context(wiring.open_journal(job))
+    stage = live_wiring.forgetting(laid, target, journal, table_id, _roots(laid.checked, compiled, key))
+    stage.segments, stage.workers, stage.stop = tuning.scan_segments, tuning.workers, stop
+    live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set))
+    if live_wiring.found_installation(live, laid) is not None:
+        plans = [one.plan for one in laid.checked.entities]
+        stage.marks, stage.captured = live.marks, {one.name: one for one in live.capture.captured(plans)}
+    if alone:
+        stage.check = stack.enter_context(RunLease(journal, job.name)).check
+    return stage
+
+
+def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[Root]:
+    """The row under that key, once for each entity that is made of rows of its table."""
+    plan = compiled.plan
+    others = [
+        one.name
+        for one in checked.entities
+        if one.plan.table == plan.table and one.plan.key == plan.key and one.name != compiled.name
+    ]
+    return [(name, key) for name in (compiled.name, *others)]
+
+
+def _refuse(found: RowTraces, *, anyway: bool) -> None:
+    """Raises: SettingsError where something is still to be done with the row."""
+    if found.waiting:
+        what = f"{found.waiting:,} mark(s) of this row wait, and without them its items would stay"
+        raise SettingsError(f"{what}; run `migrator relay JOB --once` first, then forget it")
+    if found.is_there and not anyway:
+        what = "the row is still in the source, and the relay would write it again"
+        raise SettingsError(f"{what}; delete it there, run `migrator relay JOB --once`, or say --anyway")
+    if found.items and not anyway:
+        what = f"{found.items:,} item(s) of this row are still in the table, though the row is gone"
+        advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or say --anyway"
+        raise SettingsError(f"{what}; {advice}")
+
+
+def _confirmed(found: RowTraces) -> bool:
+    """Whether the person who is shown the counts says yes."""
+    click.echo("\n".join(found_lines(found)))
+    return click.confirm("Take these traces away for good?")
+
+
+def _print(found: RowTraces, done: Forgotten | None, left: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(forget_data(found, done, left), sort_keys=True))
+        return
+    lines = found_lines(found) if done is None else forgotten_lines(done)
+    click.echo("\n".join([*lines, *hint_lines(found), *left_lines(left)]))

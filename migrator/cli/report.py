@@ -1,0 +1,178 @@
+"""`migrator report`: all that is on record of a job, on one page."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from migrator import live_wiring, wiring
+from migrator.cli.keys import keys_option
+from migrator.cli.lag import Lag, lag_of
+from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
+from migrator.errors import MappingError, MigratorError, SettingsError
+from migrator.journal.evidence import SqlEvidence
+from migrator.journal.finding_groups import SqlFindingGroups
+from migrator.journal.phases import SqlPhases
+from migrator.journal.store import SqlJournal
+from migrator.report.page import html_page
+from migrator.report.report_data import report_data
+from migrator.report.terminal import print_report
+from migrator.report_results import LagReport
+from migrator.settings import Job
+from migrator.stages.report import Around, Records, Report, ReportOptions, Sides
+from migrator.transforms import load_transforms
+
+_PATIENCE_S = 5.0
+"""How long a side that does not answer is asked again: the rest is worth showing without it."""
+_UNITS = {"m": 60, "h": 3_600, "d": 86_400}
+
+
+def _since(ctx: click.Context, param: click.Parameter, text: str) -> float:
+    """A time back such as 90m, 24h or 7d, in seconds."""
+    found = re.fullmatch(r"([1-9]\d{0,5}) ?([mhd])", text.strip())
+    if found is None:
+        raise click.BadParameter(f"'{text}' is no time; write 90m, 24h or 7d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+@click.command()
+@job_argument
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
+@click.option(
+    "--since",
+    "since_s",
+    callback=_since,
+    default="24h",
+    show_default=True,
+    help="Comparisons of this time: 90m, 24h, 7d.",
+)
+@click.option(
+    "--no-samples", is_flag=True, help="No value of any row: no sample items, no examples side by side."
+)
+@keys_option
+@json_option
+def report(job: Path, html: Path | None, since_s: float, as_json: bool, **how: bool) -> int:
+    """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
+
+    Values that a pattern redacts are shown as marks; all others are rows' own: keep the report where they may be.
+    Exit code 0: the report was made, whatever it says; 2: wrong use, or nothing is on record.
+    """
+    read = read_job(job)
+    options = ReportOptions(since_s, not how["no_samples"], how["whole_keys"])
+    if html is not None:
+        _refuse_unwritable(html)
+    with ExitStack() as stack:
+        stack.enter_context(stop_on_signals())
+        journal = stack.enter_context(wiring.open_journal(read))
+        stage = Report(_records(journal, read), _sides(stack, read), _around(read, journal, job), options)
+        if stage.is_empty():
+            what = f"job {read.name}: nothing is on record yet"
+            raise SettingsError(
+                f"{what}; run `migrator backfill {job}` or `migrator shadow replay {job}` first"
+            )
+        model = stage.gather()
+    if html is not None:
+        _write(html, html_page(model))
+        click.echo(f"{html}: {model.verdict.title}", err=True)
+    if as_json:
+        click.echo(json.dumps(report_data(model), ensure_ascii=True))
+    elif html is None:
+        print_report(stdout(), model)
+    return 0
+
+
+# ── what it is made of ──
+
+
+def _records(journal: SqlJournal, job: Job) -> Records:
+    database = journal.database
+    return Records(
+        journal, SqlFindingGroups(database), SqlEvidence(database, job.name), SqlPhases(database, job.name)
+    )
+
+
+def _around(job: Job, journal: SqlJournal, file: Path) -> Around:
+    roster = live_wiring.roster_of(job, journal)
+    return Around(job.name, str(file), version("single-table-migrator"), roster, _lag(lag_of(job, journal)))
+
+
+def _lag(found: Lag) -> LagReport:
+    kinds = [one.kind for one in found.writers]
+    if found.marks is None:
+        return LagReport(writers=kinds, reason=found.reason)
+    state = found.marks
+    return LagReport(state.waiting, state.oldest_age_s, state.failed, kinds)
+
+
+def _sides(stack: ExitStack, job: Job) -> Sides:
+    """Source and table as far as they can be reached: what the journal holds is shown all the same.
+
+    Raises: MappingError, SettingsError where the job or the mapping is wrong.
+    """
+    job = replace(
+        job, tuning=replace(job.tuning, give_up_after_s=min(job.tuning.give_up_after_s, _PATIENCE_S))
+    )
+    parsed = load_transforms(wiring.sound_mapping(job.mapping))[0]
+    table = wiring.design_for(job, parsed.mapping.table)
+    notes: list[str] = []
+    try:
+        laid = stack.enter_context(wiring.lay(job, "report", workers=1))
+    except (MappingError, SettingsError):
+        raise
+    except MigratorError as error:
+        return Sides(parsed.mapping, table, notes=[f"the source cannot be asked: {error}"])
+    store = None
+    try:
+        target = wiring.open_target(job, laid.checked.mapping.table, lambda: False)
+        live_wiring.existing_table(job, target)
+        store = target.store
+    except MigratorError as error:
+        notes.append(f"the table cannot be asked: {error}")
+    return Sides(laid.checked.mapping, table, laid.checked.read, laid.source, store, notes)
+
+
+# ── the file ──
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Raises: SettingsError, before minutes of work."""
+    # Not Path.is_dir(): it raises for a name that is too long, and the reason is told when the file is written.
+    if os.path.isdir(path):
+        raise SettingsError(
+            f"--html {path}: this is a folder; name a file in it, such as {path / 'report.html'}"
+        )
+    if not os.path.isdir(path.parent):
+        raise SettingsError(f"--html {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise SettingsError(f"--html {path}: the folder {path.parent} cannot be written to")
+
+
+def _write(path: Path, text: str) -> None:
+    """All of the file or nothing: who has the old one open sees no half of the new one."""
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "wb", dir=path.parent, prefix=f".{path.name[:80]}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(text.encode("utf-8", "backslashreplace"))
+        temporary.chmod(0o644 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise SettingsError(f"--html {path}: it cannot be written ({error.strerror})") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

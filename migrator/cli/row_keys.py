@@ -1,0 +1,88 @@
+"""A row's key as a person writes it on the command line: --key 42, --key a=1 --key b=2, or as findings show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from migrator.errors import SettingsError
+from migrator.mapping.check import Checked
+from migrator.mapping.document import did_you_mean
+from migrator.mapping.items import CompiledEntity
+from migrator.mapping.keys import decode_key, encode_key
+from migrator.model import SourceKey
+
+
+def entity_named(checked: Checked, name: str) -> CompiledEntity:
+    """Raises: SettingsError where the mapping has no such entity."""
+    known = {entity.name: entity for entity in checked.entities}
+    if name not in known:
+        raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, known)}")
+    return known[name]
+
+
+def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
+    """The key as findings and `_src` hold it, from the texts of --key. Raises: SettingsError; it quotes no value."""
+    columns = entity.plan.key
+    names = [column.name for column in columns]
+    if any(not _is_text(key) for key in keys):
+        raise SettingsError("--key is no UTF-8 text")
+    if len(keys) == 1 and keys[0].startswith("["):
+        return _as_found(entity, keys[0])
+    if len(columns) == 1 and len(keys) == 1 and not keys[0].startswith(f"{names[0]}="):
+        given = {names[0]: keys[0]}
+    else:
+        given = dict(_pair(key) for key in keys)
+    if set(given) != set(names) or len(keys) != len(names):
+        wanted = " ".join(f"--key {name}=…" for name in names)
+        raise SettingsError(f"the key of {entity.name} is {', '.join(names)}; write {wanted}")
+    return encode_key([_value(given[column.name], column.name, column.kind.name) for column in columns])
+
+
+def _as_found(entity: CompiledEntity, text: str) -> SourceKey:
+    """The key out of the JSON array that a finding shows with --keys."""
+    try:
+        values = decode_key(text)
+        made = encode_key(values)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        values, made = (), ""
+    if len(values) != len(entity.plan.key):
+        what = f"--key […] is no key of {entity.name}"
+        raise SettingsError(f"{what}; write it as `migrator findings --keys` shows it, such as '[42]'")
+    for column, value in zip(entity.plan.key, values, strict=True):
+        if column.kind.name == "integer" and (type(value) is not int or not _is_held(value)):
+            raise SettingsError(f"the key column {column.name} is an integer of 64 bits")
+        if column.kind.name == "text" and not isinstance(value, str):
+            raise SettingsError(f"the key column {column.name} is text")
+    return made
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SettingsError("a composite key is written --key name=value, once for each column")
+    return name, value
+
+
+def _value(text: str, name: str, kind: str) -> Any:
+    if kind != "integer":
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or not _is_held(number):
+        raise SettingsError(f"the key column {name} is an integer of 64 bits")
+    return number
+
+
+def _is_held(number: int) -> bool:
+    """Whether any source has such a number in an integer column."""
+    return -(2**63) <= number < 2**64
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

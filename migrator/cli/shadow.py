@@ -1,0 +1,140 @@
+"""`migrator shadow`: the answers of both sides compared, question by question."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from migrator import live_wiring, logs, wiring
+from migrator.cli.options import job_argument, json_option, read_job, seconds, stdout, stop_on_signals
+from migrator.errors import DIFFERENT, Interrupted, SettingsError
+from migrator.journal.evidence import SqlEvidence
+from migrator.mapping.document import did_you_mean
+from migrator.model import Mapping, Pattern
+from migrator.replay_results import ReplayResult
+from migrator.report.replay import print_replay, replay_data
+from migrator.report.replay_progress import SampleBars, SampleLines
+from migrator.settings import Job
+from migrator.stages import fetch
+from migrator.stages.replay import Replay, ReplayOptions
+from migrator.stages.replay_record import ReplayRecord
+
+DEFAULT_SETTLE_S = 3.0
+_PATIENCE_S = 10.0
+"""How long one question is tried again: a caller of the service would not have waited longer, and thousands follow."""
+
+
+@click.group()
+def shadow() -> None:
+    """Compare DynamoDB's answers with SQL's."""
+
+
+@shadow.command()
+@job_argument
+@click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
+@click.option(
+    "--samples", type=click.IntRange(1), default=200, show_default=True, help="Questions a pattern."
+)
+@click.option(
+    "--seed", type=click.IntRange(0), help="The same seed asks the same questions of the same rows."
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    callback=seconds,
+    metavar="SECONDS",
+    help="How long both sides may take to come to the same answer (default 3s).",
+)
+@click.option("--control", is_flag=True, help="Compare SQL with SQL: the noise of the source itself.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Questions at once."
+)
+@click.option("--no-record", is_flag=True, help="Keep nothing of it in the journal.")
+@json_option
+def replay(job: Path, names: tuple[str, ...], samples: int, workers: int, **asked: Any) -> int:
+    """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.
+
+    Neither source nor table is written to, and no service has to run; what was compared goes to the journal, for
+    `migrator report`. A difference is looked at again until --settle is over: what goes away by itself is transient and
+    does not count.
+
+    Exit code 0: clean; 1: differences, or errors of one side; 3 and 130: stopped.
+    """
+    read = _tuned(read_job(job), workers)
+    seed = _seed(asked["seed"])
+    settle_s = DEFAULT_SETTLE_S if asked["settle_s"] is None else asked["settle_s"]
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        laid = stack.enter_context(wiring.lay(read, "shadow", workers=workers, stop=stop.is_set))
+        patterns = _chosen(laid.checked.mapping, names)
+        store, record = None, None
+        if not asked["control"]:
+            if not asked["no_record"]:
+                record = _record(stack, read, laid.checked.mapping)
+            target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
+            live_wiring.existing_table(read, target)
+            store = target.store
+        progress = _progress()
+        stack.enter_context(progress)
+        options = ReplayOptions(samples, seed, settle_s, workers)
+        mapping, entities = laid.checked.mapping, laid.checked.read
+        stage = Replay(mapping, entities, laid.source, store, options, progress=progress, stop=stop)
+        result = _run(stage, patterns)
+        if record is not None:
+            record.keep(result)
+    if asked["as_json"]:
+        click.echo(json.dumps(replay_data(result), sort_keys=True, ensure_ascii=True))
+    else:
+        print_replay(stdout(), result)
+    return 0 if result.clean else DIFFERENT
+
+
+def _record(stack: ExitStack, job: Job, mapping: Mapping) -> ReplayRecord:
+    """Opened before anything is asked: who cannot keep what he finds is told so at once."""
+    journal = stack.enter_context(wiring.open_journal(job))
+    return ReplayRecord(SqlEvidence(journal.database, job.name), mapping.revision)
+
+
+def _run(stage: Replay, patterns: list[Pattern]) -> ReplayResult:
+    try:
+        return stage.run(patterns)
+    except Interrupted:
+        what = f"stopped; nothing was written, and --seed {stage.options.seed} asks the same questions again"
+        raise Interrupted(what) from None
+
+
+def _chosen(mapping: Mapping, names: tuple[str, ...]) -> list[Pattern]:
+    """The named patterns, each once; all where none is named."""
+    if not mapping.patterns:
+        raise SettingsError("the mapping has no access patterns; write them under access_patterns:")
+    unknown = [name for name in names if name not in mapping.patterns]
+    if unknown:
+        known = did_you_mean(unknown[0], mapping.patterns)
+        raise SettingsError(f"the mapping has no access pattern '{unknown[0]}'{known}")
+    return [mapping.patterns[name] for name in dict.fromkeys(names or mapping.patterns)]
+
+
+def _seed(given: int | None) -> int:
+    return secrets.randbelow(1_000_000) if given is None else given
+
+
+def _tuned(job: Job, workers: int) -> Job:
+    """The job less patient, and with a connection for each request that a question of many partitions asks at once."""
+    patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
+    return replace(
+        job, tuning=replace(job.tuning, give_up_after_s=patience_s, workers=workers * fetch.AT_ONCE)
+    )
+
+
+def _progress() -> SampleBars | SampleLines:
+    if sys.stderr.isatty():
+        return SampleBars(Console(file=sys.stderr))
+    return SampleLines(logs.get_logger("migrator"))

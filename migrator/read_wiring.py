@@ -1,0 +1,168 @@
+"""Reads of a service, put together: constructor calls, no decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from migrator import live_wiring, wiring
+from migrator.errors import MigratorError, TargetError
+from migrator.journal.evidence import SqlEvidence
+from migrator.journal.phases import SqlPhases
+from migrator.logs import get_logger
+from migrator.mapping.redaction import Hidden, hidden_by_pattern
+from migrator.ports.evidence import Window
+from migrator.read_settings import ReadSettings
+from migrator.retry import Backoff, Retry
+from migrator.service_wiring import Service
+from migrator.settings import Job
+from migrator.source.manners import Manners, name_of
+from migrator.stages.fetch import AT_ONCE
+from migrator.stages.instances import Heartbeat, this_process
+from migrator.stages.ledger import Ledger
+from migrator.stages.mapped_reads import MappedReads, question_named
+from migrator.stages.phase_cache import PhaseCache
+from migrator.stages.query import Question
+from migrator.stages.reads import Reads
+from migrator.stages.relay_lag import RelayLag
+from migrator.stages.samples import Sampler
+from migrator.stages.shadow import Shadow
+from migrator.stages.sides import Edges
+from migrator.wiring import Requests
+
+CALLERS_TIMEOUT_S = 20.0
+_log = get_logger("reads")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A service that reads: what it calls itself."""
+
+    service: Service
+    name: str
+    version: str = ""
+
+    @property
+    def settings(self) -> ReadSettings:
+        return self.service.laid.job.reads
+
+    @cached_property
+    def questions(self) -> dict[str, Question]:
+        checked = self.service.laid.checked
+        plans = [entity.plan for entity in checked.read]
+        return {
+            name: Question(checked.mapping, pattern, plans)
+            for name, pattern in checked.mapping.patterns.items()
+        }
+
+    @cached_property
+    def hidden(self) -> dict[str, Hidden]:
+        """By pattern what is never shown."""
+        checked = self.service.laid.checked
+        return hidden_by_pattern(checked.mapping, [entity.plan for entity in checked.read])
+
+
+def question_of(asking: Asking, name: str) -> Question:
+    """Raises: SettingsError for a pattern that the mapping has not."""
+    return question_named(asking.questions, name)
+
+
+@contextmanager
+def open_reading(asking: Asking) -> Iterator[MappedReads]:
+    """Raises: StoppedError, SettingsError where the journal cannot be asked; TargetError where an index of a pattern that
+    is not off is not there: a service should not start then."""
+    service, settings = asking.service, asking.settings
+    job, revision = service.laid.job, service.laid.checked.mapping.revision
+    me = this_process(asking.name, asking.version, "read", "", revision=revision, installation="")
+    with ExitStack() as stack:
+        edges = stack.enter_context(_edges(service, *_callers(job)))
+        shadowed = stack.enter_context(_edges(service, *_shadows(job)))
+        beat_s = live_wiring.lifetimes_of(job).beat_s
+        heartbeat = stack.enter_context(Heartbeat(service.instances, me, lambda: None, beat_s))
+
+        def instance() -> str:
+            return heartbeat.me.id
+
+        phases = PhaseCache(SqlPhases(service.journal.database, job.name), instance, settings.phase_cache_s)
+        stack.enter_context(phases)
+        _refuse_missing(asking, phases)
+        blank = Window("", 0, "", heartbeat.me.service, revision, "service")
+        evidence = SqlEvidence(service.journal.database, job.name)
+        # By the journal's time: evidence of this host is judged beside moves that another host makes.
+        clock = live_wiring.clock_of(evidence.now_s)
+        ledger = stack.enter_context(Ledger(evidence, blank, instance, clock=clock, versions=phases.versions))
+        patterns = service.laid.checked.mapping.patterns
+
+        def sampler(name: str) -> Sampler:
+            return Sampler(patterns[name], asking.hidden[name], instance(), revision)
+
+        lag = RelayLag(service.live.marks.state)
+        shadow = stack.enter_context(Shadow(settings.shadow, ledger, sampler, lag_s=lag))
+        reads = Reads(phases, shadow, ledger)
+        yield MappedReads(reads, asking.questions, edges, shadowed, settings, revision)
+
+
+def _callers(job: Job) -> tuple[Manners, Requests]:
+    settings = job.reads
+    manners = Manners(
+        name=name_of(job.name, "read"),
+        pool_size=settings.connections,
+        lock_wait_s=settings.patience_s,
+        pool_wait_s=settings.patience_s,
+        statement_timeout_s=job.source.statement_timeout_s,
+    )
+    patience = Backoff(attempts=8, cap_s=1.0, limit_s=settings.patience_s)
+    return manners, Requests(settings.connections * 2, CALLERS_TIMEOUT_S, patience)
+
+
+def _shadows(job: Job) -> tuple[Manners, Requests]:
+    """As long as its deadline, each of them."""
+    shadow = job.reads.shadow
+    manners = Manners(
+        name=name_of(job.name, "shadow"),
+        pool_size=shadow.at_once,
+        lock_wait_s=shadow.deadline_s,
+        pool_wait_s=shadow.deadline_s,
+        statement_timeout_s=shadow.deadline_s,
+    )
+    # A throttled table is not helped by shadows that ask again and again.
+    patience = Backoff(attempts=2, cap_s=0.2, limit_s=shadow.deadline_s)
+    return manners, Requests(shadow.at_once * AT_ONCE, shadow.deadline_s, patience)
+
+
+@contextmanager
+def _edges(service: Service, manners: Manners, requests: Requests) -> Iterator[Edges]:
+    """Connections of their own: nobody who reads waits for one that a shadow holds."""
+    source = service.laid.source.beside(manners, Retry(requests.backoff))
+    try:
+        design = service.laid.checked.mapping.table
+        target = wiring.open_target(service.laid.job, design, lambda: False, requests)
+        yield Edges(source, target.store)
+    finally:
+        source.close()
+
+
+def _refuse_missing(asking: Asking, phases: PhaseCache) -> None:
+    """Raises: TargetError where a pattern that asks the table asks an index that is not there."""
+    service = asking.service
+    asked = {name: phases.state(name) for name in asking.questions if phases.state(name).phase != "off"}
+    if not asked:
+        return
+    target = service.target
+    try:
+        state = target.admin.state(target.design)
+    except MigratorError as error:
+        # DynamoDB may be away, or the user not allowed to describe it: no reason not to answer from SQL.
+        _log.warning("table_cannot_be_described", reason=str(error))
+        return
+    if state is None:
+        raise TargetError(
+            f"there is no table {target.design.name}, and {min(asked)} is in {asked[min(asked)]}"
+        )
+    for name, phase in asked.items():
+        index = asking.questions[name].pattern.index
+        if index is not None and f"index {index}" in state.parts:
+            what = f"{name} is in {phase}, and table {target.design.name} has no index {index} like the mapping's"
+            raise TargetError(f"{what}; see `migrator table check`, or move the pattern to off first")

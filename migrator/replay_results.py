@@ -1,0 +1,90 @@
+"""What a replay came to: made by its stage, shown by report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from migrator.mapping.diff import Diff
+from migrator.mapping.redaction import Hidden
+from migrator.model import Pattern
+from migrator.phase import Side
+
+
+@dataclass(frozen=True)
+class Latency:
+    """What the answers of one side took."""
+
+    answers: int
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True, order=True)
+class DiffKind:
+    """What differences are counted by. `kind`: as in Diff, or 'error', whose `attribute` is the side that failed."""
+
+    kind: str
+    part: str = ""
+    attribute: str = ""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One difference with the parameters that show it. `compared`: the attributes that the rows of `diff` are made of.
+
+    `diff` is None of an error, `why` its message then.
+    """
+
+    params: Mapping[str, str]
+    compared: Sequence[str] = ()
+    diff: Diff | None = None
+    why: str = ""
+
+
+@dataclass
+class PatternReplay:
+    """What replaying one pattern came to. `origins`: where its parameters come from, in words; `hidden`: what of parameters
+    and answers is not to be shown.
+
+    `kinds`: samples by the optional parameters that were set; `absent`: samples that ask for what is not there;
+    `empty`: those that both sides answer with nothing. `found` counts differences, of which one sample may have many;
+    `examples`: a few of each. `failed`: those of `different` that one side did not answer, by the optional parameters
+    that were set. `histograms`: latencies as text (see stages/latencies.py). `missing_why`: why there are fewer samples than
+    wanted, '' where there are not.
+    """
+
+    pattern: Pattern
+    samples: int = 0
+    origins: Mapping[str, str] = field(default_factory=dict)
+    hidden: Hidden = Hidden()
+    kinds: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    absent: int = 0
+    same: int = 0
+    empty: int = 0
+    transient: int = 0
+    different: int = 0
+    found: Counter[DiffKind] = field(default_factory=Counter)
+    examples: dict[DiffKind, list[Example]] = field(default_factory=dict)
+    failed: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    latency: dict[Side, Latency] = field(default_factory=dict)
+    histograms: dict[Side, str] = field(default_factory=dict)
+    missing_why: str = ""
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What a replay came to. `control`: SQL was compared with SQL, and the first time stands for the table."""
+
+    patterns: Sequence[PatternReplay]
+    seed: int
+    control: bool
+    took_s: float
+
+    @property
+    def clean(self) -> bool:
+        """Whether every pattern was asked, and no answer differs for good."""
+        return all(not one.different and (one.samples or not one.missing_why) for one in self.patterns)

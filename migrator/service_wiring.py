@@ -1,0 +1,271 @@
+"""What lives in a service, put together: constructor calls, no decisions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from migrator import live_wiring, wiring
+from migrator.errors import SettingsError
+from migrator.journal.instances import SqlInstances
+from migrator.journal.store import SqlJournal
+from migrator.live_wiring import Beside, Live
+from migrator.mapping.columns import columns_digest
+from migrator.ports import ObjectStore
+from migrator.ports.capture import Installation
+from migrator.ports.instances import Instance
+from migrator.ports.live import Change, ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets, WriterKind
+from migrator.retry import refuse_late
+from migrator.source.adapter.adapter import Adapter, Rules
+from migrator.source.adapter.marking import UnknownRows
+from migrator.source.adapter.off_loop import OffLoop, off_loop
+from migrator.source.adapter.sessions import Sessions
+from migrator.stages.capture import still_fits
+from migrator.stages.flush import Flush
+from migrator.stages.instances import Heartbeat, this_process
+from migrator.stages.lifetimes import fence_off
+from migrator.stages.relay import Relay
+from migrator.stages.rota import Rota
+from migrator.stages.strict import Strict
+from migrator.wiring import Laid, Target
+
+Mode = Literal["outbox", "strict"]
+
+
+@dataclass(frozen=True)
+class Service:
+    """The edges of whoever lives in a service."""
+
+    laid: Laid
+    live: Live
+    target: Target
+    journal: SqlJournal
+    instances: SqlInstances
+
+    def heartbeat(
+        self, me: Instance, known: Installation, more: Callable[[], object] | None = None
+    ) -> Heartbeat:
+        """Looks with every beat whether the source is still captured as `known` says, and at `more`."""
+        fits: Callable[[], object] = partial(still_fits, self.live.capture.at_once(), known)
+        looks = [fits] if more is None else [fits, more]
+        beat_s = live_wiring.lifetimes_of(self.laid.job).beat_s
+        return Heartbeat(self.instances, me, lambda: [look() for look in looks], beat_s)
+
+
+@contextmanager
+def open_service(path: Path, stop: Callable[[], bool] = lambda: False) -> Iterator[Service]:
+    """Everything that an adapter needs, from a job file. DynamoDB is not asked for anything yet.
+
+    Raises: what a wrong job, mapping, source or journal raises.
+    """
+    job = wiring.read_job(path)
+    with (
+        wiring.lay(job, "service", stop=stop) as laid,
+        wiring.open_journal(job) as journal,
+        live_wiring.open_live(job, "service", stop=stop, patience=wiring.backoff_of(job)) as live,
+    ):
+        target = wiring.open_target(job, laid.checked.mapping.table, stop)
+        yield Service(laid, live, target, journal, SqlInstances(journal.database, job.name))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a service wants its changes written. `service`, `version`: what it calls itself.
+
+    `sessions`: how many it may have at once; None where nobody can say.
+    """
+
+    service: str
+    version: str = ""
+    mode: Mode = "outbox"
+    unknown_rows: UnknownRows = "refuse"
+    flush: bool = False
+    longest_transaction_s: float = 30.0
+    sessions: int | None = None
+
+
+@dataclass(frozen=True)
+class DualWriting:
+    """A service's dual writes, under way."""
+
+    adapter: Adapter
+    sessions: Sessions
+    heartbeat: Heartbeat
+
+
+@contextmanager
+def open_dual_writing(service: Service, asked: Asked) -> Iterator[DualWriting]:
+    """Raises: SettingsError where capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
+    live_wiring.need_direct(service.laid, service.journal)
+    installation = live_wiring.need_installation(service.live, service.laid)
+    revision = service.laid.checked.mapping.revision
+    me = this_process(
+        asked.service,
+        asked.version,
+        "dual_write",
+        asked.mode,
+        revision=revision,
+        installation=installation.id,
+    )
+    _refuse_revision(service)
+    writes = asked.mode == "strict" or asked.flush
+    heartbeat = service.heartbeat(me, installation, partial(_refuse_revision, service) if writes else None)
+    with ExitStack() as stack:
+        writer = (
+            stack.enter_context(_open_writer(service, asked))
+            if asked.mode == "strict" or asked.flush
+            else None
+        )
+        strict = writer.strict if writer is not None and asked.mode == "strict" else None
+        rules = _rules(service, installation, asked, heartbeat.check, strict)
+        adapter = Adapter(service.live.marks.writing, _captured(service), rules)
+        flush = writer.flush if writer is not None and asked.flush else None
+        sessions = Sessions(adapter.listening, flush)
+        stack.callback(sessions.detach)
+        stack.enter_context(heartbeat)
+        yield DualWriting(adapter, sessions, heartbeat)
+
+
+def _captured(service: Service) -> list[Any]:
+    plans = [entity.plan for entity in service.laid.checked.entities]
+    return list(service.live.capture.captured(plans))
+
+
+def _rules(
+    service: Service,
+    installation: Installation,
+    asked: Asked,
+    check: Callable[[], None],
+    strict: Callable[[Any, Sequence[Change], float], None] | None,
+) -> Rules:
+    by_triggers = installation.marked_by == "triggers"
+    triggered = frozenset(one.name for one in _captured(service)) if by_triggers else frozenset()
+    return Rules(
+        installation=installation.id,
+        triggered=triggered,
+        unknown_rows=asked.unknown_rows,
+        check=check,
+        before_commit=strict,
+        clock=live_wiring.running_s,
+        # Where triggers mark all, only who writes items needs to know what changed.
+        reads=not by_triggers or asked.mode == "strict" or asked.flush,
+        keeps_images=asked.mode == "strict" or asked.flush,
+        writes=asked.mode == "strict" or asked.flush,
+    )
+
+
+def _refuse_revision(service: Service) -> None:
+    """Raises: SettingsError where the relay works by another mapping, or reads other columns, than this service."""
+    laid = service.laid
+    relays = [run for run in service.journal.runs(laid.job.name) if run.identity.kind == "relay"]
+    own = columns_digest(laid.checked.mapping.revision, [entity.plan for entity in laid.checked.entities])
+    if relays and relays[-1].identity.revision != own:
+        what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
+        raise SettingsError(
+            f"{what}; give both the same job and mapping file, and start the relay anew before the services"
+        )
+
+
+# ── items written by the service itself ──
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """`strict`: before a commit; `flush`: after it."""
+
+    beside: Beside
+    rota: Rota
+    asked: Asked
+    flush: Flush = field(init=False)
+
+    def __post_init__(self) -> None:
+        live, beside = self.beside.live, self.beside
+        flush = Flush(live.marks, lambda: beside.relay(beside.presences.check), self.rota)
+        object.__setattr__(self, "flush", flush)
+
+    def strict(self, connection: Any, changes: Sequence[Change], begun_at: float) -> None:
+        level = connection.get_isolation_level()
+        if level != "READ COMMITTED":
+            what = f"dual write: strict mode reads what others committed, and this transaction is {level}"
+            raise SettingsError(f'{what}; write create_engine(…, isolation_level="READ COMMITTED")')
+        turn = off_loop(self.rota.enter)
+        try:
+            with self.beside.laid.source.inside(connection) as rows:
+                self._stage().write_first(changes, rows, begun_at)
+        except BaseException:
+            off_loop(partial(self.rota.leave, turn, clean=False))
+            raise
+        off_loop(partial(self.rota.leave, turn))
+
+    def _stage(self) -> Strict:
+        return Strict(
+            marks=cast("ChangeMarks", OffLoop(self.beside.live.marks)),
+            relay_of=self._relay,
+            lifetimes=self.beside.lifetimes,
+            clock=live_wiring.running_s,
+            check=self.beside.presences.check,
+            longest_s=self.asked.longest_transaction_s,
+        )
+
+    def _relay(self, rows: RootFinder, check: Callable[[], None]) -> Relay:
+        """A relay that reads inside of the service's transaction, and waits for nothing on its event loop."""
+        relay = off_loop(partial(self.beside.relay, check))
+        refresh = relay.refresh
+        relay.finder = refresh.rows = rows
+        refresh.store = cast("ConditionalStore", OffLoop(refresh.store))
+        refresh.tickets = cast("Tickets", OffLoop(refresh.tickets))
+        refresh.memory = cast("Memory", OffLoop(refresh.memory))
+        if refresh.objects is not None:
+            refresh.objects = cast("ObjectStore", OffLoop(refresh.objects))
+        return relay
+
+
+@contextmanager
+def _open_writer(service: Service, asked: Asked) -> Iterator[_Writer]:
+    _refuse_strict(service, asked)
+    table_id = live_wiring.existing_table(service.laid.job, service.target)
+    laid = _with_connections(service.laid, asked.sessions)
+    with live_wiring.open_beside(laid, service.target, service.journal, table_id, lambda: False) as beside:
+        # Before every single request: one that is sent again may come long after the transaction's time.
+        service.target.store.check = partial(_both, beside.presences.check, refuse_late)
+        beside.live.tickets.highest()
+        beside.guard_tickets()
+        fence_off(beside.presences.writers, beside.lifetimes, time.sleep)
+        kind: WriterKind = "strict" if asked.mode == "strict" else "relay"
+        rota = Rota(beside.presences, kind, live_wiring.running_s)
+        with nullcontext(_Writer(beside, rota, asked)) as writer:
+            try:
+                yield writer
+            finally:
+                rota.close()
+
+
+def _with_connections(laid: Laid, sessions: int | None) -> Laid:
+    """With a connection for marks and tickets for each session that may commit at the same time."""
+    if sessions is None:
+        return laid
+    tuning = replace(laid.job.tuning, workers=max(sessions, laid.job.tuning.workers))
+    return replace(laid, job=replace(laid.job, tuning=tuning))
+
+
+def _both(*checks: Callable[[], None]) -> None:
+    for check in checks:
+        check()
+
+
+def _refuse_strict(service: Service, asked: Asked) -> None:
+    if asked.mode != "strict":
+        return
+    if service.laid.source.dialect == "sqlite":
+        what = "strict mode is not for SQLite: it has one writer, and a pre-mark cannot commit beside an open transaction"
+        raise SettingsError(f"dual write: {what}; use outbox mode")
+    limit, sessions = service.laid.job.source.max_connections, asked.sessions or 1
+    if limit is not None and limit <= sessions:
+        more = f"strict mode needs one more connection for each of up to {sessions} session(s) at once"
+        what = f"{more} and one for itself, and source.max_connections is {limit}"
+        raise SettingsError(f"dual write: {what}; raise it, or use outbox mode")

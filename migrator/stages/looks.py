@@ -1,0 +1,161 @@
+"""One question asked of both sides, and asked again: what differs every time is a difference, all else was in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from migrator.errors import Interrupted, MigratorError
+from migrator.facts import EntityPlan
+from migrator.mapping.diff import Diff, as_text
+from migrator.model import Mapping as MappingModel
+from migrator.model import Pattern
+from migrator.phase import Side
+from migrator.ports import ItemStore, Source
+from migrator.replay_results import DiffKind, Example, PatternReplay
+from migrator.results import PartAnswer
+from migrator.stages.draws import Draw
+from migrator.stages.query import Question, SqlSide, TableSide
+
+MANY = 1_000
+"""Rows of one answer that are told from each other by what they hold; of more it only counts that they are many."""
+
+Sign = tuple[str, str, int]
+"""What tells a difference from others: the part, where it stands (or what it is), and a digest of its row or item."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Both answers compared; `errors` are the messages of sides that gave none, and nothing is compared then."""
+
+    parts: tuple[PartAnswer, ...]
+    took_ms: Mapping[Side, float]
+    errors: Mapping[Side, str] = field(default_factory=dict)
+
+    @property
+    def same(self) -> bool:
+        return not self.errors and all(part.same for part in self.parts)
+
+    @property
+    def empty(self) -> bool:
+        return not any(part.items or part.rows for part in self.parts)
+
+    def signs(self) -> frozenset[Sign]:
+        """What differs, as far as it can be found again in another look."""
+        found: set[Sign] = {("", "error", hash(side)) for side in self.errors}
+        for part in self.parts:
+            found |= set(_signs(part))
+        return frozenset(found)
+
+
+def _signs(answer: PartAnswer) -> Iterator[Sign]:
+    name = answer.part.name
+    if answer.several:
+        yield name, "several", 0
+    if len(answer.diffs) > MANY:
+        yield name, "many", 0
+        return
+    for diff in answer.diffs:
+        yield from signs_of(name, diff)
+
+
+def signs_of(part: str, diff: Diff) -> Iterator[Sign]:
+    """Of a difference its row and its item, whatever they are paired with; of an order that there is one."""
+    if diff.row is not None:
+        yield part, "row", hash(as_text(diff.row))
+    if diff.item is not None:
+        yield part, "item", hash(as_text(diff.item))
+    if diff.kind == "order":
+        yield part, "order", 0
+
+
+class Looker:
+    """One pattern and its two sides. Safe to share between threads."""
+
+    def __init__(
+        self,
+        mapping: MappingModel,
+        pattern: Pattern,
+        plans: Sequence[EntityPlan],
+        source: Source,
+        store: ItemStore | None,
+    ) -> None:
+        self._question = Question(mapping, pattern, plans)
+        self._source = source
+        self._store = store
+
+    def look(self, params: Mapping[str, Any]) -> Look:
+        """Both answers. Raises: Interrupted; any other error of ours is in the look."""
+        errors: dict[Side, str] = {}
+        first = _answer(errors, "table", lambda: self._first(params))
+        second = _answer(errors, "sql", lambda: self._question.of_sql(params, self._source))
+        answered: list[tuple[Side, TableSide | SqlSide | None]] = [("table", first), ("sql", second)]
+        took_ms = {side: one.took.ms for side, one in answered if one is not None}
+        if first is None or second is None:
+            return Look((), took_ms, errors)
+        return Look(self._question.compared(first.parts, second.parts), took_ms)
+
+    def _first(self, params: Mapping[str, Any]) -> TableSide | SqlSide:
+        if self._store is None:
+            return self._question.of_sql(params, self._source)
+        return self._question.of_table(params, self._store)
+
+
+def _answer(
+    errors: dict[Side, str], side: Side, ask: Callable[[], TableSide | SqlSide]
+) -> TableSide | SqlSide | None:
+    try:
+        return ask()
+    except Interrupted:
+        raise
+    except MigratorError as error:
+        errors[side] = str(error)
+        return None
+
+
+class Doubt:
+    """An answer that differed at the first look. `lasting`: what has differed in every look so far."""
+
+    def __init__(self, look: Look) -> None:
+        self.look = look
+        self.lasting = look.signs()
+
+    def looked(self, look: Look) -> None:
+        """Takes another look into account. After an error, which hid what differs, the looks begin anew."""
+        failed = bool(self.look.errors)
+        self.look, signs = look, look.signs()
+        self.lasting = signs if failed or look.errors else self.lasting & signs
+
+    def lasts(self, part: str, diff: Diff) -> bool:
+        """Whether the difference, one of the last look, was there in every look."""
+        return (part, "many", 0) in self.lasting or any(one in self.lasting for one in signs_of(part, diff))
+
+    def found(self, texts: Mapping[str, str]) -> Iterator[tuple[DiffKind, Example]]:
+        """Every difference that lasted. `texts`: the parameters that show it."""
+        for side, why in self.look.errors.items():
+            yield DiffKind("error", attribute=side), Example(texts, why=why)
+        for answer in self.look.parts:
+            name = answer.part.name
+            if (name, "several", 0) in self.lasting:
+                counted = f"{len(answer.items):,} item(s), {len(answer.rows):,} row(s)"
+                why = f"{counted}, though the part says one: true"
+                yield DiffKind("unexpected", name), Example(texts, why=why)
+            for diff in answer.diffs:
+                if self.lasts(name, diff):
+                    yield DiffKind(diff.kind, name, diff.attribute), Example(texts, answer.compared, diff)
+
+
+class Suspect(Doubt):
+    """A sample of a replay whose answers differed at the first look."""
+
+    def __init__(self, replay: PatternReplay, looker: Looker, draw: Draw, look: Look) -> None:
+        super().__init__(look)
+        self.replay = replay
+        self.draw = draw
+        self._looker = looker
+
+    def look_again(self) -> Suspect:
+        """Itself after another look."""
+        self.looked(self._looker.look(self.draw.values))
+        return self

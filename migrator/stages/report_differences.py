@@ -1,0 +1,160 @@
+"""Differences on record, grouped: what shadow reads and replays found, what runs found, with examples side by side."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from migrator.mapping.causes import pairs_of
+from migrator.ports import Finding, Run
+from migrator.ports.evidence import DiffKey, Sample
+from migrator.ports.finding_groups import FindingGroup, FindingGroups
+from migrator.report_results import Cell, Difference, Found, Group
+from migrator.stages.report_advice import SINCE_GONE, Cause, Circumstances, cause_of
+from migrator.stages.report_pairs import Pairs
+from migrator.stages.report_shown import Showing, clipped
+
+SHOWN_AT_MOST = 5_000
+"""Differences of one report; the rest is counted."""
+_OF_ITEMS = ("missing", "unexpected", "different")
+"""Kinds of findings that are of one row and one item, and are gone when these are the same."""
+_LOOKED_UP = 5
+"""Findings of a group whose row and item are read again, so that both sides can be shown."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """`values`: whether values of rows may be shown at all. `pairs` None: rows and items cannot be read."""
+
+    showing: Showing
+    around: Circumstances
+    values: bool = True
+    pairs: Pairs | None = None
+
+    # ── of shadow reads and replays ──
+
+    def of_windows(
+        self, found: Mapping[tuple[str, DiffKey], Counter[str]], samples: Sequence[Sample]
+    ) -> list[Group]:
+        """A group for each kind of difference of a pattern that was counted."""
+        kept: dict[tuple[str, DiffKey], list[Sample]] = defaultdict(list)
+        for one in samples:
+            kept[one.pattern, one.key].append(one)
+        return [
+            self._of_pattern(pattern, key, counts, kept[pattern, key])
+            for (pattern, key), counts in found.items()
+        ]
+
+    def _of_pattern(
+        self, pattern: str, key: DiffKey, counts: Counter[str], samples: Sequence[Sample]
+    ) -> Group:
+        both = [
+            (one.attributes, one.row, one.item)
+            for one in samples
+            if one.row is not None and one.item is not None
+        ]
+        cause = cause_of(key.kind, key.attribute, list(pairs_of(key.attribute, both)), self.around)
+        id_ = _id("pattern", pattern, key.kind, key.part, key.attribute)
+        origins: list[Found] = [one for one in ("service", "replay") if counts[one]]
+        made = Group(
+            id=id_,
+            found_by=origins,
+            where=pattern,
+            part=key.part,
+            kind=key.kind,
+            attribute=key.attribute,
+            count=counts.total(),
+            cause=cause.likely,
+            advice=cause.advice,
+        )
+        return replace(made, differences=[self._of_sample(id_, one) for one in samples])
+
+    def _of_sample(self, group: str, one: Sample) -> Difference:
+        if not self.values:
+            return Difference(group, one.at, why=one.why)
+        sql, item = (self._shown_side(one, side) for side in (one.row, one.item))
+        cells = [
+            Cell(name, sql[place], item[place], _differs(one, name, place))
+            for place, name in enumerate(one.attributes)
+        ]
+        shown = cells if one.row is not None or one.item is not None else []
+        return Difference(group, one.at, self._params(one), cells=shown, why=one.why)
+
+    def _shown_side(self, one: Sample, texts: Sequence[str] | None) -> Sequence[str | None]:
+        if texts is None:
+            return [None] * len(one.attributes)
+        return self.showing.sample(one.pattern, one.attributes, texts)
+
+    def _params(self, one: Sample) -> dict[str, str]:
+        names = list(one.params)
+        return dict(
+            zip(names, self.showing.sample(one.pattern, names, list(one.params.values())), strict=True)
+        )
+
+    # ── of runs ──
+
+    def of_run(self, run: Run, groups: FindingGroups, limit: int = SHOWN_AT_MOST) -> Iterator[Group]:
+        """A group for each kind of finding but refused rows. `limit`: of differences in all of them."""
+        counted = [one for one in groups.groups(run) if one.kind != "refused"]
+        for place, group in enumerate(counted):
+            share = max(_LOOKED_UP, limit // (len(counted) - place))
+            found = groups.some(run, group, min(share, max(0, limit)))
+            limit -= len(found)
+            yield self._of_group(run, group, found)
+
+    def _of_group(self, run: Run, group: FindingGroup, found: Sequence[Finding]) -> Group:
+        id_ = _id(run.identity.kind, group.entity, group.kind, "", group.attribute)
+        looked_up = found[:_LOOKED_UP] if self.values and self.pairs is not None else []
+        seen = [self.pairs.cells(one) for one in looked_up] if self.pairs is not None else []
+        cause = self._cause_now(group, [cells for cells in seen if cells is not None])
+        cells = [one or [] for one in seen] + [[]] * (len(found) - len(seen))
+        return Group(
+            id=id_,
+            found_by=[run.identity.kind],
+            where=group.entity,
+            part="",
+            kind=group.kind,
+            attribute=group.attribute,
+            count=group.count,
+            cause=cause.likely,
+            advice=cause.advice,
+            differences=[self._of_finding(id_, one, row) for one, row in zip(found, cells, strict=True)],
+        )
+
+    def _cause_now(self, group: FindingGroup, looked_up: Sequence[Sequence[Cell]]) -> Cause:
+        """By the values of now. What is the same by now tells nothing of why it was not."""
+        name = group.attribute
+        compared = [
+            [one for one in cells if name in ("", one.attribute)]
+            for cells in looked_up
+            # Some attributes are never shown, and nobody sees whether they still differ.
+            if not cells or not name or any(one.attribute == name for one in cells)
+        ]
+        differing = [one for cells in compared for one in cells if one.differs]
+        if compared and not differing and group.kind in _OF_ITEMS:
+            return SINCE_GONE
+        pairs = [(one.sql or "null", one.item or "null") for one in differing if name]
+        return cause_of(group.kind, name, pairs, replace(self.around, of_pattern=False))
+
+    def _of_finding(self, group: str, one: Finding, cells: Sequence[Cell]) -> Difference:
+        show = self.showing
+        return Difference(
+            group,
+            row_key=clipped(show.key(one.source_key)),
+            item_key=clipped(show.key(one.item_key, one.source_key or "[]")),
+            cells=cells,
+            why=clipped(show.key(one.reason, one.source_key or "[]")),
+        )
+
+
+def _differs(one: Sample, name: str, place: int) -> bool:
+    if one.row is None or one.item is None:
+        return True
+    return one.row[place] != one.item[place] if not one.key.attribute else name == one.key.attribute
+
+
+def _id(*words: str) -> str:
+    """Short, the same for the same kind of difference in every report, so that links to it last."""
+    return f"g-{blake2b(repr(words).encode(errors='surrogatepass'), digest_size=5).hexdigest()}"

@@ -1,0 +1,91 @@
+"""Items, keys and findings as texts that a report may show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from migrator.facts import EntityPlan
+from migrator.mapping.redaction import Hidden, hidden_by_pattern, redaction_of
+from migrator.mapping.shown_keys import integers_of, key_templates, mark, masked_keys
+from migrator.mapping.shown_values import marked, value_text
+from migrator.model import Item, ItemDesign, Template
+from migrator.model import Mapping as MappingModel
+
+LONGEST = 2_000
+"""Letters of a value; more would be a wall."""
+
+
+class Showing:
+    """`plans`: of all entities; none where the source cannot be asked, and no item is shown then.
+
+    `whole_keys`: whether keys are shown whole, also the parts that may name a person.
+    """
+
+    def __init__(self, mapping: MappingModel, plans: Sequence[EntityPlan], *, whole_keys: bool) -> None:
+        self.table = mapping.table
+        self.whole_keys = whole_keys
+        self._templates = key_templates(mapping)
+        self._of_pattern = hidden_by_pattern(mapping, plans)
+        self._names = frozenset(name for one in mapping.patterns.values() for name in one.redact)
+        redaction = redaction_of(mapping, plans)
+        designs = [(plan, design) for plan in plans for design in plan.entity.items]
+        self._hidden = {(p.entity.name, d.type): redaction.hidden(p, d) for p, d in designs}
+        self._secret_keys = {
+            (plan.entity.name, design.type): frozenset(
+                name for name, form in self.key_forms(design).items() if redaction.hides_key(plan, form)
+            )
+            for plan, design in designs
+        }
+
+    def key_forms(self, design: ItemDesign) -> dict[str, Template]:
+        """Key attributes of the table and of its indexes, and what they are made of."""
+        found = dict(zip((one.name for one in self.table.key), design.key, strict=True))
+        for entry in design.entries:
+            index = self.table.asked(entry.index)
+            assert index is not None
+            found |= zip((one.name for one in index.own_attributes(self.table)), entry.values, strict=True)
+        return found
+
+    def key(self, text: str, known: str = "") -> str:
+        """A key as JSON text (or a text with keys in it), masked. `known`: the key of the row that it is of."""
+        templates = self._templates if known else ()
+        return text if self.whole_keys else masked_keys(text, templates, integers_of(known))
+
+    def item(self, entity: str, item: Item) -> dict[str, str]:
+        """Every attribute but the type and our own, as text; marks in place of what is redacted, and of keys made of it.
+
+        Of a type that the mapping does not know all values are marks.
+        """
+        type_ = self.table.type_of(item)
+        left_out = {self.table.type_attribute, *self.table.own_attributes}
+        return {
+            name: self._value(entity, type_, name, value)
+            for name, value in item.items()
+            if name not in left_out
+        }
+
+    def sample(self, pattern: str, names: Sequence[str], texts: Sequence[str]) -> list[str]:
+        """Texts of a sample, with marks in place of what another mapping did not redact when it was taken, and this one
+        does."""
+        known = self._of_pattern.get(pattern, Hidden(self._names))
+        pairs = zip(names, texts, strict=True)
+        hidden = known.attributes | known.params
+        return [_marked_text(text) if name in hidden else clipped(text) for name, text in pairs]
+
+    def _value(self, entity: str, type_: str, name: str, value: Any) -> str:
+        known = (entity, type_)
+        hidden = self._hidden.get(known)
+        if hidden is None or name in hidden or name in self._names:
+            return value_text(value, redacted=True)
+        return marked(value) if name in self._secret_keys[known] else clipped(value_text(value))
+
+
+def clipped(text: str) -> str:
+    """The text, or its beginning where it is too long to be read."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} letters)"
+
+
+def _marked_text(text: str) -> str:
+    """A mark, unless it is one already, or says that there is nothing."""
+    return text if text.startswith("…") or text == "null" else mark(text)

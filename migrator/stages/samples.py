@@ -1,0 +1,46 @@
+"""Differences of one pattern as samples that may be kept: redacted before they leave the process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from migrator.mapping.redaction import Hidden
+from migrator.mapping.shown_keys import mark
+from migrator.mapping.shown_values import value_texts
+from migrator.model import Pattern
+from migrator.ports.evidence import DiffKey, Sample
+from migrator.replay_results import DiffKind, Example
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """`hidden`: what is not to be shown. `writer`: who compares; `revision`: of the mapping."""
+
+    pattern: Pattern
+    hidden: Hidden
+    writer: str
+    revision: str
+
+    def sample(self, kind: DiffKind, example: Example, at: float) -> Sample:
+        """The example as the journal keeps it. `at`: seconds since 1970."""
+        diff = example.diff
+        compared = tuple(example.compared)
+        sides = [
+            None if values is None else value_texts(compared, values, self.hidden.attributes)
+            for values in (() if diff is None else (diff.row, diff.item))
+        ]
+        return Sample(
+            pattern=self.pattern.name,
+            key=DiffKey(kind.kind, kind.part, kind.attribute),
+            at=at,
+            writer=self.writer,
+            revision=self.revision,
+            params={
+                name: mark(text) if name in self.hidden.params else text
+                for name, text in example.params.items()
+            },
+            attributes=compared if diff is not None else (),
+            row=sides[0] if sides else None,
+            item=sides[1] if sides else None,
+            why=example.why,
+        )

@@ -1,0 +1,283 @@
+"""The other side of calls that were answered: asked after the answer is out, compared, and nobody's business but ours."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from migrator.forks import tell_of_forks
+from migrator.mapping.handed import TooManyError
+from migrator.phase import Side
+from migrator.ports.evidence import DiffKey, Sample
+from migrator.read_settings import ShadowSettings
+from migrator.replay_results import DiffKind, Example
+from migrator.stages.bounded import Bounds
+from migrator.stages.breaker import Breaker, Budget
+from migrator.stages.ledger import Ledger
+from migrator.stages.looks import Doubt, Look
+from migrator.stages.samples import Sampler
+from migrator.stages.shadow_pool import ShadowPool, Task
+from migrator.stages.sides import LoopGoneError, Shadowed, SideError, blamed
+
+ROUNDS = (0.07, 0.16, 0.25, 0.37, 0.5, 0.64, 0.83, 1.0)
+"""When a difference is looked at again, as shares of the time to settle. More often than by a replay, and at uneven times: a
+row that changes to and fro looks the same whenever it is in flight, and must not be so at every look."""
+LONGEST = 3.0
+"""Times to settle after which a difference counts though changes from before it are still on their way: callers of the
+table would see answers as old as that."""
+DOUBTS_AT_ONCE = 500
+"""Differences that wait for another look at most, however many looks a second may have."""
+SAMPLES_A_CALL = 3
+"""Samples of each kind of difference that one call gives."""
+OTHER: Mapping[Side, Side] = {"table": "sql", "sql": "table"}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A call that a caller has his answer to. `texts`: its parameters; `kind`: the optional ones that are set."""
+
+    call: Shadowed
+    side: Side
+    answer: Any
+    texts: Mapping[str, str]
+    kind: str
+
+
+@dataclass
+class _Doubted:
+    """A call whose answers differed, waiting for its next look."""
+
+    answered: Answered
+    doubt: Doubt
+    since: float
+    looks: int = 0
+
+
+class Shadow:
+    """Use as a context manager. `sampler`: by pattern; `lag_s`: how old the oldest change is that has not reached the table;
+    `clock`: seconds that only grow."""
+
+    def __init__(
+        self,
+        settings: ShadowSettings,
+        ledger: Ledger,
+        sampler: Callable[[str], Sampler],
+        *,
+        lag_s: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.settings = settings
+        self.ledger = ledger
+        self.sampler = sampler
+        self.lag_s = lag_s
+        self.clock = clock
+        self.chance = chance
+        self._running = False
+        self._begin_anew()
+
+    def offer(self, pattern: str, answered: Callable[[], Answered]) -> None:
+        """Has the other side asked soon, or counts why not. Never raises and never waits; `answered` is called only where
+        it will be."""
+        try:
+            why = self._refusal(pattern)
+            if why:
+                self.ledger.dropped(pattern, why)
+                return
+            try:
+                self._pool.put(self._first(answered()))
+            except BaseException:
+                self._pool.give_back()
+                raise
+        except TooManyError:
+            self.ledger.dropped(pattern, "large")
+        except SideError as error:
+            self._blame(pattern, error.side, str(error), {})
+        except Exception:
+            # Whatever is wrong here is ours, and the caller has his answer.
+            self.ledger.dropped(pattern, "broken")
+
+    @property
+    def waiting(self) -> int:
+        """Differences that wait for another look."""
+        return self._pool.waiting
+
+    def _refusal(self, pattern: str) -> str:
+        """Why nothing is compared now; '' where a place is taken for it."""
+        if not self._running:
+            return "closed"
+        if self.chance() >= self.settings.sample:
+            return "sampled"
+        breaker = self._breaker(pattern)
+        if breaker.is_open:
+            return "breaker"
+        if not self._budget.take():
+            return "budget"
+        if not self._pool.take():
+            return "busy"
+        breaker.begins()
+        return ""
+
+    def _breaker(self, pattern: str) -> Breaker:
+        found = self._breakers.get(pattern)
+        if found is None:
+            made = Breaker(self.settings.breaker_after, self.settings.breaker_pause_s, self.clock)
+            found = self._breakers.setdefault(pattern, made)
+        return found
+
+    # ── the first look ──
+
+    def _first(self, answered: Answered) -> Task:
+        return Task(
+            lambda task: self._look(answered, task),
+            lambda: self._failed(answered, OTHER[answered.side], "its deadline is over"),
+            self._budget.spend,
+        )
+
+    def _look(self, answered: Answered, task: Task) -> Callable[[], None]:
+        """What is to be counted, unless the deadline was first."""
+        call, other = answered.call, OTHER[answered.side]
+        began = self.clock()
+        try:
+            bounds = self._bounds(task)
+            found = call.ask(other, bounds)
+            took_ms = (self.clock() - began) * 1000
+            look = self._compared(answered, {answered.side: answered.answer, other: found}, bounds)
+        except LoopGoneError:
+            return lambda: self.ledger.dropped(call.pattern.name, "broken")
+        except BaseException as error:
+            # A service's function may raise what would end a thread, and this one is needed.
+            side, why = blamed(error, other)
+            return lambda: self._failed(answered, side, why)
+        return lambda: self._judge_first(answered, other, took_ms, look)
+
+    def _bounds(self, task: Task) -> Bounds:
+        return Bounds(self.settings.max_rows, lambda: task.abandoned)
+
+    def _compared(self, answered: Answered, found: Mapping[Side, Any], bounds: Bounds) -> Look:
+        """One at a time: each thread that computes is one more that callers wait behind for the interpreter."""
+        with self._comparing:
+            bounds.check()
+            return Look(answered.call.compared(found["table"], found["sql"]), {})
+
+    def _judge_first(self, answered: Answered, other: Side, took_ms: float, look: Look) -> None:
+        name = answered.call.pattern.name
+        self.ledger.answered(name, other, took_ms)
+        self._breaker(name).succeeded()
+        if look.same:
+            self.ledger.compared(name, "same", answered.kind)
+            return
+        doubted = _Doubted(answered, Doubt(look), self.clock())
+        if self._pool.waiting < self._doubts_at_once():
+            self._wait(doubted)
+        else:
+            self._unsettled(name)
+
+    def _doubts_at_once(self) -> int:
+        """Differences that get all their looks in time. What comes beyond is dropped at once, whatever it is: of doubts that
+        waited too long those would be left that last, and of evidence what is right."""
+        in_time = self.settings.per_s * self.settings.settle_s / len(ROUNDS)
+        return min(DOUBTS_AT_ONCE, max(1, int(in_time)))
+
+    def _unsettled(self, name: str) -> None:
+        """It differed, and nobody will know whether for good."""
+        self.ledger.dropped(name, "unsettled" if self._running else "ended")
+
+    def _failed(self, answered: Answered, side: Side, why: str) -> None:
+        name = answered.call.pattern.name
+        self._breaker(name).failed()
+        self._blame(name, side, why, answered.texts)
+
+    def _blame(self, name: str, side: Side, why: str, texts: Mapping[str, str]) -> None:
+        example = Example(texts, why=why)
+        sample = self.sampler(name).sample(DiffKind("error", attribute=side), example, self.ledger.clock())
+        self.ledger.failed(name, side, sample)
+
+    # ── the looks after it ──
+
+    def _wait(self, doubted: _Doubted) -> None:
+        shares = (*ROUNDS, *(1.0 + 0.25 * more for more in range(1, 1 + doubted.looks)))
+        due = doubted.since + shares[doubted.looks] * self.settings.settle_s
+        name = doubted.answered.call.pattern.name
+        again = Task(
+            lambda task: self._look_again(doubted, task), lambda: self._unsettled(name), self._later.spend
+        )
+        self._pool.put_later(due, again)
+
+    def _look_again(self, doubted: _Doubted, task: Task) -> Callable[[], None]:
+        """Both sides anew: what the caller was given may have been in flight itself."""
+        answered = doubted.answered
+        name = answered.call.pattern.name
+        try:
+            bounds = self._bounds(task)
+            found = {side: answered.call.ask(side, bounds) for side in OTHER}
+            look = self._compared(answered, found, bounds)
+            is_last = doubted.looks + 1 >= len(ROUNDS) and not self._is_on_its_way(doubted)
+        except BaseException:
+            # It hides what differs, so nothing can be said of this call.
+            return lambda: self._unsettled(name)
+        return lambda: self._judge_again(doubted, look, is_last=is_last)
+
+    def _is_on_its_way(self, doubted: _Doubted) -> bool:
+        """Whether a change from before the first look has not reached the table yet."""
+        waited_s = self.clock() - doubted.since
+        return waited_s < LONGEST * self.settings.settle_s and self.lag_s() >= waited_s
+
+    def _judge_again(self, doubted: _Doubted, look: Look, *, is_last: bool) -> None:
+        doubted.doubt.looked(look)
+        doubted.looks += 1
+        answered = doubted.answered
+        name = answered.call.pattern.name
+        if not doubted.doubt.lasting:
+            self.ledger.compared(name, "transient", answered.kind)
+        elif not is_last:
+            self._wait(doubted)
+        else:
+            found, samples = self._found(doubted)
+            self.ledger.compared(name, "different", answered.kind, found, samples)
+
+    def _found(self, doubted: _Doubted) -> tuple[Counter[DiffKey], list[Sample]]:
+        sampler, now = self.sampler(doubted.answered.call.pattern.name), self.ledger.clock()
+        found: Counter[DiffKey] = Counter()
+        samples: list[Sample] = []
+        for kind, example in doubted.doubt.found(doubted.answered.texts):
+            key = DiffKey(kind.kind, kind.part, kind.attribute)
+            found[key] += 1
+            if found[key] <= SAMPLES_A_CALL:
+                samples.append(sampler.sample(kind, example, now))
+        return found, samples
+
+    # ── life ──
+
+    def __enter__(self) -> Shadow:
+        self._running = True
+        tell_of_forks(self)
+        self._pool.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running = False
+        self._pool.stop()
+
+    def before_fork(self) -> None:
+        return
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """The parent's shadows are the parent's."""
+        if in_child and self._running:
+            self._begin_anew()
+            self._pool.start()
+
+    def _begin_anew(self) -> None:
+        settings = self.settings
+        self._budget = Budget(settings.per_s, self.clock)
+        self._breakers: dict[str, Breaker] = {}
+        # Looks that come later are as much of a load as the first ones, and would get none of a budget that callers share.
+        self._later = Budget(settings.per_s, self.clock)
+        self._comparing = Lock()
+        self._pool = ShadowPool(settings.at_once, settings.deadline_s, self._later.take, self.clock)

@@ -1,0 +1,105 @@
+"""Strip: our own attributes and items taken out of the table, once nothing of ours works on it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from threading import Event
+
+from migrator.errors import Interrupted
+from migrator.mapping.keys import split_source
+from migrator.model import Item, TableDesign
+from migrator.ports import ItemStore, Journal, Run, SegmentState
+from migrator.ports.stripping import Stripping
+from migrator.stages.pool import in_parallel
+
+
+@dataclass(frozen=True)
+class StripCounts:
+    """`items` of ours that carry our attributes, of which `stripped` are rid of them; `own`: tombstones and the control
+    item, of which `removed` are gone; `others`: items that are left alone."""
+
+    items: int = 0
+    stripped: int = 0
+    own: int = 0
+    removed: int = 0
+    others: int = 0
+
+    def __add__(self, other: StripCounts) -> StripCounts:
+        return StripCounts(
+            self.items + other.items,
+            self.stripped + other.stripped,
+            self.own + other.own,
+            self.removed + other.removed,
+            self.others + other.others,
+        )
+
+
+@dataclass
+class Strip:
+    """Looks at every item, a segment at a time. `check` raises when the run must stop."""
+
+    store: ItemStore
+    stripping: Stripping
+    table: TableDesign
+    entities: frozenset[str]
+    segments: int = 4
+    workers: int = 4
+    stop: Event = field(default_factory=Event)
+    check: Callable[[], None] = lambda: None
+
+    def count(self) -> StripCounts:
+        return self._all(self._count_segment)
+
+    def run(self, journal: Journal, run: Run) -> StripCounts:
+        """Strips what is not stripped yet. What changes meanwhile is somebody else's, and stays.
+
+        Raises: StoppedError when the table gave up, Interrupted after `stop`; the same run goes on later.
+        """
+        return self._all(lambda number: self._strip_segment(journal, run, number))
+
+    def _all(self, segment: Callable[[int], StripCounts]) -> StripCounts:
+        found = StripCounts()
+        for one in in_parallel(segment, range(self.segments), self.workers, self.stop):
+            found = found + one
+        return found
+
+    def _count_segment(self, number: int) -> StripCounts:
+        found = StripCounts()
+        for page in self.store.scan(number, self.segments):
+            self._look_up()
+            ours, own, others = self._sorted(page.items)
+            found = found + StripCounts(items=len(ours), own=len(own), others=others)
+        return found
+
+    def _strip_segment(self, journal: Journal, run: Run, number: int) -> StripCounts:
+        state = journal.segment(run, number)
+        found = StripCounts(**state.tally)
+        if state.done:
+            return found
+        for page in self.store.scan(number, self.segments, state.start):
+            self._look_up()
+            self.check()
+            ours, own, others = self._sorted(page.items)
+            stripped, removed = self.stripping.strip(ours), self.stripping.remove(own)
+            found = found + StripCounts(len(ours), stripped, len(own), removed, others)
+            # After the writes: a crash between them looks at a page again, where nothing is left to strip.
+            done = SegmentState(page.next_start, page.next_start is None, asdict(found))
+            journal.save_segment(run, number, done, [])
+        return found
+
+    def _look_up(self) -> None:
+        if self.stop.is_set():
+            raise Interrupted("stopped; what is stripped stays so, and the same command goes on from there")
+
+    def _sorted(self, items: list[Item]) -> tuple[list[Item], list[Item], int]:
+        """Items of ours, items that are our own, and how many are others'."""
+        own = [item for item in items if self.table.is_hidden(item)]
+        ours = [item for item in items if not self.table.is_hidden(item) and self._is_ours(item)]
+        return ours, own, len(items) - len(own) - len(ours)
+
+    def _is_ours(self, item: Item) -> bool:
+        try:
+            return split_source(str(item.get(self.table.source_attribute, "")))[0] in self.entities
+        except ValueError:
+            return False
