@@ -164,12 +164,16 @@ def sessions(scale: int) -> Iterator[Row]:
 # ── stores ──────────────────────────────────────────────────────────────────────────────────────
 
 
+class ThereError(Exception):
+    """There is a shop already, or what looks like one."""
+
+
 class SqliteStore:
     """A file that appears under its name only when it is complete."""
 
     def __init__(self, path: Path, *, force: bool) -> None:
         if path.exists() and not force:
-            raise SystemExit(f"{path} is there already; name another file, or overwrite it with --force")
+            raise ThereError(f"{path} is there already; name another file, or overwrite it with --force")
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.unfinished = path, path.with_name(f"{path.name}.unfinished")
         self.unfinished.unlink(missing_ok=True)
@@ -197,7 +201,7 @@ class PostgresStore:
         self.connection = psycopg.connect(url)
         if self.connection.execute("SELECT to_regclass('users')").fetchone() != (None,):
             if not force:
-                raise SystemExit("this database has a table users already; name another, or use --force")
+                raise ThereError("this database has a table users already; name another, or use --force")
             self.connection.execute(f"DROP TABLE {', '.join(reversed(COLUMNS))} CASCADE".encode())
         self.connection.execute(SCHEMA.read_bytes())
 
@@ -224,17 +228,18 @@ def open_store(url: str, *, force: bool) -> Store:
 # ── both together ───────────────────────────────────────────────────────────────────────────────
 
 
-def build(store: Store, scale: int) -> None:
+def build(store: Store, scale: int, fewer: int = 1) -> None:
+    """`fewer`: of so many orders and sessions one is kept, of which all else is as it would be."""
     tables = {
         "users": users(scale),
         "categories": categories(),
         "products": products(scale),
-        "sessions": sessions(scale),
+        "sessions": islice(sessions(scale), None, None, fewer),
     }
     for table, rows in tables.items():
         for batch in _batches(rows):
             store.add(table, batch)
-    for part in _batches(orders(scale)):
+    for part in _batches(islice(orders(scale), fewer - 1, None, fewer)):
         store.add("orders", [order for order, _ in part])
         store.add("order_items", [line for _, lines in part for line in lines])
     store.finish()
@@ -250,12 +255,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Build the shop's database.")
     parser.add_argument("url", help="sqlite:///shop.db or postgresql://user@host/shop")
     parser.add_argument("--scale", type=int, default=1, help="how many times 2,000 users and 8,000 orders")
+    parser.add_argument("--fewer", type=int, default=1, help="keep one of so many orders and sessions")
     parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.add_argument("--if-absent", action="store_true", help="leave what is there, and call that well")
     asked = parser.parse_args(arguments)
     if asked.scale < 1:
         parser.error("--scale starts at 1")
-    build(open_store(asked.url, force=asked.force), asked.scale)
-    sys.stdout.write(f"the shop is built: {USERS * asked.scale:,} users, {ORDERS * asked.scale:,} orders\n")
+    if asked.fewer < 1:
+        parser.error("--fewer starts at 1")
+    try:
+        store = open_store(asked.url, force=asked.force)
+    except ThereError as error:
+        if not asked.if_absent:
+            raise SystemExit(str(error)) from None
+        sys.stdout.write("the shop is there already\n")
+        return
+    build(store, asked.scale, asked.fewer)
+    orders = ORDERS * asked.scale // asked.fewer
+    sys.stdout.write(f"the shop is built: {USERS * asked.scale:,} users, {orders:,} orders\n")
 
 
 if __name__ == "__main__":

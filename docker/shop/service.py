@@ -157,8 +157,9 @@ def _now() -> datetime:
 def engine_for(url: str) -> Engine:
     """SQLite: foreign keys on, and a write that waits its turn instead of failing."""
     if not url.startswith("sqlite"):
-        return sa.create_engine(url)
-    engine = sa.create_engine(url, connect_args={"timeout": 30})
+        driven = url.replace("postgresql://", "postgresql+psycopg://", 1)
+        return sa.create_engine(driven, hide_parameters=True)
+    engine = sa.create_engine(url, connect_args={"timeout": 30}, hide_parameters=True)
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection, _) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,235 @@
+"""The shop as a web service: it writes to SQL with marks, and reads each access pattern from whoever is in charge of it.
+
+    SHOP_DATABASE_URL=sqlite:///.migrator/shop.db uvicorn --app-dir docker/shop app:app
+
+Two lines make it part of the migration (`Migration.load`, `dual_write`), and `migration.read` asks for a pattern by name:
+no endpoint knows whether SQL or DynamoDB answers.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from pydantic import AfterValidator, BaseModel, EmailStr, Field
+from service import engine_for
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import sessionmaker
+from writing import NotThereError, TakenError, Writing
+
+from migrator.api import Migration
+from migrator.errors import MigratorError
+
+JOB = os.environ.get("SHOP_JOB", "jobs/ecommerce.yaml")
+DATABASE = os.environ.get("SHOP_DATABASE_URL") or os.environ.get(
+    "MIGRATOR_SOURCE_URL", "sqlite:///.migrator/shop.db"
+)
+WRITES = os.environ.get("SHOP_WRITES", "yes") != "no"
+"""No: customers may look and change nothing, as in the minutes in which a migration ends."""
+
+
+def encodable(text: str) -> str:
+    """The text, if it can be stored. Raises: ValueError for half a surrogate pair, which JSON can hold."""
+    text.encode()
+    return text
+
+
+Status = Literal["pending", "processing", "shipped", "delivered", "cancelled"]
+Number = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Text = Annotated[str, AfterValidator(encodable), Field(min_length=1, max_length=120)]
+Price = Annotated[Decimal, Field(ge=0, max_digits=10, decimal_places=2)]
+
+REGISTRY = CollectorRegistry()
+ANSWERS = Counter("shop_answers", "Answers by route and status.", ["route", "status"], registry=REGISTRY)
+TOOK = Histogram("shop_answer_seconds", "How long answers took.", ["route"], registry=REGISTRY)
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """A shop that cannot mark its changes, or read its phases, does not open."""
+    engine = engine_for(DATABASE)
+    with Migration.load(JOB, service=os.environ.get("SHOP_NAME", "shop"), version=app.version) as migration:
+        sessions = sessionmaker(engine)
+        if WRITES:
+            migration.dual_write(sessions)
+        migration.begin_reading()
+        app.state.migration, app.state.writing = migration, Writing(sessions) if WRITES else None
+        yield
+    engine.dispose()
+
+
+app = FastAPI(title="The shop", version="1.0.0", lifespan=lifespan)
+
+
+class NewUser(BaseModel):
+    email: EmailStr
+    name: Text
+
+
+class NewOrder(BaseModel):
+    user_id: Number
+    lines: Annotated[dict[Number, Annotated[int, Field(ge=1, le=99)]], Field(min_length=1, max_length=50)]
+
+
+class MovedOn(BaseModel):
+    status: Status
+
+
+class Priced(BaseModel):
+    price: Price
+
+
+def read(request: Request, pattern: str, **params: Any) -> Any:
+    return request.app.state.migration.read(pattern, **params)
+
+
+def writing(request: Request) -> Writing:
+    made: Writing | None = request.app.state.writing
+    if made is None:
+        raise HTTPException(503, "the shop takes no changes just now")
+    return made
+
+
+def one(found: list[Any], what: str) -> Any:
+    if not found:
+        raise HTTPException(404, f"there is no {what}")
+    return found[0]
+
+
+# ── customers ──
+
+
+@app.get("/users/{user_id}")
+def get_user(request: Request, user_id: Number) -> Any:
+    return one(read(request, "get_user", user_id=user_id), f"user {user_id}")
+
+
+@app.get("/users/{user_id}/orders")
+def recent_orders(request: Request, user_id: Number, limit: Annotated[int, Field(ge=1, le=100)] = 10) -> Any:
+    return read(request, "recent_orders", user_id=user_id, limit=limit)
+
+
+@app.get("/users/{user_id}/account")
+def account(request: Request, user_id: Number) -> Any:
+    found = read(request, "get_user_with_orders", user_id=user_id)
+    if found["user"] is None:
+        raise HTTPException(404, f"there is no user {user_id}")
+    return found
+
+
+@app.post("/users", status_code=201)
+def sign_up(request: Request, user: NewUser) -> Any:
+    return {"user_id": writing(request).sign_up(user.email, user.name)}
+
+
+# ── orders ──
+
+
+@app.get("/orders/{order_id}/lines")
+def order_lines(request: Request, order_id: Number) -> Any:
+    return one(
+        [lines for lines in [read(request, "order_with_items", order_id=order_id)["items"]] if lines],
+        f"order {order_id}",
+    )
+
+
+@app.get("/orders")
+def orders_by_status(request: Request, status: Status, since: datetime | None = None) -> Any:
+    return read(request, "get_orders_by_status", status=status, since=since)
+
+
+@app.post("/orders", status_code=201)
+def place_order(request: Request, order: NewOrder) -> Any:
+    return {"order_id": writing(request).order(order.user_id, order.lines)}
+
+
+@app.patch("/orders/{order_id}", status_code=204)
+def move_order_on(request: Request, order_id: Number, moved: MovedOn) -> None:
+    writing(request).move_on(order_id, moved.status)
+
+
+@app.delete("/orders/{order_id}", status_code=204)
+def cancel_order(request: Request, order_id: Number) -> None:
+    writing(request).cancel(order_id)
+
+
+# ── products ──
+
+
+@app.get("/products/{product_id}")
+def get_product(request: Request, product_id: Number) -> Any:
+    return one(read(request, "get_product", product_id=product_id), f"product {product_id}")
+
+
+@app.get("/products")
+def products(
+    request: Request, category: str, min_price: Price | None = None, max_price: Price | None = None
+) -> Any:
+    asked = {"category": category, "min_price": min_price, "max_price": max_price}
+    return read(request, "get_products_by_category", **asked)
+
+
+@app.patch("/products/{product_id}", status_code=204)
+def change_price(request: Request, product_id: Number, priced: Priced) -> None:
+    writing(request).change_price(product_id, priced.price)
+
+
+# ── how it is ──
+
+
+@app.get("/healthz")
+def healthz(request: Request) -> Any:
+    """Which phase each access pattern is in, as this instance acts by it."""
+    return {"ok": True, "phases": request.app.state.migration.phases()}
+
+
+@app.get("/metrics")
+def metrics() -> Response:
+    return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)
+
+
+@app.middleware("http")
+async def count(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    began, status = time.perf_counter(), 500
+    try:
+        response = await call_next(request)
+        status = response.status_code
+    finally:
+        # The route, never the address: that one holds numbers of customers.
+        route = getattr(request.scope.get("route"), "path", "none")
+        ANSWERS.labels(f"{request.method} {route}", status).inc()
+        TOOK.labels(f"{request.method} {route}").observe(time.perf_counter() - began)
+    return response
+
+
+@app.exception_handler(RequestValidationError)
+def wrong(_: Request, error: RequestValidationError) -> JSONResponse:
+    """What is wrong and where, without what was sent: that may be no text at all."""
+    faults = [{"where": [str(part) for part in one["loc"]], "what": one["type"]} for one in error.errors()]
+    return JSONResponse({"detail": faults}, 422)
+
+
+@app.exception_handler(NotThereError)
+def not_there(_: Request, error: NotThereError) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 404)
+
+
+@app.exception_handler(TakenError)
+def taken(_: Request, error: TakenError) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 409)
+
+
+@app.exception_handler(SQLAlchemyError)
+@app.exception_handler(MigratorError)
+def unavailable(_: Request, error: Exception) -> JSONResponse:
+    """The database is away, or the side that answers a pattern gave no answer."""
+    return JSONResponse({"detail": "the shop cannot answer just now"}, 503)
