@@ -3,15 +3,20 @@
 PYTHON ?= python3
 VENV   ?= .venv
 SCALE  ?= 1
-JOBS   ?= 2
+JOBS   ?= 4
+STORMS ?= 2
+PORT   ?= 8000
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MAPPINGS = mappings/*.yaml mappings/designs/*.yaml
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 
+# Compiled modules are kept: the suite starts the command some hundred times.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test soak demo docs lock clean
+.PHONY: help setup lint format test engines soak alone runbook demo shop docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,21 +42,35 @@ lint: setup ## style, form, types, the arrows of the house, the shipped mappings
 	$(BIN)/python -m pytest -q tests/test_house.py
 	@$(BIN)/migrator mapping schema >$(VENV)/mapping.schema.json
 	$(BIN)/check-jsonschema --quiet --schemafile $(VENV)/mapping.schema.json $(MAPPINGS)
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/compose.yaml
+	$(BIN)/hadolint docker/Dockerfile
 	@$(BIN)/migrator mapping check $(MAPPINGS) >$(VENV)/mappings.txt 2>&1 || { cat $(VENV)/mappings.txt; exit 1; }
 
 format: setup ## put every file into form
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format --quiet .
 
-test: setup ## all tests but the measurements
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak"
+test: setup ## all tests but the long ones: up to 8 minutes
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak and not runbook and not other_engine"
+
+engines: setup ## the same on one engine more: Chinook on both servers, the rest on MariaDB
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "other_engine and not soak"
 
 soak: setup ## storms, kills and long properties: up to 20 minutes
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m soak
+	$(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup -m "soak and not alone"
 	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(JOBS) tests/unit/mapping/test_properties.py
+
+alone: setup ## what judges times, one after the other: some ten minutes
+	$(BIN)/python -m pytest -q -m alone
+
+runbook: setup ## every command of docs/runbook.md, as printed: three minutes
+	$(BIN)/python -m pytest -q -m runbook tests/journey/test_runbook.py
 
 demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10 for ten times as much)
 	PATH="$(CURDIR)/$(BIN):$$PATH" SCALE=$(SCALE) bash jobs/demo.sh
+
+shop: setup ## the shop as a web service, until Ctrl-C (PORT=8001 for another port)
+	PATH="$(CURDIR)/$(BIN):$$PATH" PORT=$(PORT) bash jobs/shop.sh
 
 docs: setup ## write the pages of docs/ and the schema that are made from the code
 	$(BIN)/migrator mapping schema >mappings/mapping.schema.json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
@@ -11,6 +12,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 import pytest
+import structlog
 
 from tests import support_mysql
 from tests import support_services as services
@@ -22,6 +24,8 @@ _MARKER_OF_FIXTURE = {
     "dynamodb_url": "dynamodb",
 }
 _SERVER_MARKERS = frozenset(_MARKER_OF_FIXTURE.values())
+_ON_TWO_ENGINES = ("tests/races/", "tests/service/", "tests/designs/", "tests/integration/")
+"""Folders whose tests run on SQLite and PostgreSQL in `make test`, and on MariaDB in `make engines`."""
 
 
 def pytest_report_header() -> list[str]:
@@ -36,11 +40,25 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks every test that asks for a real part, however far down its fixtures do."""
+    """Marks every test that asks for a real part, however far down its fixtures do, or for one engine more."""
     for item in items:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in _MARKER_OF_FIXTURE:
                 item.add_marker(_MARKER_OF_FIXTURE[fixture])
+        if item.nodeid.startswith(_ON_TWO_ENGINES) and "mariadb" in _parameters(item):
+            item.add_marker("other_engine")
+
+
+def pytest_collection_finish() -> None:
+    """Some hundred thousand objects of the tests stay to the end; nobody needs to look for garbage among them."""
+    gc.collect()
+    gc.freeze()
+
+
+def _parameters(item: pytest.Item) -> list[object]:
+    """The values that one run of a test is made with; those of a test without any: none."""
+    of_it = getattr(item, "callspec", None)
+    return list(of_it.params.values()) if of_it else []
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,7 +82,17 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_CONFIG_FILE", str(nowhere))
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(nowhere))
+        # PyMySQL reads every certificate of the system for each connection; none of ours asks for one.
+        patch.setenv("SSL_CERT_FILE", os.devnull)
         yield
+
+
+@pytest.fixture(autouse=True)
+def logs_as_new() -> Iterator[None]:
+    """What a test sets up for log lines, and the stream that it caught them with, ends with it."""
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
 
 
 # ── PostgreSQL ──────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
+from migrator.journal.schema import meta, metadata
 from migrator.journal.store import SqlJournal
 from migrator.model import TableDesign
 from migrator.ports import ItemStore, Source
@@ -26,6 +28,16 @@ from tests.support_source_databases import (
     postgresql_database,
 )
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker asks all that a module asks, so that each source is filled once."""
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.xdist_group(f"contract {item.path.stem}"))
+
+
 JOURNALS = ["file", "memory", "postgresql", "mariadb"]
 
 
@@ -33,7 +45,7 @@ JOURNALS = ["file", "memory", "postgresql", "mariadb"]
 def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJournal]:
     made = _journal(request, tmp_path)
     yield made
-    made.close()
+    _put_away(made)
 
 
 @pytest.fixture(params=["fake", *JOURNALS])
@@ -42,7 +54,7 @@ def journal_or_fake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
     made = None if request.param == "fake" else _journal(request, tmp_path)
     yield made
     if made is not None:
-        made.close()
+        _put_away(made)
 
 
 def _journal(request: pytest.FixtureRequest, folder: Path) -> SqlJournal:
@@ -50,8 +62,29 @@ def _journal(request: pytest.FixtureRequest, folder: Path) -> SqlJournal:
         return SqlJournal.in_file(folder / "deep" / "shop.db")
     if request.param == "memory":
         return SqlJournal.in_memory()
-    server = {"postgresql": "postgres_database", "mariadb": "mysql_database"}[request.param]
-    return SqlJournal(request.getfixturevalue(server))
+    return SqlJournal(request.getfixturevalue(f"{request.param}_journal"))
+
+
+def _put_away(journal: SqlJournal) -> None:
+    """A server's tables are emptied for the next test: making them anew takes a second each time."""
+    if not journal.database.sqlite:
+        kept = [table for table in metadata.sorted_tables if table is not meta]
+        with journal.database.begin() as connection:
+            metadata.create_all(connection)  # a test may have taken one away
+            for table in kept:
+                connection.execute(delete(table))
+    journal.close()
+
+
+@pytest.fixture(scope="module")
+def postgresql_journal(new_postgres_database: Callable[[], str]) -> str:
+    """The URL of a database of the module's own."""
+    return new_postgres_database()
+
+
+@pytest.fixture(scope="module")
+def mariadb_journal(new_mysql_database: Callable[[], str]) -> str:
+    return new_mysql_database()
 
 
 @pytest.fixture(params=["fake", "dynamodb"])

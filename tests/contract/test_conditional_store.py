@@ -32,6 +32,11 @@ class Table:
         assert [one.item for one in outcomes] == list(items)
         return [(one.verdict, one.owner) for one in outcomes]
 
+    def together(self, *groups: list[Item]) -> list[tuple[str, str]]:
+        outcomes = self.writes.write_together(groups)
+        assert [one.item for one in outcomes] == [item for group in groups for item in group]
+        return [(one.verdict, one.owner) for one in outcomes]
+
     def stored(self) -> list[Item]:
         found = [one for page in self.items.scan(0, 1) for one in page.items]
         return sorted(found, key=lambda one: repr(self.design.key_of(one)))
@@ -191,6 +196,78 @@ def test_keys_are_of_any_type_and_may_be_one_attribute(table: Table, key: str, *
 def test_of_writers_at_once_the_highest_ticket_stays(table: Table, *, fresh: bool) -> None:
     def write(ticket: int) -> None:
         table.writes.write([item(number, ticket=ticket) for number in range(20)], fresh=fresh)
+
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(write, [3, 9, 1, 7, 2, 8]))
+    assert [one["_tk"] for one in table.stored()] == [9] * 20
+
+
+# ── groups ──
+
+
+def test_a_group_is_written_whole(table: Table) -> None:
+    table.items.put([item(1, ticket=4), dead(2, ticket=4), dead(3, "order:[2]", 5)])
+    group = [item(1, n=1), dead(2), item(3, n=1), item(4, n=1)]
+    assert table.together(group) == [("stored", "")] * 4
+    assert table.stored() == group
+
+
+@pytest.mark.parametrize(
+    ("there", "verdict"),
+    [
+        (item(2, ticket=6), ("newer", "")),
+        (dead(2, ticket=6), ("newer", "")),
+        (dead(2, "order:[2]", 6), ("buried", "order:[2]")),
+        (item(2, "order:[2]", 4), ("taken", "order:[2]")),
+        (item(2, None, None), ("taken", "")),
+    ],
+    ids=["newer", "newer tombstone", "buried", "taken", "foreign"],
+)
+@pytest.mark.parametrize("made", [item, dead])
+def test_a_group_with_an_item_that_is_refused_is_not_written(
+    table: Table, there: Item, verdict: tuple[str, str], made: Any
+) -> None:
+    before = [item(1, ticket=4), there]
+    table.items.put(before)
+    group = [item(1, n=1), made(2), dead(3), item(4)]
+    withheld = ("withheld", "")
+    assert table.together(group) == [withheld, verdict, withheld, withheld]
+    assert table.stored() == before
+
+
+def test_every_item_that_is_in_the_way_of_a_group_is_told(table: Table) -> None:
+    before = [item(1, "order:[2]"), item(2, ticket=9), dead(3, "order:[3]", 9)]
+    table.items.put(before)
+    told = table.together([item(number) for number in range(1, 5)])
+    assert told == [("taken", "order:[2]"), ("newer", ""), ("buried", "order:[3]"), ("withheld", "")]
+    assert table.stored() == before
+
+
+def test_groups_stand_and_fall_by_themselves(table: Table) -> None:
+    table.items.put([item(3, "order:[2]")])
+    told = table.together([item(1), item(2)], [item(3), item(4)], [], [item(5)])
+    stored, withheld = ("stored", ""), ("withheld", "")
+    assert told == [stored, stored, ("taken", "order:[2]"), withheld, stored]
+    assert [one["SK"] for one in table.stored()] == ["S#0001", "S#0002", "S#0003", "S#0005"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 99, 100])
+def test_a_group_is_of_100_items_at_most(table: Table, count: int) -> None:
+    group = [item(number) if number % 3 else dead(number) for number in range(count)]
+    assert table.together(group) == [("stored", "")] * count
+    assert table.together([{**one, "_tk": 4} for one in group]) == [("newer", "")] * count
+    assert table.stored() == group
+
+
+def test_a_group_that_is_written_again_is_as_it_was(table: Table) -> None:
+    group = [item(1), dead(2)]
+    assert table.together(group) == table.together(group) == [("stored", "")] * 2
+    assert table.stored() == group
+
+
+def test_of_groups_at_once_one_is_seen_whole(table: Table) -> None:
+    def write(ticket: int) -> None:
+        table.writes.write_together([[item(number, ticket=ticket) for number in range(20)]])
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(write, [3, 9, 1, 7, 2, 8]))

@@ -94,6 +94,36 @@ def test_pages_follow_each_other_up_to_the_end(store: ItemStore) -> None:
     assert numbers(store, query("#PK = :p", {":p": "P#0"}, Limit=3)) == list(range(0, 20, 2))
 
 
+@pytest.mark.parametrize("forward", [True, False])
+def test_a_query_goes_on_behind_an_item_that_may_be_gone(store: ItemStore, *, forward: bool) -> None:
+    store.put([item(number) for number in range(20)])
+    request = query("#PK = :p", {":p": "P#0"}, Limit=3, ScanIndexForward=forward)
+    for gone in (False, True):
+        if gone:
+            store.delete([("P#0", "S#008")])
+        start = store.start_after(request, {"PK": "P#0", "SK": "S#008"})
+        expected = [10, 12, 14] if forward else [6, 4, 2]
+        assert [one["n"] for one in store.query(request, start).items] == expected
+
+
+@pytest.mark.parametrize(
+    ("index", "condition", "expected"),
+    [
+        ("ByTenant", {":t": "acme", ":r": "us"}, [2, 0, 12, 10]),
+        ("ByCreated", {":p": "P#0"}, [2, 0]),
+    ],
+)
+def test_a_query_of_an_index_goes_on_behind_an_item(
+    store: ItemStore, index: str, condition: dict[str, Any], expected: list[int]
+) -> None:
+    store.put([item(number) for number in range(14)])
+    words = {":t": "#tenant = :t", ":r": "#region = :r", ":p": "#PK = :p"}
+    asked = query(" AND ".join(words[name] for name in condition), condition, IndexName=index)
+    keys = ("PK", "SK", "created", *(("tenant", "region", "kind") if index == "ByTenant" else ()))
+    start = store.start_after(asked, {name: item(4)[name] for name in keys})
+    assert [one["n"] for one in store.query(asked, start).items] == expected
+
+
 def test_a_filter_works_after_the_limit_so_a_page_can_be_empty(store: ItemStore) -> None:
     store.put([item(number) for number in range(20)])
     request = query("#PK = :p", {":p": "P#0", ":n": 16}, FilterExpression="#n >= :n", Limit=2)

@@ -206,3 +206,13 @@ def test_reopened_pages_count_as_not_done(journal: SqlJournal) -> None:
     assert [one.state for one in (found, untouched) if one] == ["interrupted", "done"]
     assert journal.reopen_pages("shop", "table-1", ["order"]) == 0
     assert journal.reopen_pages("other", "table-1", ["user"]) == 0
+
+
+def test_runs_begin_and_end_by_the_journals_clock(
+    journal: SqlJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migrator.journal.store.seconds", lambda connection: 1_700_000_600.0)
+    run = journal.start_run(IDENTITY)
+    journal.end_run(run, "done")
+    found = journal.runs("shop")[0]
+    assert (found.started_at, found.ended_at) == ("2023-11-14 22:23:20+00:00",) * 2

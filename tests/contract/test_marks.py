@@ -66,6 +66,18 @@ def test_marks_of_roots_come_as_they_were_added(marks: Marks) -> None:
     assert [mark.id for mark in taken] == sorted({mark.id for mark in taken})
 
 
+def test_all_marks_are_looked_at_whoever_has_them(marks: Marks) -> None:
+    marks.add(ROOTS)
+    (first,) = marks.take(1, HOUR_S)
+    (second,) = marks.take(1, HOUR_S)
+    marks.put_back([second.id], HOUR_S)
+    found = marks.look(0, 10)
+    assert [(mark.root, mark.keys) for mark in found] == [(root, tuple(keys)) for root, keys in ROOTS.items()]
+    assert [mark.tries for mark in found] == [0, 1, 0]
+    assert marks.look(first.id, 1) == [found[1]]
+    assert marks.look(found[-1].id, 10) == []
+
+
 def test_nobody_takes_a_mark_that_another_has(marks: Marks) -> None:
     marks.add(ROOTS)
     first, second = marks.take(2, HOUR_S), marks.take(2, HOUR_S)

@@ -257,6 +257,14 @@ def test_a_statement_of_the_users_gives_plain_rows(source: Source) -> None:
     assert source.query(PRODUCT_SQL, {"id": 30}) == []
 
 
+def test_of_more_rows_than_are_wanted_one_more_comes(source: Source) -> None:
+    for _ in range(3):  # on the same connections
+        assert source.query(PRODUCT_SQL, {"id": 10}, at_most=1) == [("fig",), ("pear",)]
+    assert source.query(PRODUCT_SQL, {"id": 10}, at_most=3) == [("fig",), ("pear",), ("plum",)]
+    assert source.query(PRODUCT_SQL, {"id": 30}, at_most=1) == []
+    assert source.query(PRODUCT_SQL, {"id": 10}) == [("fig",), ("pear",), ("plum",)]
+
+
 def test_a_statement_is_examined_without_being_run(source: Source) -> None:
     assert source.query_fault(PRODUCT_SQL, {"id": 1}) == ""
     assert source.query_fault("SELECT name FROM nowhere", {})

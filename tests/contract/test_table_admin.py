@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ConnectionClosedError
 
-from migrator.errors import TargetError
+from migrator.errors import StoppedError, TargetError
 from migrator.model import Index, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.table import DynamoTableAdmin
@@ -59,6 +60,43 @@ def test_a_table_is_never_created_twice(admin: DynamoTableAdmin, design: TableDe
     admin.create(design)
     with pytest.raises(TargetError, match="exists already; `migrator table check`"):
         admin.create(design)
+
+
+class LosesOneAnswer:
+    """The client, of whose first request of this kind nobody hears that it took effect."""
+
+    def __init__(self, client: Any, operation: str) -> None:
+        self._client, self._operation = client, operation
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+        if name != self._operation:
+            return method
+        self._operation = ""
+
+        def lost(**words: Any) -> None:
+            method(**words)
+            raise ConnectionClosedError(endpoint_url="there")
+
+        return lost
+
+
+@pytest.mark.parametrize("operation", ["create_table", "update_time_to_live"])
+def test_a_request_whose_answer_is_lost_is_not_refused_for_having_worked(
+    client: Any, design: TableDesign, operation: str
+) -> None:
+    made = DynamoTableAdmin(LosesOneAnswer(client, operation)).create(design)
+    assert (made.status, made.differences) == ("ACTIVE", ())
+
+
+def test_a_table_that_somebody_else_creates_at_the_same_time_is_not_ours(
+    client: Any, admin: DynamoTableAdmin, design: TableDesign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.create(design)
+    other = DynamoTableAdmin(client)
+    monkeypatch.setattr(other, "_describe", lambda name: None)  # as it was a moment ago
+    with pytest.raises(StoppedError, match="ResourceInUseException"):
+        other.create(design)
 
 
 def test_a_new_table_of_the_same_name_has_another_id(

@@ -7,8 +7,10 @@ from dataclasses import replace
 from itertools import count
 from threading import RLock
 
+from migrator.errors import MigratorError
 from migrator.mapping.keys import item_key_text
 from migrator.model import ItemKey
+from migrator.ports.instances import Instance
 from migrator.ports.live import Contest, Remembered, Root, Writer, WriterKind
 
 
@@ -101,6 +103,58 @@ class FakeWriters:
     def living(self, silent_s: float) -> list[Writer]:
         with self._lock:
             return _in_order(one for one in self.writers.values() if one.alive_at > self.clock() - silent_s)
+
+
+class FakeInstances:
+    """ports.instances.Instances by a clock of the test's own. `away`: what every method raises, if anything."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.away: MigratorError | None = None
+        self.instances: dict[str, Instance] = {}
+        self._numbers = count(1)
+        self._lock = RLock()
+
+    def enter(self, instance: Instance) -> Instance:
+        self._ask()
+        with self._lock:
+            now = self.clock()
+            entered = replace(instance, id=f"instance-{next(self._numbers):06}", since=now, alive_at=now)
+            self.instances[entered.id] = entered
+        return entered
+
+    def beat(self, instance: Instance) -> Instance:
+        self._ask()
+        with self._lock:
+            self.instances[instance.id] = beaten = replace(instance, alive_at=self.clock())
+        return beaten
+
+    def leave(self, instance: Instance) -> None:
+        self._ask()
+        with self._lock:
+            self.instances.pop(instance.id, None)
+
+    def known(self) -> list[Instance]:
+        self._ask()
+        with self._lock:
+            return sorted(self.instances.values(), key=lambda one: (one.since, one.id))
+
+    def living(self, silent_s: float) -> list[Instance]:
+        return [one for one in self.known() if one.alive_at > self.clock() - silent_s]
+
+    def forget_silent(self, older_than_s: float) -> int:
+        known, since = self.known(), self.clock() - older_than_s
+        with self._lock:
+            self.instances = {one.id: one for one in known if one.alive_at >= since}
+        return len(known) - len(self.instances)
+
+    def now_s(self) -> float:
+        self._ask()
+        return self.clock()
+
+    def _ask(self) -> None:
+        if self.away is not None:
+            raise self.away
 
 
 def _in_order(writers: Iterable[Writer]) -> list[Writer]:

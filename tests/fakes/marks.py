@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from migrator.model import ItemKey
-from migrator.ports.live import TICKETS_AN_EPOCH, Image, Mark, MarksState, Root
+from migrator.ports.live import TICKETS_AN_EPOCH, Change, Image, Mark, MarksState, Root
 
 
 @dataclass
@@ -64,6 +64,18 @@ class MemoryMarks:
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
         for root, keys in roots.items():
             self._add(Mark(0, root=root, keys=tuple(keys)), 0.0)
+
+    def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]:
+        for mark in (marks := self.shown(changes)):
+            self._add(mark, wait_s)
+        return marks
+
+    def shown(self, changes: Sequence[Change]) -> list[Mark]:
+        return [Mark(0, one.table, one.before, one.after) for one in changes]
+
+    def look(self, after: int, count: int) -> list[Mark]:
+        found = sorted((one.mark for one in self._kept), key=lambda mark: mark.id)
+        return [mark for mark in found if mark.id > after][:count]
 
     def state(self) -> MarksState:
         now = self._clock()

@@ -98,8 +98,16 @@ class MemorySource:
             reached = [self._with_parents(child, joins)[lookup.parent] for child in children]
         return any(all(row.get(real) == value for real, value in held) for row in reached)
 
-    def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> list[tuple[Any, ...]]:
-        return self.answers[sql](params)
+    def query(
+        self,
+        sql: str,
+        params: Mapping[str, Any],
+        schema: str | None = None,
+        *,
+        at_most: int | None = None,
+    ) -> list[tuple[Any, ...]]:
+        found = self.answers[sql](params)
+        return found if at_most is None else found[: at_most + 1]
 
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
         return "" if sql in self.answers else "no such statement"

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from migrator.errors import TargetError
-from migrator.limits import BATCH_GET_KEYS, READ_UNIT_BYTES
+from migrator.limits import BATCH_GET_KEYS, READ_UNIT_BYTES, TRANSACTION_ACTIONS
 from migrator.mapping.keys import encode_key
 from migrator.mapping.sizes import item_bytes, write_units
 from migrator.model import CONTROL, TOMBSTONE, Index, Item, ItemKey, TableDesign
@@ -43,7 +43,25 @@ class FakeStore:
         with self._lock:
             return [self._write(item) for item in items]
 
+    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+        with self._lock:
+            return [one for group in groups for one in self._transact(group)]
+
+    def _transact(self, group: Sequence[Item]) -> list[Outcome]:
+        assert len({self.design.key_of(item) for item in group}) == len(group) <= TRANSACTION_ACTIONS
+        outcomes = [self._outcome(item) for item in group]
+        if all(one.verdict == "stored" for one in outcomes):
+            self.put(group)
+            return outcomes
+        return [Outcome(one.item, "withheld") if one.verdict == "stored" else one for one in outcomes]
+
     def _write(self, item: Item) -> Outcome:
+        outcome = self._outcome(item)
+        if outcome.verdict == "stored":
+            self.put([item])
+        return outcome
+
+    def _outcome(self, item: Item) -> Outcome:
         source, ticket = self.design.source_attribute, self.design.ticket_attribute
         other = self.items.get(self.design.key_of(item))
         if other is not None:
@@ -53,7 +71,6 @@ class FakeStore:
                 return Outcome(item, "taken", owner)
             if _number(other.get(ticket, 0)) > _number(item.get(ticket, 0)):
                 return Outcome(item, "newer") if own else Outcome(item, "buried", owner)
-        self.put([item])
         return Outcome(item, "stored")
 
     def remove_dead(self, tombstones: Sequence[Item]) -> int:
@@ -123,13 +140,24 @@ class FakeStore:
             and holds(item, request["KeyConditionExpression"], request)
         ]
         found.sort(key=lambda one: one[0], reverse=not request.get("ScanIndexForward", True))
-        skipped = 0 if start is None else [place for place, _ in found].index(start["place"]) + 1
+        skipped = 0 if start is None else self._before(found, start["place"], request)
         size = min(_PAGE, request.get("Limit", _PAGE))
         page = found[skipped : skipped + size]
         wanted = request.get("FilterExpression", "")
         items = [copy.deepcopy(item) for _, item in page if not wanted or holds(item, wanted, request)]
         more = len(found) > skipped + size
         return QueryPage(items, {"place": page[-1][0]} if more else None, _units([i for _, i in page]))
+
+    def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
+        index = self.design.asked(request.get("IndexName"))
+        assert index is not None
+        return {"place": self._place(position, index)}
+
+    def _before(self, found: Sequence[tuple[Any, Item]], place: Any, request: Mapping[str, Any]) -> int:
+        """How many stand before the place, which may be an item's that is gone, or at it."""
+        if request.get("ScanIndexForward", True):
+            return sum(one <= place for one, _ in found)
+        return sum(one >= place for one, _ in found)
 
     def get_item(self, request: Mapping[str, Any]) -> QueryPage:
         items = list(self.get([self.design.key_of(request["Key"])]).values())

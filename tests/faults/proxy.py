@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import random
 import sys
 import time
@@ -25,16 +26,19 @@ Wire = dict[str, Any]
 class Faults:
     """Shares of requests (or, for `unprocessed`, of the entries of a batch) that go wrong, each from 0 to 1.
 
-    `statement_code`: what an unprocessed statement of a batch fails with.
+    `statement_code`: what an unprocessed statement of a batch fails with. `cancel`: transactions cancelled for
+    `cancel_code`, which is the reason of their first action.
     `throttle`: over the table's capacity; `slow_down`: over the account's rate. `errors`: 500; `unavailable`: 503.
     `cut_before`, `cut_after`: the connection is cut before, or after, the request took effect. `late`: the answer
     comes after `late_s` seconds. `in_use`: the table is changing. `expires_after`: so many requests are answered,
-    then the credentials have expired until `renew()`. `blind_reads`: so many queries of an index see nothing yet.
+    then the credentials have expired until `renew()`. `blind_reads`: so many queries of an index see nothing yet;
+    `stale_s`: they may see it as it was up to so long ago.
     `never` names wire items or keys that are never taken. `holds` says of which requests (operation and body) the
     caller hears nothing and the table neither, until FaultProxy.land().
     """
 
     unprocessed: float = 0.0
+    cancel: float = 0.0
     throttle: float = 0.0
     slow_down: float = 0.0
     errors: float = 0.0
@@ -46,8 +50,10 @@ class Faults:
     late_s: float = 0.0
     expires_after: int | None = None
     blind_reads: int = 0
+    stale_s: float = 0.0
     seed: int = 1
     statement_code: str = "ProvisionedThroughputExceeded"
+    cancel_code: str = "TransactionConflict"
     never: Callable[[Wire], bool] = lambda wire: False
     holds: Callable[[str, Wire], bool] = lambda operation, body: False
     counts: Counter[str] = field(default_factory=Counter)
@@ -56,6 +62,7 @@ class Faults:
         self._random = random.Random(self.seed)
         self._lock = Lock()
         self._answered = 0
+        self._seen: dict[bytes, tuple[float, tuple[int, bytes]]] = {}
 
     def happens(self, kind: str, share: float) -> bool:
         """Whether this fault happens now; counted when it does."""
@@ -88,6 +95,18 @@ class Faults:
             self.blind_reads -= found
             self.counts["blind_reads"] += found
             return found
+
+    def lagging(self, body: bytes, forward: Callable[[bytes], tuple[int, bytes]]) -> tuple[int, bytes]:
+        """The answer to a query of an index, or one that it had not long ago."""
+        with self._lock:
+            at, answer = self._seen.get(body, (-math.inf, (0, b"")))
+            if time.monotonic() - at < self._random.uniform(0, self.stale_s):
+                self.counts["stale_s"] += 1
+                return answer
+        began, answer = time.monotonic(), forward(body)
+        with self._lock:
+            self._seen[body] = (began, answer)
+        return answer
 
     def _has_expired(self) -> bool:
         with self._lock:
@@ -143,8 +162,8 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed has closed its connections without a word."""
-        if not isinstance(sys.exception(), ConnectionError):
+        """A client that was killed has closed its connections without a word, maybe in the middle of a request."""
+        if not isinstance(sys.exception(), (ConnectionError, json.JSONDecodeError)):
             super().handle_error(request, client_address)
 
 
@@ -188,8 +207,12 @@ class _Handler(BaseHTTPRequestHandler):
             return self._batch(operation, body)
         if operation == "BatchExecuteStatement":
             return self._statements(body)
-        if operation == "Query" and "IndexName" in json.loads(body) and self.faults.sees_nothing():
-            return 200, b'{"Items": [], "Count": 0, "ScannedCount": 0}'
+        if operation == "TransactWriteItems" and self.faults.happens("cancel", self.faults.cancel):
+            return self._cancelled(body)
+        if operation == "Query" and "IndexName" in json.loads(body):
+            if self.faults.sees_nothing():
+                return 200, b'{"Items": [], "Count": 0, "ScannedCount": 0}'
+            return self.faults.lagging(body, self._forward)
         return self._forward(body)
 
     def _batch(self, operation: str, body: bytes) -> tuple[int, bytes]:
@@ -230,6 +253,18 @@ class _Handler(BaseHTTPRequestHandler):
         code = self.faults.statement_code
         found["Responses"] = [{"Error": {"Code": code}} if fails else next(others) for fails in failed]
         return 200, json.dumps(found).encode()
+
+    def _cancelled(self, body: bytes) -> tuple[int, bytes]:
+        """The answer to a transaction of which nothing was written."""
+        others = len(json.loads(body)["TransactItems"]) - 1
+        reasons = [
+            {"Code": self.faults.cancel_code, "Message": "put in by the fault proxy"},
+            *[{"Code": "None"}] * others,
+        ]
+        code = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException"
+        return 400, json.dumps(
+            {"__type": code, "message": "cancelled", "CancellationReasons": reasons}
+        ).encode()
 
     def _withholds(self, entry: Wire) -> bool:
         wire = entry.get("PutRequest", {}).get("Item") or entry.get("DeleteRequest", {}).get("Key") or entry

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from migrator.errors import StoppedError, TargetError
+from migrator.errors import ItemRefusedError, StoppedError, TargetError
 from migrator.model import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.retry import Backoff
 from migrator.target.client import dynamodb_client
@@ -157,3 +157,122 @@ def test_the_limit_of_write_units_holds(dynamodb_url: str, design: TableDesign, 
         assert verdicts(writes, items(60, 5), fresh=fresh) == {"stored"}
     assert now[0] > 1
     assert stored(dynamodb_url, design) == items(60, 5)
+
+
+# ── transactions ──
+
+
+def groups(count: int, ticket: int, source: str = "order") -> list[list[Item]]:
+    wanted = items(5 * count, ticket, source)
+    return [[{**one, "_src": f"{source}:[{n}]"} for one in wanted[5 * n : 5 * n + 5]] for n in range(count)]
+
+
+def flat(grouped: list[list[Item]]) -> list[Item]:
+    return [item for group in grouped for item in group]
+
+
+@pytest.mark.parametrize(
+    "kind", ["cancel", "throttle", "slow_down", "errors", "unavailable", "cut_before", "cut_after"]
+)
+def test_each_fault_by_itself_changes_no_outcome_of_a_group(
+    dynamodb_url: str, design: TableDesign, kind: str
+) -> None:
+    faults = Faults(**{kind: 0.4}, seed=3)  # type: ignore[arg-type]
+    with through(dynamodb_url, design, faults) as writes:
+        for ticket, source, verdict in ((5, "order", "stored"), (4, "order", "newer"), (6, "other", "taken")):
+            outcomes = writes.write_together(groups(12, ticket, source))
+            assert {one.verdict for one in outcomes} == {verdict}
+    assert stored(dynamodb_url, design) == flat(groups(12, 5))
+    assert faults.counts[kind] > 0
+
+
+def _noting(tokens: list[str]) -> Callable[[str, dict[str, Any]], bool]:
+    """Notes the token of every transaction, and holds none back."""
+
+    def holds(operation: str, body: dict[str, Any]) -> bool:
+        tokens.extend([body["ClientRequestToken"]] if operation == "TransactWriteItems" else [])
+        return False
+
+    return holds
+
+
+@pytest.mark.parametrize("code", ["ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"])
+def test_a_transaction_that_was_cancelled_for_what_passes_is_sent_again(
+    dynamodb_url: str, design: TableDesign, code: str
+) -> None:
+    tokens: list[str] = []
+    faults = Faults(cancel=0.5, cancel_code=code, seed=5, holds=_noting(tokens))
+    with through(dynamodb_url, design, faults) as writes:
+        assert {one.verdict for one in writes.write_together(groups(10, 5))} == {"stored"}
+    assert faults.counts["cancel"] > 0
+    # What was answered is over: whether its token still stands for the old answer must not matter.
+    assert len(set(tokens)) == len(tokens) == 10 + faults.counts["cancel"]
+    assert stored(dynamodb_url, design) == flat(groups(10, 5))
+
+
+@pytest.mark.parametrize("code", ["ValidationError", "ItemCollectionSizeLimitExceeded", "ANewOne"])
+def test_a_transaction_that_is_refused_for_good_is_told_at_once(
+    dynamodb_url: str, design: TableDesign, code: str
+) -> None:
+    faults = Faults(cancel=1.0, cancel_code=code)
+    with through(dynamodb_url, design, faults, QUICK) as writes, pytest.raises(ItemRefusedError, match=code):
+        writes.write_together(groups(1, 5))
+    assert faults.counts["requests TransactWriteItems"] == 1
+
+
+def test_a_table_that_cancels_every_transaction_stops(dynamodb_url: str, design: TableDesign) -> None:
+    with (
+        through(dynamodb_url, design, Faults(cancel=1.0), QUICK) as writes,
+        pytest.raises(StoppedError, match="gave up after 6 tries"),
+    ):
+        writes.write_together(groups(2, 5))
+    assert stored(dynamodb_url, design) == []
+
+
+def test_a_group_that_dynamodb_does_not_take_is_refused_not_the_table(
+    dynamodb_url: str, design: TableDesign
+) -> None:
+    group = groups(1, 5)[0]
+    with through(dynamodb_url, design, Faults(), QUICK) as writes:
+        with pytest.raises(ItemRefusedError, match="ValidationException"):
+            writes.write_together([[*group, group[0]]])
+        with pytest.raises(ItemRefusedError):
+            writes.write_together([[{**group[0], "PK": 5}, group[1]]])
+
+
+def test_a_transaction_that_is_sent_again_carries_one_token_and_takes_effect_once(
+    dynamodb_url: str, design: TableDesign
+) -> None:
+    """It took effect unseen; before it is sent again, something newer replaces a part of it."""
+    tokens: list[str] = []
+    with through(dynamodb_url, design, Faults()) as newer:
+
+        def holds(operation: str, body: dict[str, Any]) -> bool:
+            if operation != "TransactWriteItems":
+                return False
+            tokens.append(body["ClientRequestToken"])
+            if len(tokens) == 2:
+                newer.write([{**groups(1, 6)[0][0]}])
+            return False
+
+        with through(dynamodb_url, design, Faults(cut_after=0.9, seed=4, holds=holds)) as older:
+            assert {one.verdict for one in older.write_together(groups(1, 5))} <= {
+                "stored",
+                "withheld",
+                "newer",
+            }
+    assert len(tokens) > 1
+    assert len(set(tokens)) == 1
+    assert [one["_tk"] for one in stored(dynamodb_url, design)] == [6, 5, 5, 5, 5]
+
+
+def test_the_limit_of_write_units_counts_a_transaction_twice(dynamodb_url: str, design: TableDesign) -> None:
+    now = [0.0]
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    limit: Any = WriteLimit(20, wait=wait, clock=lambda: now[0])
+    with through(dynamodb_url, design, Faults(), limit=limit) as writes:
+        assert {one.verdict for one in writes.write_together(groups(12, 5))} == {"stored"}
+    assert now[0] > 3

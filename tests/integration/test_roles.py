@@ -20,6 +20,9 @@ from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests import support_services as services
 
+# One worker starts the endpoint once.
+pytestmark = pytest.mark.xdist_group("roles")
+
 REGION = "us-east-1"
 ROLE = "arn:aws:iam::000000000000:role/migrator"
 TRUST = {

@@ -83,8 +83,9 @@ def _tools_as_new(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:], sys.stdin = path, read
+        here = f"{folder}{os.sep}"
         for name, module in list(sys.modules.items()):
-            if Path(getattr(module, "__file__", None) or "/").is_relative_to(folder):
+            if str(getattr(module, "__file__", None)).startswith(here):
                 del sys.modules[name]
         sys.unraisablehook, threading.excepthook = unraisable, of_threads
         structlog.reset_defaults()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import sqlite3
@@ -15,12 +16,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from migrator import live_wiring
 from tests.faults.proxy import FaultProxy, Faults
 from tests.journey.command import Project
 from tests.journey.small import MAPPING, small_shop
 from tests.support_services import free_port
 
-TUNING = "request_life_s: 0.2, silent_s: 1, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
+TUNING = "request_life_s: 0.5, silent_s: 3, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
 LIVE = MAPPING.replace("type: type", "type: type, ttl: expiresAt")
 
 
@@ -91,6 +93,17 @@ def test_dynamodb_is_down_for_a_while(shop: Project, faults: Faults) -> None:
     code, out, err = ended(relay)
     assert (code, "3 mark(s) worked" in out, '"relay_failed"' in err) == (0, True, True)
     assert clean(shop)
+
+
+def test_hooks_are_told_by_the_relay_that_marks_wait(shop: Project) -> None:
+    out = shop.folder / "events"
+    hooks = f"\ncutover: {{lag_max_s: 0.1}}\nhooks: [{{on: [lag_high], command: 'cat > {out}'}}]\n"
+    shop.job.write_text(shop.job.read_text() + hooks)
+    numbers = "WITH RECURSIVE n (id) AS (SELECT 1000 UNION ALL SELECT id + 1 FROM n WHERE id < 1300)"
+    change(shop, f"INSERT INTO customer (id, name) {numbers} SELECT id, 'new' FROM n")
+    time.sleep(0.2)
+    shop.done("relay", str(shop.job), "--once")
+    assert {"event": "lag_high", "limit_s": 0.1}.items() <= json.loads(out.read_text()).items()
 
 
 def test_a_relay_ends_within_seconds_when_it_is_told_to(shop: Project) -> None:
@@ -248,8 +261,6 @@ def test_a_clock_that_jumps_loses_nothing(shop: Project, hours: int, monkeypatch
     """Of the machine that a relay is on: it makes the times of tombstones, and nothing else."""
     job = str(shop.job)
     change(shop, "UPDATE invoice SET customer_id = 30 WHERE id = 1", "DELETE FROM customer WHERE id = 3")
-    from migrator import live_wiring
-
     ahead = live_wiring.Refresh
     monkeypatch.setattr(
         live_wiring,

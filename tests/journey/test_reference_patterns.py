@@ -13,6 +13,9 @@ import pytest
 from tests.golden.test_reference import BLOCKS, mapping_text, the
 from tests.journey.command import Ended, Project
 
+# One worker fills the table once.
+pytestmark = pytest.mark.xdist_group("reference patterns")
+
 TABLES = """
 CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, email TEXT, region_id INTEGER, deleted_at TIMESTAMP);
 CREATE TABLE orders (id INTEGER PRIMARY KEY, user_id INTEGER NOT NULL REFERENCES users (id), status TEXT,
@@ -96,3 +99,16 @@ def test_an_explanation_stands_below_the_answer(moved: Project) -> None:
     assert 'Query on GSI1: GSI1PK = "GEO#xn76gg"' in ended.out
     assert "9 round trip(s)" in ended.out
     assert "SQL: 1 round trip(s)" in ended.out
+
+
+def test_all_of_them_replay_clean(moved: Project) -> None:
+    ended = moved.run("shadow", "replay", str(moved.job), "--samples", "20", "--seed", "3", "--json")
+    assert ended.code == 0, ended.out
+    found = {one["pattern"]: one for one in ended.data["patterns"]}
+    assert all(one["same"] == one["samples"] == 20 for one in found.values())
+    assert all(one["empty"] < 20 for one in found.values())
+    assert found["shops_near"]["parameters"] == {
+        "lat": "shops.latitude",
+        "lng": "shops.longitude",
+        "radius": "made up",
+    }

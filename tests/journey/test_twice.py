@@ -14,13 +14,15 @@ from tests.journey.small import small_shop
 
 WRITERS = {
     "table create", "backfill", "undo", "relay", "purge", "capture install", "capture uninstall", "capture epoch",
+    "forget", "cutover advance", "cutover ramp", "decommission strip",
 }  # fmt: skip
-"""Commands that change the table or what is in it, or the source."""
+"""Commands that change the table or what is in it, the source, or who answers."""
 OTHERS = {
     "capture status", "completion", "doctor", "findings", "local status", "local stop", "mapping check", "mapping schema", "mapping try",
-    "query", "status", "table check", "verify",
+    "query", "shadow replay", "status", "table check", "verify", "report", "decommission check",
+    "cutover status", "cutover history", "cutover rollback", "cutover watch",
 }  # fmt: skip
-"""Commands that change at most the journal, or end the embedded server, which keeps its tables."""
+"""Commands that change at most the journal (SQL answers again, without asking, where something is wrong), or end the embedded server, which keeps its tables."""
 
 
 def commands(group: click.Group, before: str = "") -> dict[str, click.Command]:

@@ -1,9 +1,9 @@
-"""The shop that races are run in: four tables on one engine, captured, and the mapping that makes items of them."""
+"""The shop that races are run in: tables on one engine, captured, and the mapping that makes items of them."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -152,12 +152,20 @@ class Shop:
 
 
 @contextmanager
-def open_shop(engine: str, url: str, endpoint: str, folder: Path) -> Iterator[Shop]:
-    (folder / "mapping.yaml").write_text(MAPPING)
+def open_shop(
+    engine: str,
+    url: str,
+    endpoint: str,
+    folder: Path,
+    *,
+    mapping: str = MAPPING,
+    tables: Sequence[str] = TABLES,
+) -> Iterator[Shop]:
+    (folder / "mapping.yaml").write_text(mapping)
     (folder / "races.yaml").write_text(JOB.format(url=url, endpoint=endpoint, folder=folder))
     job = wiring.read_job(folder / "races.yaml")
     sql = Session(engine, url)
-    sql(*TABLES)
+    sql(*tables)
     with ExitStack() as stack:
         stack.callback(sql.close)
         laid = stack.enter_context(wiring.lay(job, "races"))

@@ -41,6 +41,9 @@ class CutShort:
         self.items -= len(items)
         return self.store.write(items, fresh=fresh)
 
+    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+        return self.store.write_together(groups)
+
     def remove_dead(self, tombstones: Sequence[Item]) -> int:
         return self.store.remove_dead(tombstones)
 

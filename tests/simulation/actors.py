@@ -10,11 +10,13 @@ from functools import partial
 from migrator.errors import MigratorError, StoppedError
 from migrator.mapping.keys import encode_key, split_source
 from migrator.model import ItemKey
-from migrator.ports.live import Mark, Root, Writer
+from migrator.ports.live import Change, Root, RootFinder, Writer
 from migrator.stages.lifetimes import Presence, Purge, fence_off
 from migrator.stages.paths import BesidePath, PagePath
 from migrator.stages.refresh import Refresh
-from tests.simulation.database import Database, Kept, Reader, RolledBack, Saved, Transaction
+from migrator.stages.relay import Relay
+from migrator.stages.strict import Strict
+from tests.simulation.database import Database, Reader, RolledBack, Saved, Transaction
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import LIFETIMES, Parts, World, checked, live_entities
 
@@ -58,7 +60,7 @@ class Cast:
                 self.schedule.step()
                 self.change(work)
             if strict and work.marks:
-                self.write_first(work)
+                self.write_first(work, begun_at)
             self.schedule.step()
             if rng.random() < 0.15 or self.schedule.now_s - begun_at > TRANSACTION_S:
                 return
@@ -82,32 +84,22 @@ class Cast:
             row = {"id": key, "owner_id": rng.choice(OWNERS), "age": rng.randrange(3)}
             work.write("pet", key, None if rng.random() < 0.25 else row)
 
-    def write_first(self, work: Transaction) -> None:
-        """Strict mode: a pre-mark on a connection of its own, then the items, then the commit."""
-        begun_at = self.schedule.now_s
-        for mark in work.marks:
-            ripe_at = begun_at + TRANSACTION_S + 2 * LIFETIMES.request_s
-            before = Mark(self.database.new_id(), mark.table, mark.before, mark.after)
-            self.database.keep(Kept(before, ready_at=ripe_at))
-        self.schedule.step()
-        refresh = self.world.refresh(work)
-        refresh.check = self.until(begun_at + TRANSACTION_S)
-        relay = self.world.relay(refresh)
-        relay.finder = Reader(self.database, work)
-        told: dict[Root, set[ItemKey]] = defaultdict(set)
-        for mark in work.marks:
-            for root, keys in relay.reach(mark).items():
-                told[root] |= keys
-        refresh(told)
+    def write_first(self, work: Transaction, begun_at: float) -> None:
+        """Strict mode: the product's own, over a reader inside of the transaction."""
 
-    def until(self, end_s: float) -> Callable[[], None]:
-        """A check that lets nothing be sent when the pre-marks may be ripe already."""
+        def relay_of(rows: RootFinder, check: Callable[[], None]) -> Relay:
+            refresh = self.world.refresh(work)
+            refresh.check = check
+            relay = self.world.relay(refresh)
+            relay.finder = rows
+            return relay
 
-        def check() -> None:
-            if self.schedule.now_s >= end_s:
-                raise StoppedError("the transaction has lasted for too long")
-
-        return check
+        reader = Reader(self.database, work)
+        strict = Strict(
+            self.database, relay_of, LIFETIMES, self.schedule.clock, lambda: None, longest_s=TRANSACTION_S
+        )
+        changes = [Change(mark.table, mark.before, mark.after) for mark in work.marks]
+        strict.write_first(changes, reader, begun_at)
 
     # ── relays ──
 
@@ -135,25 +127,25 @@ class Cast:
 
     # ── backfills ──
 
-    def backfill(self) -> None:
+    def backfill(self, rows: int = 2) -> None:
         """A run over all entities, in pages of two rows; it begins anew when it was stopped."""
         for _ in range(4):
             presence = self.present("fast")
             try:
                 for name in live_entities():
-                    for after in range(0, max(OWNERS) + 1, 2):
+                    for after in range(0, max(OWNERS) + 1, rows):
                         presence.beat(begins=True)
-                        self.page(name, after, presence)
+                        self.page(name, after, presence, rows)
             except StoppedError:
                 continue
             self.world.writers.leave(presence.writer)
             return
 
-    def page(self, name: str, after: int, presence: Presence) -> None:
+    def page(self, name: str, after: int, presence: Presence, rows: int = 2) -> None:
         entity, reader = live_entities()[name].compiled, Reader(self.database)
 
         def read() -> list[tuple[object, ...]]:
-            return reader.read_page(entity.plan, encode_key([after]), encode_key([after + 2]))
+            return reader.read_page(entity.plan, encode_key([after]), encode_key([after + rows]))
 
         path: PagePath = BesidePath(self.refresh_of(presence))
         if presence.writer.kind == "fast":
@@ -220,7 +212,9 @@ def run(seed: int, cast_of: Callable[[World], Cast] = Cast, parts: Parts = Parts
     """A world at rest after the schedule of a seed. Which actors there are is chosen by the seed as well."""
     schedule = Scheduler(seed)
     rng = schedule.random
-    world = World(schedule, unique=rng.random() < 0.7, faults=rng.choice((0.0, 0.1, 0.3)), parts=parts)
+    atomic = rng.random() < 0.5 if parts.atomic is None else parts.atomic
+    unique, faults = rng.random() < 0.7, rng.choice((0.0, 0.1, 0.3))
+    world = World(schedule, unique=unique, faults=faults, atomic=atomic, parts=parts)
     populate(world)
     cast = cast_of(world)
     crash_share = rng.choice((0.0, 0.0, 0.01, 0.03))
@@ -270,7 +264,8 @@ def come_to_rest(world: World, cast: Cast) -> None:
     world.table.faults = 0.0
     world.database.locks.clear()
     world.schedule.now_s += 1000.0
-    world.schedule.start(cast.backfill)
+    # Nobody is there to come between its pages.
+    world.schedule.start(partial(cast.backfill, max(OWNERS) + 1))
     world.schedule.run()
     drain(world)
     # What verify --repair does with wishes that a page read long ago may have left behind.
@@ -288,5 +283,6 @@ def drain(world: World) -> None:
         if not world.database.marks:
             return
         world.schedule.now_s += 100.0
-        world.relay().once()
+        # Nobody takes part any more: as many at once as a real one takes.
+        world.relay(most_marks=16).once()
     raise AssertionError(f"marks are never done: {world.database.marks}")

@@ -13,9 +13,16 @@ from tests.simulation.world import Parts, World
 SCHEDULES = 8000
 
 
-def found_out(cast_of: Callable[[World], Cast] = Cast, parts: Parts = Parts()) -> int:  # noqa: B008  (frozen)
-    """The first seed whose schedule does not come to what the rows say."""
-    for seed in range(SCHEDULES):
+def found_out(
+    cast_of: Callable[[World], Cast] = Cast,
+    parts: Parts = Parts(),  # noqa: B008  (frozen)
+    first: int = 0,
+) -> int:
+    """The first seed, from `first` on, whose schedule does not come to what the rows say.
+
+    `first` spares the time of a rule that is seldom missed; nothing is known of the seeds that are left out.
+    """
+    for seed in range(first, first + SCHEDULES):
         try:
             if run(seed, cast_of, parts).differences():
                 return seed

@@ -11,7 +11,7 @@ from migrator.facts import EntityPlan
 from migrator.mapping.changes import Captured, Lookup
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import ItemKey, RowTree, SourceKey
-from migrator.ports.live import TICKETS_AN_EPOCH, Mark, MarksState, Root
+from migrator.ports.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
 from tests.simulation.scheduler import Scheduler
 
 Row = dict[str, Any]
@@ -117,6 +117,17 @@ class Database:
     def keep(self, kept: Kept) -> None:
         self.marks[kept.mark.id] = kept
 
+    def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]:
+        # On a connection of its own: others see them from here on.
+        marks = self.shown(changes)
+        for one in marks:
+            self.keep(Kept(one, ready_at=self.schedule.now_s + wait_s))
+        self.schedule.step()
+        return marks
+
+    def shown(self, changes: Sequence[Change]) -> list[Mark]:
+        return [Mark(self.new_id(), one.table, one.before, one.after) for one in changes]
+
     # ── a state to go back to ──
 
     def saved(self) -> Saved:
@@ -144,6 +155,8 @@ class Transaction:
     def rows(self, table: str) -> list[tuple[int, Row]]:
         committed = self.database.tables[table]
         own = {key for name, key in self.changes if name == table}
+        if not own:
+            return sorted(committed.items())
         found = ((key, self.row((table, key))) for key in sorted(committed.keys() | own))
         return [(key, row) for key, row in found if row is not None]
 
@@ -215,6 +228,9 @@ class Reader:
     database: Database
     transaction: Transaction | None = None
 
+    def __post_init__(self) -> None:
+        self._seen = self.transaction or Transaction(self.database)
+
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         self.database.schedule.step()
         view = self._view()
@@ -249,7 +265,7 @@ class Reader:
         return found[:limit]
 
     def _view(self) -> Transaction:
-        return self.transaction or Transaction(self.database)
+        return self._seen
 
     def _tree(self, view: Transaction, plan: EntityPlan, key: int) -> RowTree | None:
         root = view.row((plan.table.real, key))

@@ -24,6 +24,7 @@ class Scheduler:
         self.steps = 0
         self._actors: list[greenlet] = []
         self._hub = getcurrent()
+        self._is_alone = False
 
     def clock(self) -> float:
         return self.now_s
@@ -39,7 +40,7 @@ class Scheduler:
 
     def step(self) -> None:
         """Called by an actor before whatever others can see: gives the others a chance."""
-        if getcurrent() is not self._hub:
+        if not self._is_alone and getcurrent() is not self._hub:
             self._hub.switch()
 
     def chance(self, share: float) -> bool:
@@ -58,6 +59,8 @@ class Scheduler:
         chance = rng.random
         while actors and self.steps < last:
             self.steps += 1
+            # Nobody else is there to see what happens between its steps, and nothing ends it.
+            self._is_alone = len(actors) == 1 and not crash_share and limit == _MANY_STEPS
             actor = actors[int(chance() * len(actors))]
             if crash_share and actor and chance() < crash_share:
                 actor.throw(Crash)
@@ -65,4 +68,5 @@ class Scheduler:
                 actor.switch()
             if actor.dead:
                 actors.remove(actor)
+        self._is_alone = False
         assert limit < _MANY_STEPS or not actors, "the actors never come to an end"

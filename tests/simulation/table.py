@@ -1,4 +1,7 @@
-"""A DynamoDB table in memory: conditional writes that may land late, twice, or not at all, each a step of its own."""
+"""A DynamoDB table in memory: conditional writes that may land late, twice, or not at all, each a step of its own.
+
+A transaction is one request, and so one step; its token is of no use here: all of it may land once more.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ REQUEST_LIFE_S = 60.0
 
 @dataclass
 class Late:
-    """A request that is still under way; `conditional`: with rule 3's condition."""
+    """A request that is still under way, of one item or of a transaction's; `conditional`: with rule 3's condition."""
 
-    item: Item
+    items: list[Item]
     ends_at: float
     conditional: bool
 
@@ -34,11 +37,14 @@ class Table:
     late: list[Late] = field(default_factory=list)
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-        return [self._send(item) for item in items]
+        return [outcome for item in items for outcome in self._send([item])]
+
+    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+        return [outcome for group in groups for outcome in self._send(group)]
 
     def put(self, item: Item) -> None:
         """Without any condition."""
-        self._send(item, conditional=False)
+        self._send([item], conditional=False)
 
     def remove_dead(self, tombstones: Sequence[Item]) -> int:
         removed = 0
@@ -57,29 +63,44 @@ class Table:
         """One of the late requests lands; one that has outlived its time does not."""
         late = self.late.pop(number)
         if late.ends_at >= self.schedule.now_s:
-            self._apply(late.item, conditional=late.conditional)
+            self._land(late.items, conditional=late.conditional)
 
     def live(self) -> dict[ItemKey, Item]:
         return {key: item for key, item in self.items.items() if item["T"] != TOMBSTONE}
 
-    def _send(self, item: Item, *, conditional: bool = True) -> Outcome:
+    def _send(self, items: Sequence[Item], *, conditional: bool = True) -> list[Outcome]:
         ends_at = self.schedule.now_s + REQUEST_LIFE_S
-        sent = dict(item)
+        sent = [dict(item) for item in items]
         self.schedule.step()
         if self.schedule.now_s > ends_at:
             raise StoppedError("the request's signature is too old")
         if not self.schedule.chance(self.faults):
-            return self._apply(sent, conditional=conditional)
+            return self._land(sent, conditional=conditional)
         late = Late(sent, ends_at, conditional)
         fate = self.schedule.random.randrange(4)
         if fate != 1:
             self.late.append(late)
         if fate <= 1:
             raise StoppedError("no answer")
-        answer = self._apply(sent, conditional=conditional)
+        answer = self._land(sent, conditional=conditional)
         if fate == 2:
             raise StoppedError("no answer")
         return answer
+
+    def _land(self, items: Sequence[Item], *, conditional: bool) -> list[Outcome]:
+        """All of the items are written, or none of them."""
+        if len(items) == 1:
+            return [self._apply(items[0], conditional=conditional)]
+        before = {key: self.items.get(key) for key in map(self.design.key_of, items)}
+        outcomes = [self._apply(item, conditional=conditional) for item in items]
+        if all(one.verdict == "stored" for one in outcomes):
+            return outcomes
+        for key, there in before.items():
+            if there is None:
+                self.items.pop(key, None)
+            else:
+                self.items[key] = there
+        return [Outcome(one.item, "withheld") if one.verdict == "stored" else one for one in outcomes]
 
     def _apply(self, item: Item, *, conditional: bool) -> Outcome:
         key = self.design.key_of(item)

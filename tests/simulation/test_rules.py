@@ -81,7 +81,7 @@ class ReadsEarly(Cast):
 
 
 def test_rule_2_a_snapshot_older_than_its_ticket_is_found_out() -> None:
-    found_out(ReadsEarly, Parts(database=SnapshotFirst))
+    found_out(ReadsEarly, Parts(database=SnapshotFirst), first=3600)
 
 
 # ── rule 3 ──

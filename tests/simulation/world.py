@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from migrator.mapping.changes import Captured, captured_tables, needs_memory
 from migrator.mapping.check import Checked
+from migrator.mapping.expressions import Row
 from migrator.mapping.image_keys import ImageKeys, compile_image_keys, no_keys
+from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import encode_key
 from migrator.model import Item, ItemKey
 from migrator.ports.live import Contest, Root
+from migrator.stages import entities as stages
 from migrator.stages.claims import Claims
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.paths import FastPath
@@ -41,6 +45,9 @@ entities:
         key: ["NAME#{name}", NAME]
         when: name
         attributes: {owner: id}
+      Card:
+        key: ["OWNER#{id}", "CARD#{name|or:none}"]
+        attributes: {name: name, pets: pets}
   pet:
     join: {owner: owner_id}
     items:
@@ -58,6 +65,19 @@ entities:
         key: ["TAG#{owner.name}", "PET#{id}"]
         when: owner.name
         attributes: {age: age}
+access_patterns:
+  owner_and_card:
+    params: {id: integer}
+    query: {key: ["OWNER#{id}"]}
+    returns: {owner: {type: Owner, attributes: [name, pets]}, card: {type: Card, attributes: [name, pets]}}
+    atomic: true
+    sql: {owner: SELECT 1, card: SELECT 1}
+  by_name:                                     # its key moves from owner to owner
+    params: {name: text}
+    get: {key: ["NAME#{name}", NAME]}
+    returns: [owner]
+    atomic: true
+    sql: SELECT 1
 """
 SCHEMA = facts(
     table("owner", {"id": "integer!", "name": "text"}),
@@ -82,35 +102,83 @@ def captured() -> dict[str, Captured]:
 
 @functools.cache
 def live_entities() -> dict[str, LiveEntity]:
-    return {one.name: LiveEntity(one, needs_memory(one.plan)) for one in checked().entities}
+    return stages.live_entities(checked().mapping, [_once(one) for one in checked().entities])
+
+
+def _once(entity: CompiledEntity) -> CompiledEntity:
+    """The same entity, each different row decoded and made an item once: it is pure, and schedules have few rows."""
+    return replace(
+        entity,
+        decode=lru_cache(None)(entity.decode),
+        makers=tuple(_made_once(make) for make in entity.makers),
+    )
+
+
+def _made_once(make: Callable[[Row, str], Item | None]) -> Callable[[Row, str], Item | None]:
+    made: dict[int, Item | None] = {}
+
+    def maker(row: Row, source: str) -> Item | None:
+        known = id(row)  # decoded once, and kept
+        if known not in made:
+            made[known] = make(row, source)
+        item = made[known]
+        return None if item is None else dict(item)
+
+    return maker
+
+
+@functools.cache
+def apart_entities() -> dict[str, LiveEntity]:
+    """As if no pattern were atomic."""
+    none: frozenset[str] = frozenset()
+    return {
+        name: replace(one, remembered=needs_memory(one.compiled.plan), together=none)
+        for name, one in live_entities().items()
+    }
 
 
 @functools.cache
 def image_keys() -> dict[str, ImageKeys]:
     mapping = checked().mapping
     return {
-        name: no_keys if one.remembered else compile_image_keys(mapping, one.compiled.plan)
+        name: no_keys
+        if needs_memory(one.compiled.plan)
+        else _keys_once(compile_image_keys(mapping, one.compiled.plan))
         for name, one in live_entities().items()
     }
 
 
+def _keys_once(keys: ImageKeys) -> ImageKeys:
+    known: dict[tuple[object, ...], frozenset[ItemKey]] = {}
+
+    def of(image: Mapping[str, object]) -> frozenset[ItemKey]:
+        shown = tuple(image.items())
+        if shown not in known:
+            known[shown] = frozenset(keys(dict(image)))
+        return known[shown]
+
+    return of
+
+
 @dataclass(frozen=True)
 class Parts:
-    """What a world is made of; a test that breaks a rule puts a broken part in."""
+    """What a world is made of; a test that breaks a rule puts a broken part in. `atomic`: None where the seed says it."""
 
     database: type[Database] = Database
     table: type[Table] = Table
     memory: type[Memory] = Memory
     writers: type[Writers] = Writers
+    atomic: bool | None = None
 
 
 @dataclass
 class World:
-    """All that there is in a schedule."""
+    """All that there is in a schedule. `atomic`: whether an owner's items are written together."""
 
     schedule: Scheduler
     unique: bool = True
     faults: float = 0.1
+    atomic: bool = False
     parts: Parts = Parts()
     database: Database = field(init=False)
     table: Table = field(init=False)
@@ -127,20 +195,25 @@ class World:
         unproved = checked().unproved
         self.claims = Claims(book, Reader(self.database), entities, unproved, "Sim", memory=self.memory)
 
+    @property
+    def entities(self) -> dict[str, LiveEntity]:
+        return live_entities() if self.atomic else apart_entities()
+
     def refresh(self, transaction: Transaction | None = None) -> Refresh:
         return Refresh(
             rows=Reader(self.database, transaction),
             store=self.table,
             tickets=self.database,
             memory=self.memory,
-            entities=live_entities(),
+            entities=self.entities,
             table=checked().mapping.table,
             revision=checked().mapping.revision,
             clock=self.schedule.clock,
         )
 
-    def relay(self, refresh: Refresh | None = None) -> Relay:
-        options = RelayOptions(marks=1 + self.schedule.random.randrange(4), roots=2, lease_s=20.0)
+    def relay(self, refresh: Refresh | None = None, most_marks: int = 4) -> Relay:
+        marks = 1 + self.schedule.random.randrange(most_marks)
+        options = RelayOptions(marks=marks, roots=2, lease_s=20.0)
         return Relay(
             self.database,
             Reader(self.database),
@@ -151,7 +224,7 @@ class World:
         )
 
     def fast_path(self, check: Callable[[], None]) -> FastPath:
-        remembered = frozenset(name for name, one in live_entities().items() if one.remembered)
+        remembered = frozenset(name for name, one in self.entities.items() if one.remembered)
         store = FastStore(self.table, check)
         return FastPath(store, self.claims, self.schedule.clock, check, None, self.memory, remembered)
 
@@ -194,4 +267,6 @@ class World:
 
 
 def _same(one: Item, other: Item) -> bool:
-    return {**one, "_tk": 0} == {**other, "_tk": 0}
+    return one.keys() | {"_tk"} == other.keys() and all(
+        other[name] == one[name] for name in one if name != "_tk"
+    )

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.soak
 
 SEED = int(os.environ.get("MIGRATOR_TEST_SEED", random.randrange(10**6)))
 MINUTE = Storm(
-    seconds=float(os.environ.get("MIGRATOR_TEST_STORM_S", "60")), writers=8, per_s=8, customers=1500
+    seconds=float(os.environ.get("MIGRATOR_TEST_STORM_S", "60")), writers=8, per_s=5, customers=1500
 )
 
 

@@ -64,6 +64,21 @@ entities:
         GSI1: ["P#{product_id}", "{order_id:09}"]
         keep: [quantity]
         attributes: {productName: product.name}
+access_patterns:                                     # both items of a customer, and of an order, are written together
+  customer: {params: {id: integer}, get: {key: ["C#{id}", META]}, returns: [name], atomic: true, sql: SELECT 1}
+  by_email: {params: {e: text}, get: {key: ["EMAIL#{e}", META]}, returns: [name], atomic: true, sql: SELECT 1}
+  order:
+    params: {customer: integer, id: integer}
+    get: {key: ["C#{customer}", "O#{id:09}"]}
+    returns: [status]
+    atomic: true
+    sql: SELECT 1
+  open_order:
+    params: {id: integer}
+    get: {key: ["OPEN#{id}", META]}
+    returns: [customerId]
+    atomic: true
+    sql: SELECT 1
 """
 OPEN = ("open", "paid")
 ERRORS = (psycopg.Error, pymysql.Error, sqlite3.Error)
@@ -143,6 +158,17 @@ def marks_made(url: str) -> int:
         found = shop.run(f"SELECT MAX(id) FROM {mark_table(url)}")
         shop.connection.commit()
         return int(found[0][0])
+
+
+def marks_numbered(url: str) -> int:
+    """About how many marks there ever were on a server, by the counter of their ids; nothing is left for it."""
+    counted = {
+        "postgresql": "SELECT pg_sequence_last_value(pg_get_serial_sequence('migrator.mark', 'id')::regclass)",
+        "mysql": "SELECT AUTO_INCREMENT FROM information_schema.tables"
+        " WHERE table_schema = DATABASE() AND table_name = 'migrator_mark'",
+    }
+    with service(url) as shop:
+        return int(shop.run(counted[shop.engine])[0][0] or 0)
 
 
 def _postgresql(url: str) -> psycopg.Connection[Any]:

@@ -98,3 +98,27 @@ def test_an_item_that_lacks_a_part_of_an_indexs_key_is_not_in_the_index() -> Non
     )
     found = [fault.what for fault in check(local.replace("keep: all", "keep: [name]"), SCHEMA, "").warnings]
     assert not [what for what in found if "several types" in what]
+
+
+def test_an_index_that_does_not_say_what_has_expired() -> None:
+    expiring = TEXT.replace("  type: type\n", "  type: type\n  ttl: gone\n").replace(
+        "keep: [total]\n", "keep: [total]\n        ttl: {from: id, days: 1}\n"
+    )
+    schema = facts(
+        table("users", {"id": "integer!", "name": "text"}),
+        table("orders", {"id": "timestamp!", "user_id": "integer!", "status": "text!", "total": "number(2)"}),
+    )
+    expiring = expiring.replace("{id:06}", "{id|iso}")
+    what = "GSI1 does not project 'gone', so Order items show until DynamoDB deletes them"
+
+    def warnings(text: str) -> str:
+        return "\n".join(map(str, check(text % (ORDERS, "[total]", "SELECT 1"), schema, "").warnings))
+
+    assert what in warnings(expiring)
+    assert "GSI2 does not project 'gone'" in warnings(expiring)
+    there = warnings(expiring.replace("project: [total]", "project: [total, gone]"))
+    assert what not in there
+    assert "no access pattern reads 'gone'" not in there
+    assert "does not project" not in warnings(
+        expiring.replace("  ttl: gone\n", "").replace("ttl: {from: id, days: 1}", "")
+    )

@@ -55,7 +55,10 @@ def message_of(error: Exception) -> str:
         (pymysql.err.InterfaceError("secret"), "see the database's own log"),
         (sqlite3.OperationalError("secret"), "see the database's own log"),
         (ResourceClosedError("secret does not return rows"), "write one SELECT"),
-        (PoolTimeout("QueuePool limit of size 1 overflow 0 reached"), "raise max_connections"),
+        (
+            PoolTimeout("QueuePool limit of size 1 overflow 0 reached, connection timed out, timeout 1.00"),
+            "raise max_connections",
+        ),
         (OverflowError("secret"), "OverflowError"),
     ],
 )
@@ -89,7 +92,10 @@ def test_the_drivers_class_is_named_where_sqlalchemy_wraps_it() -> None:
         (pymysql.err.OperationalError(1045, "Access denied"), False),
         (sqlite3.OperationalError("interrupted"), False),
         (DBAPIError("SELECT 1", {}, Exception("x"), connection_invalidated=True), True),
-        (PoolTimeout("QueuePool limit of size 1 overflow 0 reached"), False),
+        (
+            PoolTimeout("QueuePool limit of size 1 overflow 0 reached, connection timed out, timeout 1.00"),
+            False,
+        ),
     ],
 )
 def test_only_what_broke_with_its_connection_is_tried_again(error: Exception, broken: bool) -> None:

@@ -128,3 +128,12 @@ def test_values_are_bound_as_each_driver_takes_them(
             "SELECT :a, :b WHERE 1 IN :c", {"a": value, "b": None, "c": [value]}, dialect
         )
         assert bound == {"a": form, "b": None, "c_0": form}
+
+
+@pytest.mark.parametrize("given", [2**63, -(2**63) - 1, Decimal(10) ** 30, [1, 2**63]])
+def test_sqlite_is_asked_for_no_integer_that_it_cannot_hold(given: Any) -> None:
+    sql = "SELECT 1 WHERE 1 IN :n" if isinstance(given, list) else "SELECT 1 WHERE 1 = :n"
+    with pytest.raises(SettingsError, match=r"'n'.* is an integer that SQLite cannot hold"):
+        bound_statement(sql, {"n": given}, "sqlite")
+    bound_statement(sql, {"n": given}, "mysql")
+    bound_statement(sql, {"n": 2**63 - 1}, "sqlite")

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 
 from migrator.mapping.keys import encode_key
 from migrator.source import SqlSource, source_url
+from migrator.source.pace import Pace
 from migrator.source.reader import KEYS_A_SELECT
 from tests.support_source import LINE, LINES, PAIR, PURCHASE, TABLES, list_of, plan_of, rows_of_the_schema
 from tests.support_source_databases import make_sqlite
@@ -92,3 +93,17 @@ def test_a_connection_names_itself(postgres_database: str) -> None:
         assert source.query("SHOW application_name", {}) == [("migrator",)]
         assert source.query("SHOW transaction_isolation", {}) == [("repeatable read",)]
         assert source.query("SHOW transaction_read_only", {}) == [("on",)]
+
+
+def test_rows_of_a_query_are_waited_for_like_those_of_pages(tmp_path: Path) -> None:
+    naps: list[float] = []
+    pace = Pace(10, clock=lambda: sum(naps), sleep=naps.append)
+    with closing(SqlSource(source_url(make_sqlite(tmp_path / "shop.db")), pace=pace)) as source:
+        for _ in range(3):
+            source.query(
+                "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20) SELECT i FROM n",
+                {},
+            )
+    assert sum(naps) == pytest.approx(
+        4, abs=0.3
+    )  # the third has to wait for the forty rows of the two before

@@ -7,7 +7,8 @@ from typing import Any
 from migrator.mapping.changes import captured_tables, needs_memory
 from migrator.mapping.image_keys import compile_image_keys, no_keys
 from migrator.model import Item, ItemKey
-from migrator.stages.refresh import LiveEntity, Refresh
+from migrator.stages.entities import live_entities
+from migrator.stages.refresh import Refresh
 from migrator.stages.relay import Relay, RelayOptions
 from tests.fakes.journal import FakeMemory
 from tests.fakes.marks import MemoryMarks, MemoryTickets
@@ -44,17 +45,17 @@ SCHEMA = facts(
 
 
 class Shop:
-    """`change` does what a service and its trigger do: a row is changed, and a mark left."""
+    """`change` does what a service and its trigger do: a row is changed, and a mark left. `more`: of the mapping."""
 
-    def __init__(self, **options: Any) -> None:
-        self.checked = check(MAPPING, SCHEMA, HEAD)
+    def __init__(self, more: str = "", **options: Any) -> None:
+        self.checked = check(MAPPING + more, SCHEMA, HEAD)
         self.rows: dict[str, list[dict[str, Any]]] = {"users": [], "orders": []}
         self.source = MemorySource(SCHEMA, self.rows)
         self.store = FakeStore(self.checked.mapping.table)
         self.marks, self.tickets, self.memory = MemoryMarks(), MemoryTickets(), FakeMemory()
         plans = [one.plan for one in self.checked.entities]
         self.captured = captured_tables(plans)
-        entities = {one.name: LiveEntity(one, needs_memory(one.plan)) for one in self.checked.entities}
+        entities = live_entities(self.checked.mapping, self.checked.entities)
         self.refresh = Refresh(
             rows=self.source,
             store=self.store,
@@ -65,7 +66,9 @@ class Shop:
             revision=self.checked.mapping.revision,
         )
         keys = {
-            name: no_keys if one.remembered else compile_image_keys(self.checked.mapping, one.compiled.plan)
+            name: no_keys
+            if needs_memory(one.compiled.plan)
+            else compile_image_keys(self.checked.mapping, one.compiled.plan)
             for name, one in entities.items()
         }
         chosen = RelayOptions(**options)

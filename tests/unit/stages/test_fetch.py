@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,6 +121,37 @@ def test_tombstones_are_in_no_answer(haunted: FakeStore) -> None:
     assert ids(fetch(haunted, request(BATCH, tenant="acme", ids="7,3,500,99,3")).items) == [7]
     assert fetch(haunted, request(GET, tenant="acme", id="3")).items == []
     assert ids(fetch(haunted, request(GET, tenant="acme", id="4")).items) == [4]
+
+
+EXPIRING = {
+    "one partition": (ONE, {"tenant": "acme"}),
+    "shards": (SHARDS, {"kind": "k"}),
+}
+
+
+@pytest.mark.parametrize("named", EXPIRING)
+def test_what_has_expired_is_in_no_answer_and_a_limit_gives_as_many_items(
+    store: FakeStore, named: str
+) -> None:
+    pattern, given = EXPIRING[named]
+    asked = replace(request(pattern, limit="10", **given), ttl_attribute="n")
+    # An item expires in the very second that its TTL names.
+    assert ids(fetch(store, asked, now_s=59).items) == list(range(60, 70))
+    assert ids(fetch(store, replace(asked, limit=None), now_s=97.5).items) == [98, 99]
+    assert ids(fetch(store, asked, now_s=1e9).items) == []
+
+
+def test_of_keys_that_were_asked_the_expired_ones_are_not_there(store: FakeStore) -> None:
+    got = replace(request(GET, tenant="acme", id="3"), ttl_attribute="n")
+    assert ids(fetch(store, got, now_s=2).items) == [3]
+    assert fetch(store, got).items == []
+    batch = replace(request(BATCH, tenant="acme", ids="7,3"), ttl_attribute="n")
+    assert ids(fetch(store, batch, now_s=3).items) == [7]
+
+
+def test_a_ttl_that_is_no_number_never_comes(store: FakeStore) -> None:
+    asked = replace(request(ONE, tenant="acme"), ttl_attribute="kind")
+    assert len(fetch(store, asked).items) == 100
 
 
 def test_a_batch_comes_in_the_order_asked(store: FakeStore) -> None:

@@ -48,5 +48,5 @@ def test_names_fit_every_server(ddl: Ddl) -> None:
 @pytest.mark.parametrize("ddl", DDLS)
 def test_a_column_made_by_sql_cannot_be_held(ddl: Ddl) -> None:
     table = replace(TABLE, columns=(*TABLE.columns, Column("due", "due", TEXT, sql="a - b")))
-    with pytest.raises(SettingsError, match="a trigger cannot see due, which the mapping makes by SQL"):
+    with pytest.raises(SettingsError, match="a mark cannot hold due, which the mapping makes by SQL"):
         ddl.triggers(replace(captured(), table=table, columns=("id", "due")))

@@ -1,0 +1,45 @@
+"""Findings counted by what they are of: the fake, and journals of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from migrator.journal.finding_groups import SqlFindingGroups
+from migrator.journal.store import SqlJournal
+from migrator.ports import Finding, Run, RunIdentity
+from migrator.ports.finding_groups import FindingGroup, FindingGroups
+from tests.fakes.finding_groups import FakeFindingGroups
+
+PRICES = [Finding("different", "product", "price", f"[{n}]", f'["P#{n}"]', "price") for n in range(5)]
+NAMES = [Finding("different", "product", "name", "[1]", '["P#1"]', "name")]
+MISSING = [Finding("missing", "product", "no item", f"[{n}]") for n in range(2)]
+
+
+def made(journal: SqlJournal | None, *runs: Sequence[Finding]) -> tuple[FindingGroups, list[Run]]:
+    """Runs with these findings, one after the other."""
+    if journal is None:
+        fake, identity = FakeFindingGroups(), RunIdentity("verify", "shop", "table", "rev")
+        known = [Run(number, identity, "done", "") for number in range(len(runs))]
+        for run, found in zip(known, runs, strict=True):
+            fake.add(run, found)
+        return fake, known
+    known = []
+    for number, found in enumerate(runs):
+        run = journal.start_run(RunIdentity("verify", "shop", "table", f"rev{number}"))
+        journal.add_findings(run, found)
+        known.append(run)
+    return SqlFindingGroups(journal.database), known
+
+
+def test_findings_are_counted_by_kind_entity_and_attribute(journal_or_fake: SqlJournal | None) -> None:
+    groups, (run, other) = made(journal_or_fake, [*MISSING, *NAMES, *PRICES], PRICES[:1])
+    counted = groups.groups(run)
+    assert counted == [
+        FindingGroup("different", "product", "price", 5),
+        FindingGroup("missing", "product", "", 2),
+        FindingGroup("different", "product", "name", 1),
+    ]
+    assert groups.some(run, counted[0], 3) == PRICES[:3]
+    assert groups.some(run, counted[1], 9) == MISSING
+    assert groups.some(run, FindingGroup("different", "Product", "price", 1), 9) == []
+    assert groups.groups(other) == [FindingGroup("different", "product", "price", 1)]

@@ -1,0 +1,95 @@
+"""Which services run: the fake one, and journals of every kind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import update
+
+from migrator.journal import schema
+from migrator.journal.instances import SqlInstances
+from migrator.journal.store import SqlJournal
+from migrator.journal.writers import FORGOTTEN_S, SqlWriters
+from migrator.ports.instances import Instance, Instances
+from tests.fakes.journal import FakeInstances
+
+SHOP = Instance("shop", "web-1", 4711, "1.4.2", "0.1.0", "dual_write", "outbox", "abc", "installation")
+
+
+@pytest.fixture
+def make(journal_or_fake: SqlJournal | None) -> Callable[[str], Instances]:
+    """A function from a job's name to the instances of its services."""
+    made: dict[str, Instances] = {}
+    if journal_or_fake is None:
+        return lambda job: made.setdefault(job, FakeInstances(time.time))
+    database = journal_or_fake.database
+    return lambda job: SqlInstances(database, job)
+
+
+@pytest.fixture
+def instances(make: Callable[[str], Instances]) -> Instances:
+    return make("shop")
+
+
+def test_an_instance_is_there_from_enter_to_leave_with_all_that_it_says(instances: Instances) -> None:
+    before = time.time()
+    one = instances.enter(SHOP)
+    two = instances.enter(replace(SHOP, role="read", mode="", pid=2**31, service="Läden ’n’ mehr"))
+    assert replace(one, id="", since=0.0, alive_at=0.0) == SHOP
+    assert one.id != two.id
+    assert one.since == one.alive_at
+    # The clock of a server on this machine is this machine's.
+    assert abs(one.since - before) < 30
+    assert abs(instances.now_s() - before) < 30
+    assert instances.living(60) == [one, two] == instances.known()
+    instances.leave(one)
+    instances.leave(one)
+    assert instances.known() == [two]
+
+
+def test_jobs_have_instances_of_their_own(make: Callable[[str], Instances]) -> None:
+    make("shop").enter(SHOP)
+    assert make("other").known() == []
+    assert make("other").forget_silent(0) == 0
+    assert len(make("shop").known()) == 1
+
+
+def test_a_beat_renews_and_brings_back_who_was_forgotten(instances: Instances) -> None:
+    one = instances.enter(SHOP)
+    time.sleep(0.02)
+    again = instances.beat(one)
+    assert again.alive_at > one.alive_at
+    assert replace(again, alive_at=one.alive_at) == one
+    assert instances.forget_silent(-60) == 1
+    assert instances.known() == []
+    back = instances.beat(again)
+    assert instances.known() == [back]
+    assert (back.id, back.since) == (one.id, one.since)
+
+
+def test_who_is_silent_is_known_until_forgotten_and_not_living(instances: Instances) -> None:
+    silent, loud = instances.enter(SHOP), instances.enter(SHOP)
+    time.sleep(0.3)
+    loud = instances.beat(loud)
+    assert instances.living(0.25) == [loud]
+    assert {one.id for one in instances.known()} == {silent.id, loud.id}
+    assert instances.forget_silent(60) == 0
+    assert instances.forget_silent(0.25) == 1
+    assert instances.known() == [loud]
+
+
+def test_a_writer_that_was_killed_long_ago_is_forgotten_when_the_next_one_enters(journal: SqlJournal) -> None:
+    writers, others = SqlWriters(journal.database, "table"), SqlWriters(journal.database, "other table")
+    dead, of_another = writers.enter("relay"), others.enter("relay")
+    lately = writers.enter("relay")
+    old = update(schema.writer).where(schema.writer.c.id.in_([dead.id, of_another.id]))
+    with journal.database.begin() as connection:
+        connection.execute(old.values(alive_at=dead.alive_at - FORGOTTEN_S - 60))
+    new = writers.enter("relay")
+    always_s = 10 * FORGOTTEN_S
+    assert {one.id for one in writers.living(always_s)} == {lately.id, new.id}
+    assert [one.id for one in others.living(always_s)] == [of_another.id]
+    assert writers.beat(dead).fenced

@@ -1,0 +1,208 @@
+"""Phases of access patterns: the fake ones, and journals of every kind."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, update
+
+from migrator.errors import SettingsError
+from migrator.journal import schema
+from migrator.journal.instances import SqlInstances
+from migrator.journal.phases import SqlPhases
+from migrator.journal.store import SqlJournal
+from migrator.phase import OFF, State
+from migrator.ports.instances import Instance
+from migrator.ports.phases import Move, MovedError, PatternPhase, Phases
+from tests.fakes.phases import FakePhases
+
+SHADOW, RAMP, LIVE = State("shadow"), State("ramp", 10), State("live")
+
+
+@pytest.fixture
+def make(journal_or_fake: SqlJournal | None) -> Callable[[str], Phases]:
+    """A function from a job's name to the phases of its patterns."""
+    made: dict[str, Phases] = {}
+    if journal_or_fake is None:
+        return lambda job: made.setdefault(job, FakePhases(time.time))
+    database = journal_or_fake.database
+    return lambda job: SqlPhases(database, job)
+
+
+@pytest.fixture
+def phases(make: Callable[[str], Phases]) -> Phases:
+    return make("shop")
+
+
+def moved(
+    before: State = OFF, after: State = SHADOW, pattern: str = "orders", who: str = "ada@web-1"
+) -> Move:
+    return Move(pattern, before, after, who)
+
+
+def test_a_pattern_that_nobody_moved_is_not_there(phases: Phases) -> None:
+    assert phases.all() == {}
+    assert phases.history() == []
+    assert phases.confirmed() == {}
+
+
+def test_a_move_gives_the_next_version_and_a_line_of_the_audit(phases: Phases) -> None:
+    before = time.time()
+    first = phases.move(moved(), 0)
+    assert (first.pattern, first.state, first.version) == ("orders", SHADOW, 1)
+    assert abs(first.since - before) < 30
+    said = Move("orders", SHADOW, RAMP, "ädä", "’n’ mehr", '{"a": 1}', override=True, revision="abc")
+    second = phases.move(said, 1)
+    assert phases.all() == {"orders": second} == {"orders": PatternPhase("orders", RAMP, 2, second.since)}
+    lines = phases.history("orders")
+    assert [(one.before, one.after, one.version) for one in lines] == [(OFF, SHADOW, 1), (SHADOW, RAMP, 2)]
+    last = lines[-1]
+    assert (last.who, last.reason, last.evidence, last.override) == ("ädä", "’n’ mehr", '{"a": 1}', True)
+    assert (last.revision, last.at) == ("abc", second.since)
+    assert phases.history("others") == []
+
+
+def test_a_move_from_a_version_that_is_past_changes_nothing_and_says_who_was_first(phases: Phases) -> None:
+    phases.move(moved(who="ada@web-1"), 0)
+    for late, version in ((moved(who="bob@web-2"), 0), (moved(SHADOW, RAMP), 0), (moved(OFF, SHADOW), 1)):
+        with pytest.raises(MovedError, match=r"in shadow by now: ada@web-1 moved it from off"):
+            phases.move(late, version)
+    with pytest.raises(MovedError, match="is in off by now"):
+        phases.move(moved(SHADOW, RAMP, pattern="users"), 3)
+    assert len(phases.history()) == 1
+    assert list(phases.all()) == ["orders"]
+
+
+@pytest.mark.parametrize("start", [0, 1], ids=["the first move", "a later move"])
+def test_of_two_movers_at_once_one_wins(phases: Phases, start: int) -> None:
+    for round_ in range(5):
+        pattern = f"orders{round_}"
+        before = OFF
+        if start:
+            phases.move(moved(pattern=pattern), 0)
+            before = SHADOW
+        at_once = Barrier(2)
+
+        def race(who: str, before: State = before, pattern: str = pattern, at_once: Barrier = at_once) -> str:
+            after = RAMP if before == SHADOW else SHADOW
+            at_once.wait()
+            try:
+                return f"won {phases.move(moved(before, after, pattern, who), start).version}"
+            except MovedError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(2) as pool:
+            said = list(pool.map(race, ["ada", "bob"]))
+        assert [one for one in said if one.startswith("won")] == [f"won {start + 1}"]
+        winner = phases.history(pattern)[-1].who
+        assert f"{winner} moved it" in next(one for one in said if not one.startswith("won"))
+        assert len(phases.history(pattern)) == start + 1
+
+
+def test_jobs_have_phases_of_their_own(make: Callable[[str], Phases]) -> None:
+    make("shop").move(moved(), 0)
+    make("shop").confirm("a", {"orders": 1})
+    assert make("other").all() == {}
+    assert make("other").history() == []
+    assert make("other").confirmed() == {}
+    assert make("other").move(moved(), 0).version == 1
+
+
+def test_patterns_whose_names_differ_in_case_are_two(phases: Phases) -> None:
+    phases.move(moved(pattern="orders"), 0)
+    phases.move(moved(pattern="Orders"), 0)
+    assert set(phases.all()) == {"orders", "Orders"}
+
+
+def test_an_instance_confirms_what_it_acts_by_now(phases: Phases) -> None:
+    phases.confirm("a", {"orders": 1, "users": 0})
+    phases.confirm("b", {"orders": 2})
+    phases.confirm("a", {"orders": 2})
+    assert phases.confirmed() == {"a": {"orders": 2}, "b": {"orders": 2}}
+    phases.confirm("b", {})
+    assert phases.confirmed() == {"a": {"orders": 2}}
+
+
+def test_what_an_instance_confirmed_goes_with_it(journal: SqlJournal) -> None:
+    instances, phases = SqlInstances(journal.database, "shop"), SqlPhases(journal.database, "shop")
+    shop = Instance("shop", "web-1", 4711, "1.4.2", "0.1.0", "read", "", "abc", "")
+    left, silent, living = (instances.enter(shop) for _ in range(3))
+    for one in (left, silent, living):
+        phases.confirm(one.id, {"orders": 1})
+    instances.leave(left)
+    time.sleep(0.3)
+    instances.beat(living)
+    assert instances.forget_silent(0.25) == 1
+    assert phases.confirmed() == {living.id: {"orders": 1}}
+
+
+EDITS: dict[str, Any] = {
+    "an unknown word": update(schema.phase).values(phase="lively", percent=0),
+    "a ramp of 300": update(schema.phase).values(percent=300),
+    "another phase": update(schema.phase).values(phase="live", percent=0),
+    "a higher version": update(schema.phase).values(version=7),
+    "no phase": delete(schema.phase),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_phase_that_was_edited_by_hand_says_what_to_do_and_stands_in_nobody_elses_way(
+    journal: SqlJournal, edit: str
+) -> None:
+    phases = SqlPhases(journal.database, "shop")
+    phases.move(moved(), 0)
+    right = phases.move(moved(SHADOW, RAMP), 1)
+    with journal.database.begin() as connection:
+        connection.execute(EDITS[edit])
+    phases.move(moved(pattern="users"), 0)
+    advice = "pattern orders .*edited by hand; its audit says phase 'ramp', percent 10, version 2 .*rollback JOB orders"
+    known = phases.all()
+    assert (known["users"].state, known["users"].fault) == (SHADOW, "")
+    assert (known["orders"].state, known["orders"].version) == (RAMP, 2)
+    assert re.search(advice, known["orders"].fault)
+    with pytest.raises(SettingsError, match=advice):
+        phases.move(moved(RAMP, LIVE), 2)
+    assert phases.mend("orders") == right == phases.all()["orders"]
+    assert phases.mend("orders") == right
+    assert phases.move(moved(RAMP, LIVE), 2).version == 3
+    assert len(phases.history("orders")) == 3
+
+
+def test_a_pattern_of_which_nothing_is_wrong_has_nothing_to_mend(phases: Phases) -> None:
+    assert phases.mend("orders") == PatternPhase("orders")
+    made = phases.move(moved(), 0)
+    assert phases.mend("orders") == made == phases.all()["orders"]
+
+
+def test_a_phase_without_a_line_in_the_audit_is_a_fault_until_it_is_taken_out(journal: SqlJournal) -> None:
+    row = {"job": "shop", "pattern": "orders", "phase": "live", "percent": 0, "version": 1, "since": 0.0}
+    with journal.database.begin() as connection:
+        connection.execute(insert(schema.phase).values(**row))
+    phases = SqlPhases(journal.database, "shop")
+    said = phases.all()["orders"]
+    assert (said.state, said.version) == (OFF, 0)
+    assert re.search(
+        r"pattern orders has no line in the audit.*rollback JOB orders` takes it out", said.fault
+    )
+    with pytest.raises(SettingsError, match="no line in the audit"):
+        phases.move(moved(), 0)
+    assert phases.mend("orders") == PatternPhase("orders")
+    assert phases.all() == {}
+
+
+@pytest.mark.parametrize("word", ["ramp 0 %", "ramp 101 %", "ramp", "gone"])
+def test_an_audit_that_was_edited_by_hand_is_refused(journal: SqlJournal, word: str) -> None:
+    phases = SqlPhases(journal.database, "shop")
+    phases.move(moved(), 0)
+    with journal.database.begin() as connection:
+        connection.execute(update(schema.move).values(after=word))
+    assert "audit of pattern orders ends with what is no phase" in phases.all()["orders"].fault
+    for ask in (phases.history, lambda: phases.mend("orders")):
+        with pytest.raises(SettingsError, match=r"audit of pattern orders .*restore migrator_move"):
+            ask()

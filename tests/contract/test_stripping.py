@@ -1,0 +1,68 @@
+"""Our attributes and items taken out of a table: the fake one and DynamoDB."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from migrator.model import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.ports import ItemStore
+from migrator.ports.stripping import Stripping
+from migrator.target.store import DynamoStore
+from migrator.target.stripping import DynamoStripping
+from tests.fakes.store import FakeStore
+from tests.fakes.stripping import FakeStripping
+
+
+@pytest.fixture
+def design() -> TableDesign:
+    return TableDesign(
+        f"S{secrets.token_hex(4)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type", ttl="expiresAt"
+    )
+
+
+@pytest.fixture
+def stripping(store: ItemStore) -> Iterator[Stripping]:
+    if isinstance(store, FakeStore):
+        yield FakeStripping(store)
+        return
+    assert isinstance(store, DynamoStore)
+    with DynamoStripping(store) as made:
+        yield made
+
+
+def item(number: int, **more: object) -> Item:
+    made = {"PK": f"P#{number}", "SK": "S", "type": "Order", "total": number, "tags": ["a", {"b": None}]}
+    return made | {"_src": f"order:[{number}]", "_tk": 10**12, "_rev": "abc"} | more  # type: ignore[return-value]
+
+
+def stored(store: ItemStore) -> dict[str, Item]:
+    return {str(one["PK"]): one for page in store.scan(0, 1) for one in page.items}
+
+
+def test_our_attributes_go_and_all_else_stays(store: ItemStore, stripping: Stripping) -> None:
+    bare = item(2)
+    del bare["_tk"], bare["_rev"]
+    store.put([item(1), bare, item(3)])
+    assert stripping.strip([item(1), bare]) == 2
+    plain = {name: value for name, value in item(1).items() if not name.startswith("_")}
+    assert stored(store) == {"P#1": plain, "P#2": plain | {"PK": "P#2", "total": 2}, "P#3": item(3)}
+    assert stripping.strip([item(1), bare]) == 0
+    assert stripping.strip([]) == 0
+
+
+def test_what_is_somebody_elses_by_now_or_gone_stays_so(store: ItemStore, stripping: Stripping) -> None:
+    theirs = item(1, _src="order:[7]", total=9)
+    store.put([theirs])
+    assert stripping.strip([item(1), item(2)]) == 0
+    assert stored(store) == {"P#1": theirs}
+
+
+def test_our_own_items_go_while_they_are_that(store: ItemStore, stripping: Stripping) -> None:
+    dead, control = item(1, type=TOMBSTONE), item(2, type=CONTROL)
+    back = item(3)
+    store.put([dead, control, back])
+    assert stripping.remove([dead, control, item(3, type=TOMBSTONE), item(4, type=TOMBSTONE)]) == 2
+    assert stored(store) == {"P#3": back}

@@ -1,0 +1,40 @@
+"""Our attributes and items taken out of a table in memory; it passes the contract tests of the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from migrator.model import Item
+from tests.fakes.store import FakeStore
+
+
+class FakeStripping:
+    """ports.stripping.Stripping. `asked`: how many items each call gave."""
+
+    def __init__(self, store: FakeStore) -> None:
+        self.store = store
+        self.asked: list[int] = []
+
+    def strip(self, items: Sequence[Item]) -> int:
+        self.asked.append(len(items))
+        return sum(self._strip(item) for item in items)
+
+    def remove(self, own: Sequence[Item]) -> int:
+        design = self.store.design
+        gone = [item for item in own if self._holds(item, design.type_attribute)]
+        for item in gone:
+            del self.store.items[design.key_of(item)]
+        return len(gone)
+
+    def _strip(self, item: Item) -> bool:
+        design = self.store.design
+        if not self._holds(item, design.source_attribute):
+            return False
+        there = self.store.items[design.key_of(item)]
+        for name in design.own_attributes:
+            there.pop(name, None)
+        return True
+
+    def _holds(self, item: Item, name: str) -> bool:
+        there = self.store.items.get(self.store.design.key_of(item))
+        return there is not None and there.get(name) == item[name]

@@ -1,0 +1,176 @@
+"""What each engine tells of who changes its tables, on the real ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pytest
+
+from migrator.errors import SourceError
+from migrator.ports.activity import Looked
+from migrator.source.activity import SqlActivity
+from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
+
+SCHEMA = [
+    "CREATE TABLE customer (id integer PRIMARY KEY, name varchar(40))",
+    "CREATE TABLE orders (id integer PRIMARY KEY, customer_id integer, FOREIGN KEY (customer_id) REFERENCES customer (id))",
+    "CREATE VIEW names AS SELECT name FROM customer",
+]
+
+
+@pytest.fixture(params=ENGINES)
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
+    urls = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
+    file = request.param == "sqlite"
+    url = new_sqlite(tmp_path / "a.db") if file else request.getfixturevalue(urls[request.param])
+    with capturing(request.param, url) as made:
+        made.run(*SCHEMA)
+        yield made
+
+
+@pytest.fixture
+def activity(shop: Capturing) -> SqlActivity:
+    return SqlActivity(shop.writing)
+
+
+def tables(shop: Capturing) -> list[str]:
+    return [captured(shop.table(name), ["id"]).name for name in ("customer", "orders")]
+
+
+def changed(before: Looked, after: Looked) -> set[str]:
+    return {name.rpartition(".")[2] for name, seen in after.tables.items() if before.tables.get(name) != seen}
+
+
+def test_a_change_is_seen_by_the_engine_or_by_its_mark(shop: Capturing, activity: SqlActivity) -> None:
+    shop.install(captured(shop.table("customer"), ["id"]))
+    names = tables(shop)
+    before = activity.look(names)
+    assert activity.look(names) == before
+    shop.run("INSERT INTO customer VALUES (1, 'Ann')")
+    ends_at = time.monotonic() + 20
+    expected = set() if shop.engine == "sqlite" else {"customer"}
+    while changed(before, after := activity.look(names)) != expected:
+        # Statistics of PostgreSQL's are told after a second, the number of the last mark at once.
+        assert time.monotonic() < ends_at
+        time.sleep(0.2)
+    assert bool(after.blind) == (shop.engine == "sqlite")
+    if before.whole is not None:
+        assert after.whole == before.whole + 1
+    assert {name.rpartition(".")[2]: count for name, count in activity.waiting().items()} == {"customer": 1}
+
+
+def test_marks_that_were_worked_are_counted_all_the_same(shop: Capturing, activity: SqlActivity) -> None:
+    shop.install(captured(shop.table("customer"), ["id"]))
+    shop.run("INSERT INTO customer VALUES (1, 'Ann')", "DELETE FROM customer")
+    assert len(shop.left()) == 2
+    # MariaDB counts by table, and tells late where its next number stands.
+    assert activity.look(tables(shop)).whole == (None if shop.engine == "mariadb" else 2)
+
+
+def test_without_capture_no_mark_is_counted(activity: SqlActivity, shop: Capturing) -> None:
+    assert activity.look(tables(shop)).whole is None
+
+
+def own(shop: Capturing, service: Any, found: Looked) -> dict[str, str]:
+    """What is open of this service's; MariaDB lists the whole server, and other tests write there too."""
+    opened = dict(found.open or {})
+    if shop.engine != "mariadb":
+        return opened
+    service.execute(
+        "SELECT trx_id FROM information_schema.INNODB_TRX WHERE trx_mysql_thread_id = CONNECTION_ID()"
+    )
+    ours = {str(row[0]) for row in service.fetchall()}
+    return {id_: table for id_, table in opened.items() if id_ in ours}
+
+
+def test_a_transaction_that_has_written_and_not_ended_is_seen(shop: Capturing, activity: SqlActivity) -> None:
+    shop.run("INSERT INTO customer VALUES (1, 'Ann')")
+    names = tables(shop)
+    found: dict[str, str] = {}
+    if shop.engine == "sqlite":
+        activity = SqlActivity(shop.writing.at_once())
+    with shop.service() as other, shop.service() as reader:
+        assert own(shop, other, activity.look(names)) == {}
+        reader.execute("BEGIN")
+        reader.execute("SELECT name FROM customer")
+        other.execute("BEGIN")
+        other.execute("UPDATE customer SET name = 'Bob'")
+        if shop.engine == "sqlite":
+            # It lets nobody else write, and this look is to be the only one.
+            with pytest.raises(SourceError, match="holds the lock"):
+                activity.look(names)
+        else:
+            # MariaDB remembers its list for a tenth of a second.
+            time.sleep(0.3)
+            found = own(shop, other, activity.look(names))
+            by_table = {"postgresql": "public.customer", "mariadb": ""}
+            assert list(found.values()) == [by_table[shop.engine]]
+            assert own(shop, other, activity.look(names)) == found
+            if shop.engine == "postgresql":
+                assert activity.look([names[1]]).open == {}
+        other.execute("COMMIT")
+        time.sleep(0.3)
+        assert not set(found) & set(activity.look(names).open or {})
+
+
+def test_who_may_not_see_transactions_of_others_says_what_is_missing(
+    shop: Capturing, request: pytest.FixtureRequest
+) -> None:
+    if shop.engine == "sqlite":
+        return
+    names, user = tables(shop), f"u{uuid4().hex[:12]}"
+    parts = urlsplit(shop.url)
+    home = parts.path[1:]
+    grants = {
+        "postgresql": [
+            f"CREATE USER {user} PASSWORD 'x'",
+            f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}",
+        ],
+        "mariadb": [f"CREATE USER {user}@'%' IDENTIFIED BY 'x'", f"GRANT SELECT ON `{home}`.* TO {user}@'%'"],
+    }
+    shop.run(*grants[shop.engine])
+    place = parts.netloc.rpartition("@")[2]
+    url = parts._replace(netloc=f"{user}:x@{place}").geturl()
+    try:
+        with capturing(shop.engine, url) as theirs, shop.service() as other:
+            other.execute("BEGIN")
+            other.execute("INSERT INTO customer VALUES (7, 'Ann')")
+            found = SqlActivity(theirs.writing).look(names)
+            assert (found.open is None) == (shop.engine == "mariadb")
+            assert ("GRANT PROCESS" in found.unseen) == (shop.engine == "mariadb")
+            if shop.engine == "postgresql":
+                assert list((found.open or {}).values()) == ["public.customer"]
+            other.execute("ROLLBACK")
+    finally:
+        shop.run(*([f"DROP OWNED BY {user}"] if shop.engine == "postgresql" else []), f"DROP USER {user}")
+
+
+def test_views_are_told_apart(activity: SqlActivity) -> None:
+    assert activity.views() == {"names"}
+
+
+def test_the_sql_of_the_end_runs_and_does_what_it_says(shop: Capturing, activity: SqlActivity) -> None:
+    role = f"writer_{shop.url[-8:]}".replace("-", "_").replace("/", "_").replace(".", "_")
+    if shop.engine == "postgresql":
+        shop.run(f'CREATE ROLE "{role}"', f'GRANT SELECT, INSERT, UPDATE ON customer TO "{role}"')
+    elif shop.engine == "mariadb":
+        shop.run(f"CREATE USER '{role}'@'%'", f"GRANT SELECT, INSERT, UPDATE ON customer TO '{role}'@'%'")
+    try:
+        statements = activity.read_only_sql(tables(shop))
+        real = [one for one in statements if not one.startswith("--")]
+        mine = [one for one in real if role in one]
+        assert bool(mine) == (shop.engine != "sqlite")
+        shop.run(*mine)
+        assert not [one for one in activity.read_only_sql(tables(shop)) if role in one]
+    finally:
+        if shop.engine == "postgresql":
+            shop.run(f'DROP OWNED BY "{role}"', f'DROP ROLE "{role}"')
+        elif shop.engine == "mariadb":
+            shop.run(f"DROP USER '{role}'@'%'")
+    shop.run("DROP VIEW names", *activity.drop_sql(tables(shop)))
+    assert not {"customer", "orders"} & set(shop.source.facts().tables)

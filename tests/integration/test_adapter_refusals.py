@@ -1,0 +1,270 @@
+"""What could go unmarked is refused or marked all the same: rows that come in between, other schemas, views, upserts."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from migrator.errors import UnmarkedError
+from migrator.source import SqlSource, source_url
+from tests.support_adapter import listening, seen_marks, service_url
+from tests.support_adapter_service import assert_same, heard
+from tests.support_capture import ENGINES, Capturing, captured
+
+
+@pytest.fixture
+def parts(request: pytest.FixtureRequest) -> Capturing:
+    shop: Capturing = request.getfixturevalue(request.param)
+    shop.run("CREATE TABLE part (id integer PRIMARY KEY, name varchar(9), n integer)")
+    shop.run("INSERT INTO part VALUES (1, 'a', 1), (2, 'b', 1)")
+    return shop
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE part SET name = 'x' WHERE n = 1",
+        "DELETE FROM part WHERE n = 1",
+        "INSERT INTO part VALUES (3, 'x', 1) ON CONFLICT (id) DO UPDATE SET name = 'x'",
+        "UPDATE part SET name = 'x' WHERE id = 3",
+    ],
+)
+def test_what_comes_between_the_reading_and_the_statement_never_goes_unmarked(
+    parts: Capturing, statement: str
+) -> None:
+    """A row is committed right after the adapter has read, before the statement runs."""
+    with heard(parts, ["part"], "lock") as (engine, seen):
+        sa.event.listen(
+            engine, "before_cursor_execute", lambda *_: parts.run("INSERT INTO part VALUES (3, 'new', 1)"), once=True
+        )  # fmt: skip
+        with engine.connect() as connection:
+            with pytest.raises(UnmarkedError, match="run it again"):
+                connection.exec_driver_sql(statement)
+            connection.rollback()
+        assert seen_marks(parts, seen) == []
+
+
+@pytest.mark.parametrize("parts", ["postgresql", "mariadb"], indirect=True)
+def test_two_services_that_write_the_same_rows_in_the_same_order_wait_and_do_not_deadlock(
+    parts: Capturing,
+) -> None:
+    statements = [
+        "UPDATE part SET n = n + 1 WHERE id = 2",
+        "UPDATE part SET n = n + 1 WHERE id = 1",
+        "UPDATE part SET n = n + 1 WHERE n > 0",
+    ]
+    failures: list[BaseException] = []
+    with heard(parts, ["part"], "lock") as (engine, _):
+
+        def work() -> None:
+            try:
+                for _ in range(20):
+                    with engine.begin() as connection:
+                        for statement in statements:
+                            connection.exec_driver_sql(statement)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    with parts.service() as service:
+        found = service.execute("SELECT min(n) FROM part")
+        assert (found if parts.engine == "postgresql" else service).fetchone()[0] == 81
+
+
+@pytest.mark.parametrize("parts", ["mariadb"], indirect=True)
+def test_two_upserts_of_new_rows_do_not_lock_each_others_gap(parts: Capturing) -> None:
+    with heard(parts, ["part"]) as (engine, seen), engine.connect() as one, engine.connect() as two:
+        for connection, key in ((one, 50), (two, 60)):
+            connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 2")
+            connection.exec_driver_sql(
+                f"INSERT INTO part VALUES ({key}, 'x', 1) ON DUPLICATE KEY UPDATE name = 'y'"
+            )
+        one.commit()
+        two.commit()
+        assert_same(parts, seen, 2)
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_of_two_schemas_with_one_table_each_the_sessions_is_marked(parts: Capturing) -> None:
+    parts.run(
+        "CREATE SCHEMA other",
+        "CREATE TABLE other.part (id integer PRIMARY KEY, name varchar(9), n integer)",
+        "CREATE SCHEMA tenant",
+        "CREATE TABLE tenant.part (id integer PRIMARY KEY, name varchar(9), n integer)",
+    )
+    source = SqlSource(source_url(parts.url), schemas=["public", "other"])
+    facts = {one.schema: one for one in source.facts().tables.values() if one.real == "part"}
+    found = [captured(one, ["id", "name"]) for one in facts.values()]
+    source.close()
+    assert len(found) == 2
+    parts.install(*found)
+    ears, seen = listening(parts, found)
+    engine = sa.create_engine(service_url(parts.engine, parts.url))
+    ears.attach(engine)
+    with engine.begin() as connection:
+        for path in ("public", "missing, other, public", "tenant, public"):
+            connection.exec_driver_sql(f"SET search_path = {path}")
+            connection.exec_driver_sql("INSERT INTO part VALUES (7, 'x', 1)")
+            connection.exec_driver_sql("UPDATE part SET name = 'y' WHERE id = 7")
+            connection.exec_driver_sql("UPDATE other.part SET name = 'z' WHERE id = 7")
+    assert_same(parts, seen, 2 + 3 + 1)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_a_tenants_table_of_the_same_name_is_not_taken_for_the_captured_one(parts: Capturing) -> None:
+    parts.run("CREATE SCHEMA tenant", "CREATE TABLE tenant.part (LIKE part INCLUDING ALL)")
+    parts.run("INSERT INTO tenant.part SELECT * FROM part")
+    with heard(parts, ["part"]) as (engine, seen):
+        with engine.begin() as connection:
+            connection.exec_driver_sql("SET search_path = tenant")
+            connection.exec_driver_sql("INSERT INTO part VALUES (9, 'x', 1)")
+            connection.exec_driver_sql("UPDATE part SET name = 'y' WHERE id IN (1, 9)")
+            connection.exec_driver_sql("DELETE FROM part WHERE id = 9")
+        assert_same(parts, seen, 0)
+
+
+@pytest.mark.parametrize("parts", ENGINES, indirect=True)
+def test_a_write_through_a_view_is_refused(parts: Capturing) -> None:
+    parts.run("CREATE VIEW seen_part AS SELECT id, name FROM part")
+    parts.run("CREATE VIEW seen_twice AS SELECT id, name FROM seen_part")
+    with heard(parts, ["part"]) as (engine, _), engine.connect() as connection:
+        with pytest.raises(UnmarkedError, match="a view or a partition of tables that the mapping reads"):
+            connection.exec_driver_sql("UPDATE seen_twice SET name = 'x' WHERE id = 1")
+        connection.exec_driver_sql("SELECT * FROM seen_twice")
+
+
+@pytest.mark.parametrize("parts", ["postgresql", "mariadb"], indirect=True)
+def test_names_that_differ_in_case_only_are_two_tables(parts: Capturing) -> None:
+    quote = '"' if parts.engine == "postgresql" else "`"
+    name = f"{quote}Part{quote}"
+    parts.run('CREATE TABLE "Part" (id integer PRIMARY KEY, name varchar(9))')
+    with heard(parts, ["part"]) as (engine, seen):
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"INSERT INTO {name} VALUES (1, 'other')")
+            connection.exec_driver_sql(f"UPDATE {name} SET name = 'x' WHERE id = 1")
+            connection.exec_driver_sql("UPDATE part SET name = 'mine' WHERE id = 1")
+        assert_same(parts, seen, 1)
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_a_key_is_compared_in_the_type_of_its_column(parts: Capturing) -> None:
+    parts.run("CREATE TABLE coded (code varchar(9) PRIMARY KEY, day date UNIQUE, n integer)")
+    with heard(parts, ["coded"]) as (engine, seen):
+        with engine.begin() as connection:
+            insert = "INSERT INTO coded VALUES (%s, %s, 1)"
+            connection.exec_driver_sql(insert, (5, datetime(2024, 1, 2, 3, 4)))
+            connection.exec_driver_sql(
+                insert + " ON CONFLICT (day) DO UPDATE SET n = 2", ("x", datetime(2024, 1, 2, 9))
+            )
+        assert_same(parts, seen, 2)
+
+
+@pytest.mark.parametrize("parts", ["sqlite"], indirect=True)
+def test_a_table_that_replaces_rows_by_itself_is_refused(parts: Capturing) -> None:
+    parts.run("CREATE TABLE only (id integer PRIMARY KEY, u text UNIQUE ON CONFLICT REPLACE, n integer)")
+    with heard(parts, ["only"]) as (engine, seen):
+        for statement in ("INSERT INTO only VALUES (1, 'u', 1)", "UPDATE only SET u = 'v' WHERE id = 1"):
+            with (
+                engine.connect() as connection,
+                pytest.raises(UnmarkedError, match="the table itself replaces rows"),
+            ):
+                connection.exec_driver_sql(statement)
+        with engine.begin() as connection:
+            connection.exec_driver_sql("REPLACE INTO only VALUES (1, 'u', 1)")
+            connection.exec_driver_sql("UPDATE only SET n = 2 WHERE id = 1")
+        assert_same(parts, seen, 2)
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("end", [";", " -- why", " ; ", "\n/* why */"])
+def test_a_key_that_the_database_makes_is_asked_for_behind_any_end(parts: Capturing, end: str) -> None:
+    parts.run("CREATE TABLE made (id serial PRIMARY KEY, n integer)")
+    with heard(parts, ["made"]) as (engine, seen):
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"INSERT INTO made (n) VALUES (1), (2){end}")
+        assert_same(parts, seen, 2)
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_a_key_that_the_driver_cannot_read_in_the_sessions_settings_is_read_in_others(
+    parts: Capturing,
+) -> None:
+    parts.run("CREATE TABLE moment (at timestamptz PRIMARY KEY, n integer)")
+    with heard(parts, ["moment"], connect_args={"options": "-c DateStyle=German"}) as (engine, seen):
+        with engine.begin() as connection:
+            key = (datetime(2024, 1, 1, tzinfo=UTC),)
+            connection.exec_driver_sql("INSERT INTO moment VALUES (%s, 1)", key)
+            connection.exec_driver_sql("UPDATE moment SET n = 2 WHERE at = %s", key)
+            connection.exec_driver_sql("DELETE FROM moment WHERE at = %s", key)
+        assert_same(parts, seen, 3)
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_a_key_that_the_driver_cannot_read_at_all_is_refused(parts: Capturing) -> None:
+    parts.run("CREATE TABLE span (i interval PRIMARY KEY, n integer)")
+    with (
+        heard(parts, ["span"]) as (engine, _),
+        engine.connect() as connection,
+        pytest.raises(UnmarkedError, match="cannot read the key"),
+    ):
+        connection.exec_driver_sql("INSERT INTO span VALUES (%s, 1)", (timedelta(days=3),))
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_a_write_to_a_partition_is_refused_and_one_to_its_table_is_marked(parts: Capturing) -> None:
+    parts.run(
+        "CREATE TABLE log (id integer PRIMARY KEY, n integer) PARTITION BY RANGE (id)",
+        "CREATE TABLE log_old PARTITION OF log FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE log_new PARTITION OF log FOR VALUES FROM (10) TO (20)",
+    )
+    with heard(parts, ["log"]) as (engine, seen):
+        with engine.connect() as connection, pytest.raises(UnmarkedError, match="a view or a partition"):
+            connection.exec_driver_sql("INSERT INTO log_old VALUES (1, 1)")
+        with engine.begin() as connection:
+            connection.exec_driver_sql("INSERT INTO log VALUES (1, 1), (11, 1)")
+            connection.exec_driver_sql("UPDATE log SET n = 2 WHERE id = 1")
+        assert_same(parts, seen, 3)
+
+
+@pytest.mark.parametrize("parts", ENGINES, indirect=True)
+def test_a_lock_that_the_adapter_waits_for_in_vain_is_sqlalchemys_own_error(parts: Capturing) -> None:
+    words = {"connect_args": {"timeout": 0.1}} if parts.engine == "sqlite" else {}
+    limits = {
+        "postgresql": "SET lock_timeout = '50ms'",
+        "mariadb": "SET SESSION innodb_lock_wait_timeout = 1",
+        "sqlite": "SELECT 1",
+    }
+    with (
+        heard(parts, ["part"], **words) as (engine, _),
+        engine.connect() as connection,
+        parts.service() as other,
+    ):
+        other.execute("BEGIN IMMEDIATE" if parts.engine == "sqlite" else "BEGIN")
+        other.execute("UPDATE part SET n = 5 WHERE id = 1")
+        connection.exec_driver_sql(limits[parts.engine])
+        with pytest.raises(sa.exc.OperationalError):
+            connection.exec_driver_sql("UPDATE part SET n = 6 WHERE id = 1")
+        other.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_what_a_trigger_of_the_service_does_instead_is_marked(parts: Capturing) -> None:
+    parts.run(
+        """CREATE FUNCTION hide() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN UPDATE part SET name = ''gone'' WHERE id = OLD.id; RETURN NULL; END'""",
+        "CREATE TRIGGER hide BEFORE DELETE ON part FOR EACH ROW EXECUTE FUNCTION hide()",
+    )
+    with heard(parts, ["part"]) as (engine, seen):
+        with engine.begin() as connection:
+            connection.exec_driver_sql("DELETE FROM part WHERE id = 1")
+        assert_same(parts, seen, 1)

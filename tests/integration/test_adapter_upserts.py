@@ -1,0 +1,91 @@
+"""An upsert is marked with what it met, or refused: also where a row comes after it was looked for."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from migrator.errors import UnmarkedError
+from tests.support_adapter_service import heard
+from tests.support_capture import Capturing
+
+
+@pytest.fixture
+def parts(request: pytest.FixtureRequest) -> Capturing:
+    shop: Capturing = request.getfixturevalue(request.param)
+    shop.run("CREATE TABLE part (id integer PRIMARY KEY, name varchar(9), n integer)")
+    shop.run("INSERT INTO part VALUES (1, 'a', 1), (2, 'b', 1)")
+    return shop
+
+
+_UPSERT = "INSERT INTO part VALUES (%s, %s, 1) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_an_upsert_knows_the_rows_that_it_makes_from_those_that_it_meets(parts: Capturing) -> None:
+    parts.run(
+        "CREATE TABLE kid (id serial PRIMARY KEY, part integer REFERENCES part)",
+        "CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN UPDATE part SET n = n + 1 WHERE id = NEW.id AND n < 2; RETURN NULL; END$$",
+        "CREATE TRIGGER again AFTER INSERT OR UPDATE ON part FOR EACH ROW EXECUTE FUNCTION again()",
+    )
+    with heard(parts, ["part"]) as (engine, _), engine.begin() as connection:
+        connection.exec_driver_sql("SELECT * FROM part FOR UPDATE")
+        for key in (1, 5):
+            connection.exec_driver_sql(_UPSERT, (key, "x"))
+        undone = connection.begin_nested()
+        for key in (1, 5, 6):
+            connection.exec_driver_sql(_UPSERT, (key, "y"))
+        undone.rollback()
+        for key in (2, 6):
+            connection.exec_driver_sql(_UPSERT, (key, "z"))
+        connection.exec_driver_sql("INSERT INTO kid (part) VALUES (6)")
+        connection.exec_driver_sql(_UPSERT, (6, "z"))
+        connection.exec_driver_sql(_UPSERT, [(7, "a"), (8, "a"), (7, "b"), (1, "b")])
+        connection.exec_driver_sql("INSERT INTO part VALUES (9, 'x', 1) ON CONFLICT DO NOTHING")
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_of_many_upserts_one_that_meets_a_row_that_came_in_between_is_refused(parts: Capturing) -> None:
+    with heard(parts, ["part"]) as (engine, _), engine.connect() as connection:
+        sa.event.listen(
+            engine, "before_cursor_execute", lambda *_: parts.run("INSERT INTO part VALUES (3, 'new', 1)"), once=True
+        )  # fmt: skip
+        with pytest.raises(UnmarkedError, match="run it again"):
+            connection.exec_driver_sql(_UPSERT, [(7, "a"), (7, "b"), (3, "x")])
+        connection.rollback()
+        connection.exec_driver_sql(_UPSERT, [(7, "a"), (7, "b"), (3, "x")])
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_a_row_that_came_in_between_and_stays_as_it_is_stops_no_upsert(parts: Capturing) -> None:
+    with heard(parts, ["part"]) as (engine, _), engine.begin() as connection:
+        sa.event.listen(
+            engine, "before_cursor_execute", lambda *_: parts.run("INSERT INTO part VALUES (3, 'new', 1)"), once=True
+        )  # fmt: skip
+        connection.exec_driver_sql("INSERT INTO part VALUES (3, 'x', 1) ON CONFLICT DO NOTHING")
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_an_upsert_whose_new_row_is_locked_by_its_own_foreign_key_is_told_what_to_do(
+    parts: Capturing,
+) -> None:
+    parts.run("CREATE TABLE tree (id integer PRIMARY KEY, up integer REFERENCES tree)")
+    with heard(parts, ["tree"]) as (engine, _), engine.connect() as connection:
+        upsert = "INSERT INTO tree VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET up = 1"
+        with pytest.raises(UnmarkedError, match="say INSERT alone"):
+            connection.exec_driver_sql(upsert)
+        connection.rollback()
+        connection.exec_driver_sql("INSERT INTO tree VALUES (1, 1)")
+        connection.exec_driver_sql(upsert)
+
+
+@pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
+def test_an_upsert_that_meets_a_row_by_what_it_does_not_say_is_refused(parts: Capturing) -> None:
+    parts.run("CREATE UNIQUE INDEX ON part (lower(name))")
+    with heard(parts, ["part"]) as (engine, _), engine.connect() as connection:
+        upsert = (
+            "INSERT INTO part VALUES (9, 'A', 1) ON CONFLICT (lower(name)) DO UPDATE SET n = 5 RETURNING id"
+        )
+        with pytest.raises(UnmarkedError, match="run it again"):
+            connection.exec_driver_sql(upsert)

@@ -1,0 +1,64 @@
+"""The first rows of a statement that has a million: no more than these leave the database."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import SourceError
+from migrator.source import SqlSource, source_url
+from migrator.source.manners import Manners
+from tests.support_capture import new_sqlite
+
+SERIES = {
+    "postgresql": "SELECT n, n / 2.0 FROM generate_series(1, 1000000) AS s (n)",
+    "mysql": "SELECT seq, seq / 2 FROM seq_1_to_1000000",
+    "sqlite": "WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1000000)"
+    " SELECT n, n / 2.0 FROM s",
+}
+URLS = {"postgresql": "postgres_url", "mysql": "mysql_url"}
+
+
+@pytest.fixture
+def source(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> SqlSource:
+    url = request.getfixturevalue(URLS[kind]) if kind in URLS else new_sqlite(tmp_path / "a.db")
+    return SqlSource(source_url(url), manners=Manners(pool_size=1, statement_timeout_s=2))
+
+
+@pytest.mark.parametrize("kind", SERIES)
+def test_a_million_rows_are_not_waited_for(source: SqlSource, kind: str) -> None:
+    with closing(source):
+        began = time.monotonic()
+        for _ in range(5):
+            found = source.query(SERIES[kind], {}, at_most=2)
+            assert [(int(n), Decimal(half)) for n, half in found] == [
+                (1, Decimal("0.5")),
+                (2, Decimal(1)),
+                (3, Decimal("1.5")),
+            ]
+        assert time.monotonic() - began < 5
+        # The connection, or a new one, is as good as before.
+        assert len(source.query(f"SELECT * FROM ({SERIES[kind]}) AS few LIMIT 7", {})) == 7
+
+
+@pytest.mark.parametrize("kind", SERIES)
+def test_a_statement_that_lasts_is_ended_as_any_other(source: SqlSource, kind: str) -> None:
+    many = SERIES[kind].replace("1000000", "100000000")
+    with closing(source), pytest.raises(SourceError, match=r"took too long|cancelled"):
+        source.query(f"SELECT count(*) FROM ({many}) AS few", {}, at_most=2)
+
+
+def test_who_finds_no_connection_free_waits_as_long_as_he_may(tmp_path: Path) -> None:
+    manners = Manners(pool_size=1, pool_wait_s=0.2)
+    with (
+        closing(SqlSource(source_url(new_sqlite(tmp_path / "a.db")), manners=manners)) as source,
+        source._reading.engine.connect(),  # type: ignore[union-attr]
+    ):
+        began = time.monotonic()
+        with pytest.raises(SourceError, match="every connection is in use"):
+            source.query("SELECT 1", {})
+        assert 0.2 <= time.monotonic() - began < 3

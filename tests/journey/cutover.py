@@ -1,0 +1,136 @@
+"""A small shop with two access patterns, its changes captured; readers and what they compared are the test's own."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from migrator import cutover_wiring, wiring
+from migrator.cutover_wiring import Desk
+from migrator.phase import OFF, State
+from migrator.ports.evidence import Window
+from migrator.ports.instances import Instance
+from migrator.ports.phases import Move
+from migrator.stages.instances import this_process
+from tests.journey.command import Project
+from tests.journey.small import small_shop
+from tests.unit.stages.evidence import histogram
+
+MAPPING = """\
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type, ttl: expiresAt}
+entities:
+  customer: {items: {Customer: {key: ["C#{id}", META], keep: [name]}}}
+  invoice: {items: {Invoice: {key: ["C#{customer_id}", "I#{id:06}"], attributes: {id: id}, keep: [total]}}}
+access_patterns:
+  customer_by_id:
+    params: {id: integer}
+    get: {key: ["C#{id}", META]}
+    returns: {customer: {type: Customer, one: true, attributes: [name]}}
+    sql: {customer: "SELECT name FROM customer WHERE id = :id"}
+  invoices_of_customer:
+    params: {customer_id: integer}
+    query: {key: ["C#{customer_id}", {begins_with: "I#"}]}
+    returns: [id, total]
+    order: exact
+    sql: SELECT id, total FROM invoice WHERE customer_id = :customer_id ORDER BY id
+"""
+PATTERN, OTHER = "customer_by_id", "invoices_of_customer"
+TUNING = "request_life_s: 0.5, silent_s: 10, lease_s: 1"
+CUTOVER = "cutover: {comparisons_min: 100, mismatch_max: 0.03, error_max: 0.03, quiet: 0.5}\n"
+
+
+def cutover_shop(folder: Path, endpoint: str, more: str = CUTOVER) -> Project:
+    made = small_shop(folder, endpoint, create=False)
+    made.job.write_text(made.job.read_text().replace("tuning: {}", f"tuning: {{{TUNING}}}") + "\n" + more)
+    (folder / "mapping.yaml").write_text(MAPPING)
+    made.environment["MIGRATOR_HOME"] = str(folder / ".migrator")
+    return made
+
+
+def filled(made: Project) -> Project:
+    """Its table made and filled, its changes captured, verified."""
+    job = str(made.job)
+    for words in (["table", "create"], ["capture", "install"], ["backfill"], ["verify"]):
+        made.done(*words, job)
+    return made
+
+
+@contextmanager
+def desk_of(made: Project) -> Iterator[Desk]:
+    """The journal of the project, as another process of an operator has it."""
+    job = wiring.load_job(made.job, made.environment)
+    home = Path(made.environment["MIGRATOR_HOME"])
+    url = job.journal or f"sqlite:///{home / f'{job.name}.db'}"
+    with cutover_wiring.open_desk(replace(job, journal=url)) as desk:
+        yield desk
+
+
+def revision(made: Project) -> str:
+    return wiring.sound_mapping(made.folder / "mapping.yaml").mapping.revision
+
+
+def reader(desk: Desk, made: Project, service: str = "shop-api") -> Instance:
+    """A reader that is registered, and says nothing of phases yet."""
+    return desk.instances.enter(
+        this_process(service, "1", "read", "", revision=revision(made), installation="")
+    )
+
+
+def obey(desk: Desk, one: Instance) -> None:
+    """The reader lives, and acts by all phases as they are."""
+    desk.instances.beat(one)
+    desk.phases.confirm(one.id, {name: phase.version for name, phase in desk.phases.all().items()})
+
+
+def compared(desk: Desk, made: Project, pattern: str, count: int = 400, **more: Any) -> None:
+    """A minute of comparisons that begins now."""
+    begun_at = int(desk.evidence.now_s()) + 1
+    time.sleep(max(0.0, begun_at - desk.evidence.now_s()))
+    latency = {"table": histogram({8: count}), "sql": histogram({10: count})}
+    one = Window(
+        pattern,
+        begun_at,
+        "test",
+        "shop-api",
+        revision(made),
+        "service",
+        answered={"table": count, "sql": count},
+        compared=count,
+        same=count - more.get("different", 0),
+        kinds={"": count},
+        latency=latency,
+    )
+    desk.evidence.keep([replace(one, **more)], [])
+
+
+def phase(shop: Project, pattern: str = PATTERN) -> str:
+    with desk_of(shop) as desk:
+        found = desk.phases.all().get(pattern)
+    return str(found.state) if found else "off"
+
+
+def force(shop: Project, *words: str) -> None:
+    shop.done("cutover", *words, "--override", "a test's own way")
+
+
+def live(made: Project) -> Project:
+    """The same with every pattern moved to live."""
+    steps = [OFF, State("shadow"), State("ramp", 100), State("live")]
+    with desk_of(made) as desk:
+        for pattern in (PATTERN, OTHER):
+            for version, (before, after) in enumerate(pairwise(steps)):
+                desk.phases.move(Move(pattern, before, after, "ada"), version)
+    return made
+
+
+def change(shop: Project, statement: str) -> None:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=20)) as service:
+        service.execute(statement)
+        service.commit()

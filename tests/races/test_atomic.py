@@ -1,0 +1,272 @@
+"""Items of one row that an atomic pattern reads together: all of them, or none of them, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from migrator.model import Item
+from migrator.ports.live import ConditionalStore, Outcome
+from migrator.stages.paths import BesidePath
+from tests import support_mysql
+from tests import support_services as services
+from tests.faults.proxy import Faults
+from tests.races.harness import Pause, Race
+from tests.races.shop import TABLES, Shop, open_shop
+from tests.support_capture import new_sqlite
+
+# One worker makes its shops once.
+pytestmark = pytest.mark.xdist_group("atomic races")
+
+SIZES = (3, 99, 100, 101)
+"""How many items a row makes, a table for each; the second half only where `rest` is set."""
+HEAD = """\
+mapping: 1
+table: {name: Races, key: [PK, SK], type: type, ttl: expiresAt}
+entities:
+"""
+
+
+def _entity(parts: int) -> str:
+    """Where there are few, their keys change with the title."""
+    title = "#{title}" if parts == 3 else ""
+    lines = [f"  sheet{parts}:", f"    table: sheets{parts}", "    items:"]
+    for n in range(1, parts + 1):
+        rest = ", when: rest" if n > parts // 2 else ""
+        key = f'["SHEET#{{id}}", "S{parts}#{n:03}{title}"]'
+        lines.append(f"      S{parts}N{n}: {{key: {key}, keep: [title]{rest}}}")
+    return "\n".join(lines) + "\n"
+
+
+def _pattern(parts: int) -> str:
+    return f"""\
+  sheet{parts}:
+    params: {{id: integer}}
+    query: {{key: ["SHEET#{{id}}", {{begins_with: "S{parts}#"}}]}}
+    returns: [title]
+    atomic: true
+    sql: SELECT title FROM sheets{parts} WHERE id = :id
+"""
+
+
+MAPPING = HEAD + "".join(map(_entity, SIZES)) + "access_patterns:\n" + "".join(map(_pattern, SIZES))
+TABLES_OF_SHEETS = tuple(
+    f"CREATE TABLE sheets{parts} (id INTEGER PRIMARY KEY, title VARCHAR(80) NOT NULL, rest VARCHAR(80))"
+    for parts in SIZES
+)
+
+
+@pytest.fixture(scope="module")
+def postgresql_shop(
+    postgres_url: str, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("atomic")
+    with (
+        services.postgres_database(postgres_url) as url,
+        open_shop(
+            "postgresql", url, dynamodb_url, folder, mapping=MAPPING, tables=(*TABLES, *TABLES_OF_SHEETS)
+        ) as shop,
+    ):
+        yield shop
+
+
+@pytest.fixture(scope="module")
+def mariadb_shop(
+    mysql_url: str, dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("atomic")
+    with (
+        support_mysql.mysql_database(mysql_url) as url,
+        open_shop(
+            "mariadb", url, dynamodb_url, folder, mapping=MAPPING, tables=(*TABLES, *TABLES_OF_SHEETS)
+        ) as shop,
+    ):
+        yield shop
+
+
+@pytest.fixture(scope="module")
+def sqlite_shop(dynamodb_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder: Path = tmp_path_factory.mktemp("atomic")
+    url = new_sqlite(folder / "shop.db")
+    with open_shop(
+        "sqlite", url, dynamodb_url, folder, mapping=MAPPING, tables=(*TABLES, *TABLES_OF_SHEETS)
+    ) as shop:
+        yield shop
+
+
+def fill(race: Race, parts: int) -> None:
+    """One row, with all its items in the table."""
+    race.sql(*(f"DELETE FROM sheets{size}" for size in SIZES))
+    race.sql(f"INSERT INTO sheets{parts} (id, title, rest) VALUES (1, 'a', 'r')")
+    race.fill()
+
+
+def change(race: Race, parts: int, title: str, *, rest: bool = True) -> None:
+    emptied = "" if rest else ", rest = NULL"
+    race.sql(f"UPDATE sheets{parts} SET title = '{title}'{emptied} WHERE id = 1")
+
+
+def titles(race: Race) -> list[str]:
+    return sorted(str(item["title"]) for item in race.live().values())
+
+
+class CrashError(Exception):
+    """The process is no more."""
+
+
+@dataclass
+class Looked:
+    """A store whose every request is a reader's moment: the titles of all live items after it. `dies_after` so many."""
+
+    store: ConditionalStore
+    race: Race
+    seen: list[list[str]] = field(default_factory=list)
+    dies_after: int = -1
+
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+        return [one for item in items for one in self._sent(self.store.write([item], fresh=fresh))]
+
+    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+        return [one for group in groups for one in self._sent(self.store.write_together([group]))]
+
+    def remove_dead(self, tombstones: Sequence[Item]) -> int:
+        return self.store.remove_dead(tombstones)
+
+    def _sent(self, outcomes: list[Outcome]) -> list[Outcome]:
+        self.seen.append(titles(self.race))
+        if len(self.seen) == self.dies_after:
+            raise CrashError
+        return outcomes
+
+
+def watched(race: Race, dies_after: int = -1) -> Looked:
+    """A relay that works one take of marks, watched."""
+    relay = race.relay(lease_s=0)
+    relay.refresh.store = looked = Looked(race.beside.store, race, dies_after=dies_after)
+    if dies_after < 0:
+        relay.once()
+    else:
+        with pytest.raises(CrashError):
+            relay.once()
+    return looked
+
+
+@pytest.mark.parametrize("parts", [3, 99, 100])
+def test_a_row_of_up_to_100_items_is_written_in_one_request(race: Race, parts: int) -> None:
+    fill(race, parts)
+    change(race, parts, "b")
+    assert watched(race).seen == [["b"] * parts]
+    race.comes_to_rest()
+
+
+@pytest.mark.parametrize("parts", [99, 100])
+def test_a_row_that_shrinks_loses_its_other_items_in_the_same_request(race: Race, parts: int) -> None:
+    fill(race, parts)
+    change(race, parts, "b", rest=False)
+    assert watched(race).seen == [["b"] * (parts // 2)]
+    assert len(race.dead()) == parts - parts // 2
+    race.comes_to_rest()
+
+
+def test_items_that_move_are_buried_and_put_in_one_request(race: Race) -> None:
+    fill(race, 3)
+    change(race, 3, "b")
+    assert watched(race).seen == [["b"] * 3]
+    assert {sort for _, sort in race.dead()} == {f"S3#{n:03}#a" for n in (1, 2, 3)}
+    race.sql("DELETE FROM sheets3")
+    assert watched(race).seen == [[]]
+    race.comes_to_rest()
+
+
+@pytest.mark.parametrize("rest", [True, False])
+def test_a_row_of_101_is_written_item_by_item_and_is_a_finding(race: Race, *, rest: bool) -> None:
+    fill(race, 101)
+    change(race, 101, "b", rest=rest)
+    (worked,) = race.work()
+    (refreshed,) = worked.refreshed
+    (finding,) = refreshed.apart
+    assert (finding.kind, finding.entity, finding.source_key) == ("apart", "sheet101", "[1]")
+    assert "101 items and tombstones; a transaction takes 100" in finding.reason
+    assert titles(race) == ["b"] * (101 if rest else 50)
+    race.comes_to_rest()
+
+
+@pytest.mark.parametrize("after", [1, 40, 100])
+def test_a_crash_after_some_of_101_items_converges(race: Race, after: int) -> None:
+    fill(race, 101)
+    change(race, 101, "b", rest=False)
+    assert len(watched(race, dies_after=after).seen) == after
+    assert len(race.mark_ids()) == 1
+    race.comes_to_rest()
+    assert titles(race) == ["b"] * 50
+
+
+@pytest.mark.parametrize("cut", ["cut_before", "cut_after"])
+def test_a_crash_before_or_after_a_transaction_leaves_all_or_nothing(race: Race, cut: str) -> None:
+    fill(race, 100)
+    change(race, 100, "b", rest=False)
+    with race.through(Faults(**{cut: 1.0})) as (cut_off, _), pytest.raises(Exception, match="gave up"):  # type: ignore[arg-type]
+        cut_off.relay(lease_s=0).once()
+    assert titles(race) == (["a"] * 100 if cut == "cut_before" else ["b"] * 50)
+    assert len(race.mark_ids()) == 1
+    race.comes_to_rest()
+
+
+def test_a_transaction_that_lands_late_replaces_nothing_newer(race: Race) -> None:
+    fill(race, 100)
+    change(race, 100, "b")
+    faults = Faults(holds=lambda operation, body: operation == "TransactWriteItems")
+    with race.through(faults) as (late, proxy):
+        with pytest.raises(Exception, match="gave up"):
+            late.relay(lease_s=0).once()
+        change(race, 100, "c", rest=False)
+        race.work()
+        assert titles(race) == ["c"] * 50
+        assert set(proxy.land()) == {400}
+    assert titles(race) == ["c"] * 50
+    race.comes_to_rest()
+
+
+def test_of_two_relays_with_one_row_the_slower_one_mixes_nothing(race: Race) -> None:
+    """The slow one has read before a change that the other one writes; what it is refused with makes it read again."""
+    fill(race, 100)
+    change(race, 100, "b")
+
+    def meanwhile() -> None:
+        change(race, 100, "c", rest=False)
+        race.work()
+
+    race.relay(Pause(meanwhile), lease_s=0).once()
+    assert titles(race) == ["c"] * 50
+    race.comes_to_rest()
+
+
+def test_an_item_that_somebody_else_wrote_newer_makes_the_row_be_read_again(race: Race) -> None:
+    """A page of an older release knows more of one item, and dies before it writes the others."""
+    fill(race, 100)
+    change(race, 100, "b")
+
+    def meanwhile() -> None:
+        ticket = race.shop.live.tickets.draw()
+        newer = {**race.item("SHEET#1", "S100#007"), "title": "b", "_tk": ticket}
+        race.beside.memory.reached(ticket)
+        race.beside.store.write([newer])
+
+    race.relay(Pause(meanwhile), lease_s=0).once()
+    assert titles(race) == ["b"] * 100
+    assert len({item["_tk"] for item in race.live().values()}) == 1
+    race.comes_to_rest()
+
+
+def test_a_page_beside_others_writes_a_row_whole(race: Race) -> None:
+    fill(race, 100)
+    change(race, 100, "b", rest=False)
+    looked = Looked(race.beside.store, race)
+    refresh, entity = race.beside.refresh(lambda: None), race.entity("sheet100")
+    refresh.store = looked
+    BesidePath(refresh).copy(entity, lambda: race.shop.laid.source.read_page(entity.plan, None, None))
+    assert looked.seen == [["b"] * 50]
+    race.comes_to_rest()

@@ -1,0 +1,131 @@
+"""Rows that are forgotten while others are still at work on what they read of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from migrator import live_wiring
+from migrator.results import Forgotten
+from migrator.stages.forget import Forget
+from tests.races.harness import Race
+
+ROWS = (
+    "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'ann@x')",
+    "INSERT INTO orders (id, user_id, total) VALUES (5, 1, 10)",
+)
+TAG = "INSERT INTO tags (id, order_id, label) VALUES (7, 5, 'red')"
+LATER_S = 3600.0
+
+
+def stage(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forget:
+    """Forgetting that row, as if so much time had passed since it was buried."""
+    shop = race.shop
+    made = live_wiring.forgetting(shop.laid, race.target, shop.journal, race.table_id, [(entity, key)])
+    plans = [one.plan for one in shop.laid.checked.entities]
+    made.marks, made.captured = shop.live.marks, {one.name: one for one in shop.live.capture.captured(plans)}
+    made.wait = lambda wait_s: None
+    now_s = made.now_s
+    made.now_s = lambda: now_s() + later_s
+    return made
+
+
+def forget(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forgotten:
+    made = stage(race, entity, key, later_s)
+    found = made.look()
+    assert (found.is_there, found.waiting, found.items) == (False, 0, 0)
+    return made.forget(found)
+
+
+def test_a_row_that_is_gone_is_found_and_forgotten(race: Race) -> None:
+    race.sql(*ROWS, TAG)
+    race.fill()
+    assert stage(race, "tag", "[7]").look().is_there
+    race.sql("DELETE FROM tags")
+    assert stage(race, "tag", "[7]").look().waiting == 1
+    race.work()
+    assert forget(race, "tag", "[7]").young == 1
+    done = forget(race, "tag", "[7]", LATER_S)
+    assert (done.is_all, done.gone["tombstones"]) == (True, 1)
+    assert set(stage(race, "tag", "[7]").look().counts.values()) == {0}
+    race.comes_to_rest()
+
+
+def test_a_slow_page_that_read_the_row_finds_that_he_is_late(race: Race) -> None:
+    """Nothing of the row was ever written, so that there is no tombstone to tell him."""
+    race.sql(*ROWS)
+    race.fill()
+    race.sql(TAG)
+    slow = race.presences.enter("conditional")
+    done: list[Forgotten] = []
+
+    def meanwhile() -> None:
+        race.sql("DELETE FROM tags")
+        race.work()
+        done.append(forget(race, "tag", "[7]"))
+
+    race.copy("tag", after_read=meanwhile)
+    assert done[0].is_late
+    assert not [key for key in race.live() if key[0].startswith("TAGS")]
+    race.presences.leave(slow, clean=True)
+    assert forget(race, "tag", "[7]", LATER_S).is_all
+    race.comes_to_rest()
+
+
+def test_a_relay_that_goes_on_to_newer_work_keeps_nobody_waiting(race: Race) -> None:
+    race.sql(*ROWS, TAG)
+    race.fill()
+    relay = race.presences.enter("relay")
+    race.sql("DELETE FROM tags")
+    race.work()
+    made = stage(race, "tag", "[7]")
+    made.wait = lambda wait_s: _nothing(relay.beat(begins=True))
+    assert not made.forget(made.look()).is_late
+    race.presences.leave(relay, clean=True)
+
+
+def test_a_row_that_comes_back_while_it_is_forgotten_stays_remembered(race: Race) -> None:
+    """It returns, is written, and moves on: only what is remembered of it tells where it was in between."""
+    race.sql(*ROWS, TAG)
+    race.fill()
+    race.sql("DELETE FROM tags")
+    race.work()
+    made = stage(race, "tag", "[7]", LATER_S)
+    found = made.look()
+    race.sql(TAG.replace("red", "blue"))
+    assert made.forget(found).is_late
+    race.work()
+    assert not made.forget(found).is_all
+    race.sql("UPDATE tags SET label = 'green'")
+    race.comes_to_rest()
+    assert [key for key in race.live() if key[0].startswith("TAGS")] == [("TAGS#1", "green#7")]
+
+
+def test_a_row_that_came_and_went_again_while_it_is_forgotten_stays_remembered(race: Race) -> None:
+    race.sql(*ROWS, TAG)
+    race.fill()
+    race.sql("DELETE FROM tags")
+    race.work()
+    made = stage(race, "tag", "[7]", LATER_S)
+    found = made.look()
+    race.sql(TAG.replace("red", "blue"))
+    race.work()
+    race.sql("DELETE FROM tags")
+    race.work()
+    assert made.forget(found).gone["remembered keys"] == 0
+    assert made.look().kept["remembered keys"] > 0
+    race.comes_to_rest()
+
+
+def test_a_row_that_comes_back_is_written_anew(race: Race) -> None:
+    race.sql(*ROWS, TAG)
+    race.fill()
+    race.sql("DELETE FROM tags")
+    race.work()
+    assert forget(race, "tag", "[7]", LATER_S).is_all
+    race.sql(TAG.replace("red", "blue"))
+    race.comes_to_rest()
+    assert ("TAGS#1", "blue#7") in race.live()
+
+
+def _nothing(_: Any) -> None:
+    return

@@ -1,0 +1,280 @@
+"""What goes wrong around a service's dual writes: loud at the start, clean in a transaction, never silent."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, sessionmaker
+
+from migrator.api import Migration
+from migrator.errors import MigratorError, SettingsError, SourceError, UnmarkedError
+from tests.service.shop import Order, Shop, User
+from tests.service.test_outbox import a_user
+
+
+def edited(shop: Shop, old: str, new: str) -> None:
+    text = shop.job.read_text()
+    assert old in text
+    shop.job.write_text(text.replace(old, new))
+
+
+# ── at the start ──
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("job", ["no-such-job.yaml", "."])
+def test_a_job_that_is_none(shop: Shop, job: str) -> None:
+    with pytest.raises(SettingsError, match=r"no-such-job|this is a folder"):
+        Migration.load(shop.folder / job)
+
+
+@pytest.mark.engines("sqlite")
+def test_a_journal_that_is_away(shop: Shop) -> None:
+    edited(shop, f"sqlite:///{shop.folder}/journal.db", "postgresql://root@127.0.0.1:1/none")
+    with pytest.raises(MigratorError, match="journal"), shop.migration() as migration:
+        migration.dual_write(shop.sessions)
+
+
+def test_capture_that_is_not_installed(shop: Shop) -> None:
+    shop.done("capture", "uninstall")
+    with shop.migration() as migration, pytest.raises(SettingsError, match="capture install"):
+        migration.dual_write(shop.sessions)
+
+
+def test_a_marks_table_that_is_gone_fails_the_write(shop: Shop) -> None:
+    sessions = shop.sessions
+    with shop.migration() as migration:
+        migration.dual_write(sessions)
+        mark = "migrator.mark" if shop.engine_name == "postgresql" else "migrator_mark"
+        with shop.engine.begin() as connection:
+            connection.execute(sa.text(f"DROP TABLE {mark}"))
+        with pytest.raises(UnmarkedError, match="capture install"), sessions.begin() as session:
+            session.add(a_user(1))
+        with sessions() as session:
+            assert session.get(User, 1) is None
+
+
+@pytest.mark.engines("sqlite")
+def test_what_makes_no_sessions(shop: Shop) -> None:
+    with shop.migration() as migration:
+        for wrong in ("Session", 3, None, object(), User):
+            with pytest.raises(SettingsError, match="sessionmaker"):
+                migration.dual_write(wrong)
+        with pytest.raises(SettingsError, match="mode is outbox or strict"):
+            migration.dual_write(shop.sessions, mode="paranoid", unknown_rows="ok")  # type: ignore[arg-type]
+
+
+@pytest.mark.engines("sqlite")
+def test_an_engine_of_another_database(shop: Shop) -> None:
+    other = sa.create_engine("sqlite://")
+    with other.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT)"))
+    with shop.migration() as migration:
+        migration.dual_write(other)
+        with pytest.raises(UnmarkedError, match="no such table"), other.begin() as connection:
+            connection.execute(sa.text("INSERT INTO users (id, name) VALUES (1, 'Ada')"))
+    other.dispose()
+
+
+@pytest.mark.engines("sqlite")
+def test_two_migrations_on_one_session(shop: Shop) -> None:
+    sessions = shop.sessions
+    with shop.migration() as one, shop.migration() as other:
+        one.dual_write(sessions)
+        with pytest.raises(SettingsError, match="already listens"):
+            other.dual_write(sessions)
+        one.close()
+        other.dual_write(sessions)
+        with sessions.begin() as session:
+            session.add(a_user(1))
+    assert shop.marks() == 1
+
+
+def test_a_connection_that_commits_by_itself(shop: Shop) -> None:
+    engine = shop.engine.execution_options(isolation_level="AUTOCOMMIT")
+    with shop.migration() as migration:
+        migration.dual_write(engine)
+        with pytest.raises(UnmarkedError, match="AUTOCOMMIT"), engine.connect() as connection:
+            connection.execute(sa.text("INSERT INTO users (id, name) VALUES (1, 'Ada')"))
+
+
+@pytest.mark.engines("postgresql", "sqlite")
+def test_a_service_of_another_mapping_than_the_relays(shop: Shop) -> None:
+    shop.done("relay", "--once")
+    mapping = shop.folder / "mapping.yaml"
+    mapping.write_text(mapping.read_text().replace("keep: [total]", "keep: [total, id]"))
+    with shop.migration() as migration, pytest.raises(SettingsError, match="start the relay anew"):
+        migration.dual_write(shop.sessions)
+    shop.done("relay", "--once")
+    with shop.migration() as migration:
+        migration.dual_write(shop.sessions)
+
+
+# ── later ──
+
+
+def test_capture_that_is_taken_away_stops_the_service(shop: Shop) -> None:
+    sessions = shop.sessions
+    with shop.migration() as migration:
+        migration.dual_write(sessions)
+        with sessions.begin() as session:
+            session.add(a_user(1))
+        assert "shop" in shop.command("capture", "uninstall").err
+        shop.done("capture", "uninstall", "--anyway", "--discard-marks")
+        # By the mark that cannot be left, or by the heartbeat, whichever is first.
+        gone = pytest.raises((UnmarkedError, SettingsError), match="capture install")
+        with gone, sessions.begin() as session:
+            session.add(a_user(2))
+
+
+def test_dynamodb_is_not_missed_in_outbox_mode(shop: Shop) -> None:
+    good = shop.job.read_text()
+    endpoint = next(part for part in good.split("'") if part.startswith("http"))
+    edited(shop, endpoint, "http://127.0.0.1:1")
+    with shop.migration() as migration:
+        sessions = shop.sessions
+        migration.dual_write(sessions)
+        with sessions.begin() as session:
+            session.add(a_user(1))
+    shop.job.write_text(good)
+    assert shop.marks() == 1
+    shop.comes_to_rest()
+
+
+@pytest.mark.engines("sqlite", "postgresql")
+def test_a_table_that_no_model_knows_is_marked_all_the_same(shop: Shop) -> None:
+    sessions = shop.sessions
+    with shop.migration() as migration:
+        migration.dual_write(sessions)
+        with sessions.begin() as session:
+            session.execute(sa.text("INSERT INTO nodes (id, slug) VALUES (1, 'root')"))
+        assert shop.marks() == 1
+        shop.comes_to_rest()
+
+
+def test_a_service_that_forks_after_load(shop: Shop) -> None:
+    sessions = shop.sessions
+    with shop.migration() as migration:
+        migration.dual_write(sessions)
+        with sessions.begin() as session:
+            session.add(a_user(1))
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                # As SQLAlchemy wants it of every service.
+                shop.engine.dispose(close=False)
+                with sessions.begin() as session:
+                    session.add(a_user(2))
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        with sessions.begin() as session:
+            session.add(a_user(3))
+        assert shop.marks() == 3
+        shop.comes_to_rest()
+
+
+def test_sessions_of_many_threads(shop: Shop) -> None:
+    sessions, wrong = shop.sessions, []
+
+    def work(number: int) -> None:
+        try:
+            for one in range(5):
+                with sessions.begin() as session:
+                    session.add(a_user(number * 10 + one))
+        except Exception as error:
+            wrong.append(error)
+
+    with shop.migration() as migration:
+        migration.dual_write(sessions)
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+    assert shop.marks() == 20
+    shop.comes_to_rest()
+
+
+@pytest.mark.engines("postgresql")
+def test_one_session_of_two_threads_marks_what_it_commits(shop: Shop) -> None:
+    with shop.migration() as migration:
+        migration.dual_write(shop.engine)
+        with Session(shop.engine) as session:
+            threads = [threading.Thread(target=lambda n=n: session.add(a_user(n))) for n in (1, 2)]
+            for thread in threads:
+                thread.start()
+                thread.join()
+            session.commit()
+        assert shop.marks() == 2
+
+
+@pytest.mark.engines("sqlite")
+def test_sessions_that_find_their_engine_late(shop: Shop) -> None:
+    sessions = sessionmaker()
+    with shop.migration() as migration:
+        migration.dual_write(sessions)
+        for number in (1, 2):
+            with sessions(bind=shop.engine) as session:
+                session.add(a_user(number))
+                session.commit()
+        assert shop.marks() == 2
+
+
+def test_a_statement_whose_rows_nobody_knows(shop: Shop) -> None:
+    sessions = shop.sessions
+    with shop.migration() as migration:
+        migration.dual_write(sessions, unknown_rows="lock")
+        with pytest.raises(UnmarkedError, match="come from a query"), sessions.begin() as session:
+            session.execute(sa.text("INSERT INTO orders (id, user_id, total) SELECT id, id, 1 FROM users"))
+        with sessions.begin() as session:
+            by_hand = {"migrator_marked": True}
+            session.execute(sa.text("DELETE FROM orders"), execution_options=by_hand)
+            session.execute(sa.select(Order)).all()
+        assert shop.marks() == 0
+
+
+@pytest.mark.engines("postgresql")
+def test_a_user_without_rights_on_our_tables_is_told_which(shop: Shop) -> None:
+    with shop.engine.begin() as connection:
+        for statement in (
+            "DROP ROLE IF EXISTS migrator_test_plain",
+            "CREATE ROLE migrator_test_plain",
+            "GRANT ALL ON ALL TABLES IN SCHEMA public TO migrator_test_plain",
+        ):
+            connection.execute(sa.text(statement))
+    try:
+        with shop.migration() as migration:
+            migration.dual_write(shop.engine)
+            with shop.engine.connect() as connection:
+                connection.execute(sa.text("SET LOCAL ROLE migrator_test_plain"))
+                with pytest.raises(UnmarkedError, match="GRANT SELECT"):
+                    connection.execute(sa.text("INSERT INTO users (id, name) VALUES (1, 'Ada')"))
+    finally:
+        with shop.engine.begin() as connection:
+            connection.execute(sa.text("DROP OWNED BY migrator_test_plain"))
+            connection.execute(sa.text("DROP ROLE migrator_test_plain"))
+
+
+@pytest.mark.engines("sqlite")
+def test_the_heartbeat_finds_what_no_longer_fits(shop: Shop) -> None:
+    with shop.migration() as migration:
+        migration.dual_write(shop.sessions)
+        assert "shop" in shop.done("status")
+        shop.done("capture", "uninstall", "--anyway")
+        ends_at = time.monotonic() + 10
+        while time.monotonic() < ends_at:
+            try:
+                with shop.sessions.begin() as session:
+                    session.execute(sa.update(User).where(User.id == 99).values(name="nobody"))
+            except (SettingsError, UnmarkedError, SourceError):
+                return
+            time.sleep(0.2)
+    raise AssertionError("a service went on without capture")

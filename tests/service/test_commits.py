@@ -1,0 +1,241 @@
+"""What is refused is not committed, now or later; and what a service asks of its database stays what it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from migrator.api import Migration
+from migrator.errors import MigratorError, SettingsError, UnmarkedError
+from tests.faults.proxy import FaultProxy, Faults
+from tests.service.shop import Shop, User
+from tests.service.test_outbox import a_user
+
+SERVERS = pytest.mark.engines("postgresql", "mariadb")
+INSERT = sa.text("INSERT INTO users (id, name) VALUES (:id, 'Ada')")
+COUNT = sa.text("SELECT COUNT(*) FROM users")
+
+
+@contextmanager
+def behind(shop: Shop, faults: Faults) -> Iterator[Migration]:
+    """A migration whose DynamoDB is behind a proxy with faults."""
+    good = shop.job.read_text()
+    endpoint = next(part for part in good.split("'") if part.startswith("http"))
+    with FaultProxy(endpoint, faults) as proxy:
+        shop.job.write_text(good.replace(endpoint, proxy.url))
+        try:
+            with shop.migration() as migration:
+                yield migration
+        finally:
+            shop.job.write_text(good)
+
+
+# ── refused commits ──
+
+
+@SERVERS
+def test_a_refused_commit_is_rolled_back_though_the_connection_goes_on(shop: Shop) -> None:
+    faults = Faults()
+    with behind(shop, faults) as migration, shop.engine.connect() as connection:
+        migration.dual_write(shop.engine, mode="strict", longest_transaction_s=1)
+        faults.errors = 1.0
+        connection.execute(INSERT, {"id": 1})
+        with pytest.raises(MigratorError):
+            connection.commit()
+        connection.rollback()
+        assert connection.execute(COUNT).scalar() == 0
+        connection.rollback()
+        faults.errors = 0.0
+        time.sleep(1)
+        connection.execute(INSERT, {"id": 2})
+        connection.commit()
+        assert connection.execute(COUNT).scalar() == 1
+    assert ("USER#2", "META") in shop.items()
+
+
+@SERVERS
+def test_an_outage_does_not_hold_a_transaction_longer_than_it_may_last(shop: Shop) -> None:
+    faults, text = Faults(), shop.job.read_text()
+    shop.job.write_text(
+        text.replace("attempts: 4", "attempts: 50").replace("give_up_after_s: 3", "give_up_after_s: 60")
+    )
+    with behind(shop, faults) as migration:
+        migration.dual_write(shop.engine, mode="strict", longest_transaction_s=2)
+        faults.errors = 1.0
+        started = time.monotonic()
+        with pytest.raises(MigratorError), shop.engine.begin() as connection:
+            connection.execute(INSERT, {"id": 1})
+        assert time.monotonic() - started < 10
+
+
+def test_a_change_whose_mark_failed_is_not_committed_by_who_catches_the_error(shop: Shop) -> None:
+    with shop.migration() as migration:
+        migration.dual_write(shop.engine)
+        with shop.engine.begin() as connection:
+            connection.execute(INSERT, {"id": 1})
+        mark = "migrator.mark" if shop.engine_name == "postgresql" else "migrator_mark"
+        with shop.engine.begin() as connection:
+            connection.execute(sa.text(f"DROP TABLE {mark}"))
+        with shop.engine.connect() as connection:
+            with suppress(UnmarkedError):
+                connection.execute(INSERT, {"id": 2})
+            with pytest.raises(UnmarkedError, match="nothing of it is committed"):
+                connection.commit()
+            connection.rollback()
+            assert connection.execute(COUNT).scalar() == 1
+            connection.rollback()
+            with suppress(UnmarkedError), connection.begin(), connection.begin_nested():
+                connection.execute(INSERT, {"id": 3})
+            with connection.begin():
+                with suppress(UnmarkedError), connection.begin_nested():
+                    connection.execute(INSERT, {"id": 4})
+                # What failed is undone, and the rest may be committed.
+                connection.execute(sa.text("CREATE TABLE others (id INTEGER PRIMARY KEY)"))
+            assert connection.execute(COUNT).scalar() == 1
+
+
+# ── forks ──
+
+
+@SERVERS
+def test_a_strict_service_forks_after_it_has_written(shop: Shop) -> None:
+    with shop.migration() as migration:
+        migration.dual_write(shop.sessions, mode="strict")
+        with shop.sessions.begin() as session:
+            session.add_all([a_user(1), a_user(2)])
+        child = os.fork()
+        if not child:
+            signal.alarm(30)
+            code = 1
+            try:
+                shop.engine.dispose(close=False)
+                for number in (3, 5, 7):
+                    with shop.sessions.begin() as session:
+                        session.add_all([a_user(number), a_user(number + 1)])
+                    # Longer than a writer may be silent (3 s) in all: somebody beats for the child.
+                    time.sleep(1.5)
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        with shop.sessions.begin() as session:
+            session.add(a_user(9))
+    assert {("USER#8", "META"), ("USER#9", "META")} <= shop.items().keys()
+    shop.comes_to_rest()
+
+
+# ── what a service sees of its own statements ──
+
+
+@pytest.mark.engines("mariadb")
+def test_the_last_id_that_the_database_made_stays_the_services(shop: Shop) -> None:
+    with shop.engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE others (id INTEGER PRIMARY KEY AUTO_INCREMENT, note TEXT)"))
+        connection.execute(sa.text("ALTER TABLE others AUTO_INCREMENT = 500"))
+    with shop.migration() as migration:
+        migration.dual_write(shop.engine)
+        with shop.engine.begin() as connection:
+            connection.execute(sa.text("INSERT INTO others (note) VALUES ('x')"))
+            connection.execute(INSERT, {"id": 1})
+            assert connection.execute(sa.text("SELECT LAST_INSERT_ID()")).scalar() == 500
+
+
+def test_counts_of_rows_are_what_they_were(shop: Shop) -> None:
+    serial = {"postgresql": "SERIAL PRIMARY KEY", "mariadb": "INTEGER PRIMARY KEY AUTO_INCREMENT"}
+    with shop.engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE nodes"))
+        key = serial.get(shop.engine_name, "INTEGER PRIMARY KEY")
+        connection.execute(
+            sa.text(f"CREATE TABLE nodes (id {key}, parent_id INTEGER, slug VARCHAR(80) NOT NULL)")
+        )
+    with shop.migration() as migration:
+        migration.dual_write(shop.engine, unknown_rows="lock")
+        with shop.engine.begin() as connection:
+            insert = sa.text("INSERT INTO nodes (slug) VALUES (:slug)")
+            assert connection.execute(insert, [{"slug": one} for one in "abc"]).rowcount == 3
+            one = connection.execute(insert, {"slug": "d"})
+            assert (one.rowcount, one.returns_rows) == (1, False)
+            assert connection.execute(sa.text("UPDATE nodes SET slug = 'x' WHERE slug < 'c'")).rowcount == 2
+            assert connection.execute(sa.text("DELETE FROM nodes")).rowcount == 4
+        assert shop.marks() == 10
+
+
+# ── flush ──
+
+
+@pytest.mark.engines("sqlite")
+def test_whatever_goes_wrong_in_a_flush_the_commit_is_done(shop: Shop) -> None:
+    def broken(**_: object) -> None:
+        raise RuntimeError("nobody thought of this")
+
+    with shop.migration() as migration:
+        migration.dual_write(shop.sessions, flush=True)
+        events = migration._service.target.store.client.meta.events
+        events.register("before-send.dynamodb.PutItem", broken)
+        with shop.sessions.begin() as session:
+            session.add(a_user(1))
+    assert shop.marks() == 1
+
+
+@pytest.mark.engines("sqlite")
+def test_flush_needs_sessions(shop: Shop) -> None:
+    with shop.migration() as migration, pytest.raises(SettingsError, match="flush follows"):
+        migration.dual_write(shop.engine, flush=True)
+
+
+# ── and more ──
+
+
+def test_where_triggers_mark_a_connection_may_commit_by_itself(triggered_shop: Shop) -> None:
+    engine = triggered_shop.engine.execution_options(isolation_level="AUTOCOMMIT")
+    with triggered_shop.migration() as migration:
+        migration.dual_write(engine)
+        with engine.connect() as connection:
+            connection.execute(INSERT, {"id": 1})
+    assert triggered_shop.marks() == 1
+
+
+@SERVERS
+def test_what_is_marked_by_hand_is_written_before_a_strict_commit(shop: Shop) -> None:
+    with shop.migration() as migration:
+        migration.dual_write(shop.sessions, mode="strict")
+        with shop.sessions.begin() as session, migration.changing(session, "users", 1):
+            by_hand = {"migrator_marked": True}
+            session.execute(
+                sa.text("INSERT INTO users (id, name) SELECT 1, 'Ada'"), execution_options=by_hand
+            )
+        assert ("USER#1", "META") in shop.items()
+        raw = shop.engine.raw_connection()
+        with pytest.raises(UnmarkedError, match="strict mode and flush"):
+            migration.mark_changed(
+                raw.driver_connection, "users", None, {"id": 1, "email": None, "handle": None}
+            )
+        raw.close()
+
+
+def test_a_block_that_fails_is_marked_all_the_same(shop: Shop) -> None:
+    with shop.migration() as migration, Session(shop.engine) as session:
+        migration.begin_marking()
+        with suppress(KeyError), migration.changing(session, "users", 1):
+            session.execute(INSERT, {"id": 1})
+            raise KeyError
+        session.commit()
+    assert shop.marks() == 1
+
+
+@pytest.mark.engines("sqlite")
+def test_sessions_that_are_named_twice_are_listened_to_once(shop: Shop) -> None:
+    sessions = shop.sessions
+    with shop.migration() as migration:
+        for _ in range(2):
+            writing = migration.dual_write([sessions, sessions, shop.engine])
+            with sessions.begin() as session:
+                session.execute(sa.update(User).where(User.id == 1).values(name="x"))
+            writing.close()

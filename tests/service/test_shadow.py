@@ -1,0 +1,289 @@
+"""The other side of a service's reads: what differs is found and classed, and a caller never notices any of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.api import Migration
+from migrator.errors import StoppedError
+from migrator.model import TOMBSTONE, Item
+from migrator.ports.evidence import DiffKey
+from tests.faults.proxy import FaultProxy, Faults
+from tests.service.reading import ReadShop, open_read_shop, seen
+from tests.support_capture import new_sqlite
+
+KEY = ("USER#2", "ORDER#000019")
+
+
+def spoiled(shop: ReadShop, **changed: Any) -> None:
+    """One order's item otherwise; None takes the attribute away."""
+    item = {**shop.store.get([KEY])[KEY], **changed}
+    shop.store.put([{name: value for name, value in item.items() if value is not None}])
+
+
+def missing(shop: ReadShop) -> None:
+    shop.store.delete([KEY])
+
+
+def unexpected(shop: ReadShop) -> None:
+    item: Item = {
+        **shop.store.get([KEY])[KEY],
+        "SK": "ORDER#000022",
+        "orderId": 22,
+        "total": 7,
+        "status": "x",
+    }
+    shop.store.put([{**item, "placedAt": "never", "paid": False}])
+
+
+def moved(shop: ReadShop) -> None:
+    """The newest order stands where the oldest would."""
+    item = shop.store.get([KEY])[KEY]
+    shop.store.put([{**item, "SK": "ORDER#000000"}, {**item, "type": TOMBSTONE}])
+
+
+CORRUPTIONS: dict[str, tuple[Callable[[ReadShop], None], dict[DiffKey, int]]] = {
+    "missing row": (missing, {DiffKey("missing"): 1}),
+    "unexpected row": (unexpected, {DiffKey("unexpected"): 1}),
+    "value": (lambda shop: spoiled(shop, total=1), {DiffKey("value", "", "total"): 1}),
+    "type": (lambda shop: spoiled(shop, total="19.5"), {DiffKey("type", "", "total"): 1}),
+    "missing attribute": (lambda shop: spoiled(shop, paid=None), {DiffKey("missing", "", "paid"): 1}),
+    "order": (moved, {DiffKey("order"): 1}),
+}
+
+
+@pytest.mark.engines("sqlite")
+def test_every_corruption_is_found_and_classed_and_none_on_a_clean_table(read_shop: ReadShop) -> None:
+    shop = read_shop
+    shop.move("shadow")
+    before = [item for page in shop.store.scan(0, 1) for item in page.items]
+    with shop.migration() as migration:
+        asked: dict[str, dict[str, Any]] = {
+            "recent_orders": {"user_id": 2, "limit": 50},
+            "user_and_orders": {"user_id": 1},
+            "by_status": {"status": "open"},
+            "session_by_id": {"session_id": "old"},
+        }
+        for name, params in asked.items():
+            # One by one: beside so many others a shadow may be dropped.
+            for number in range(1, 6):
+                migration.read(name, **params)
+                found = shop.until(migration, name, lambda one, n=number: one.compared == n)  # type: ignore[misc]
+            assert (found.same, found.found, found.answered) == (5, {}, {"sql": 5, "table": 5})
+        assert found.kinds == {"": 5}
+        assert shop.windows()["recent_orders"].kinds == {"limit": 5}
+        for number, (named, (spoil, expected)) in enumerate(CORRUPTIONS.items(), start=1):
+            spoil(shop)
+            migration.read("recent_orders", user_id=2)
+            found = shop.until(migration, "recent_orders", lambda one, n=number: one.different == n)  # type: ignore[misc]
+            counted = {key: found.found.get(key, 0) for key in expected}
+            assert counted == expected, named
+            for item in [item for page in shop.store.scan(0, 1) for item in page.items]:
+                if item not in before:
+                    shop.store.delete([shop.store.design.key_of(item)])
+            shop.store.put(before)
+        assert found.same + found.transient == 5
+
+
+@pytest.mark.engines("sqlite")
+def test_samples_show_both_sides_and_redact_what_must_not_be_seen(read_shop: ReadShop) -> None:
+    shop = read_shop
+    shop.move("shadow")
+    shop.sql("UPDATE users SET email = 'other@example.com', name = 'Eve' WHERE id = 1")
+    with shop.migration() as migration:
+        assert migration.read("user_and_orders", user_id=1)["user"]["name"] == "Eve"
+        shop.until(migration, "user_and_orders", lambda one: one.different == 1)
+        samples = shop.samples("user_and_orders")
+        assert {(one.key.kind, one.key.part, one.key.attribute) for one in samples} == {
+            ("missing", "user", ""),
+            ("unexpected", "user", ""),
+        }
+        assert [one.params for one in samples] == [{"user_id": "1"}] * 2
+        row = next(one for one in samples if one.row)
+        assert (row.attributes, row.row and row.row[0]) == (("name", "email"), '"Eve"')
+        assert "example.com" not in str(samples)
+
+
+@pytest.mark.engines("sqlite")
+def test_what_settles_is_transient(read_shop: ReadShop) -> None:
+    """Rows that change while their items are on the way, every time with another value."""
+    shop = read_shop
+    shop.move("shadow")
+    with shop.migration() as migration:
+        for number in range(6):
+            shop.sql(f"UPDATE orders SET total = {1000 + number} WHERE id = 19")
+            migration.read("recent_orders", user_id=2, limit=1)
+            time.sleep(0.02)
+            spoiled(shop, total=1000 + number)
+        found = shop.until(migration, "recent_orders", lambda one: one.compared == 6)
+        assert found.different == 0
+        assert found.transient >= 1
+        assert found.found == {}
+
+
+# ── a side that does not answer ──
+
+
+@pytest.fixture
+def faults() -> Faults:
+    return Faults()
+
+
+@pytest.fixture
+def slow_shop(dynamodb_url: str, tmp_path: Path, faults: Faults) -> Iterator[ReadShop]:
+    """Its table is asked through a proxy, and a shadow has half a second."""
+    with (
+        FaultProxy(dynamodb_url, faults) as proxy,
+        open_read_shop(
+            "sqlite",
+            new_sqlite(tmp_path / "shop.db"),
+            proxy.url,
+            tmp_path,
+            deadline_s=0.5,
+            items_from=dynamodb_url,
+        ) as shop,
+    ):
+        yield shop
+
+
+def read(migration: Migration, times: int, pause_s: float = 0.0) -> list[float]:
+    """What each call took."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        assert len(migration.read("recent_orders", user_id=2)) == 10
+        took.append(time.perf_counter() - began)
+        time.sleep(pause_s)
+    return took
+
+
+def test_a_table_that_hangs_is_nobody_s_business(slow_shop: ReadShop, faults: Faults) -> None:
+    slow_shop.move("shadow")
+    with slow_shop.migration() as migration:
+        read(migration, 20)
+        faults.late, faults.late_s = 1.0, 3.0
+        took = read(migration, 200)
+        # A request that hangs lasts three seconds.
+        assert max(took) < 1
+        found = slow_shop.until(migration, "recent_orders", lambda one: one.errors.get("table", 0) >= 4)
+        # Four at once hang, all else is dropped and counted.
+        assert found.dropped["busy"] > 0
+        assert found.dropped["busy"] + found.dropped.get("breaker", 0) >= 150
+        assert found.answered["sql"] == 220
+        assert "sql" not in found.errors
+        assert found.found[DiffKey("error", "", "table")] == found.errors["table"]
+        assert slow_shop.samples("recent_orders")[0].why
+
+
+def test_after_many_errors_a_table_is_left_alone(slow_shop: ReadShop, faults: Faults) -> None:
+    slow_shop.move("shadow")
+    faults.errors = 1.0
+    with slow_shop.migration() as migration:
+        read(migration, 60, pause_s=0.02)
+        found = slow_shop.until(migration, "recent_orders", lambda one: "breaker" in one.dropped)
+        assert 10 <= found.errors["table"] <= 14
+        asked = faults.counts["requests Query"]
+        read(migration, 20)
+        assert faults.counts["requests Query"] == asked
+
+
+def test_where_the_table_answers_its_error_is_the_caller_s(slow_shop: ReadShop, faults: Faults) -> None:
+    slow_shop.move("live")
+    with slow_shop.migration() as migration:
+        read(migration, 1)
+        faults.unavailable = 1.0
+        began = time.monotonic()
+        with pytest.raises(StoppedError):
+            migration.read("recent_orders", user_id=2)
+        assert time.monotonic() - began < 4
+        found = slow_shop.until(migration, "recent_orders", lambda one: one.errors.get("table", 0) == 1)
+        assert found.answered["table"] == 1
+
+
+def test_an_index_that_lags_is_never_counted(slow_shop: ReadShop, faults: Faults) -> None:
+    slow_shop.move("shadow")
+    with slow_shop.migration() as migration:
+        for number in range(30):
+            faults.blind_reads = 1 + number % 2
+            assert len(migration.read("by_status", status="open")) == 14
+            time.sleep(0.01)
+        found = slow_shop.until(
+            migration, "by_status", lambda one: one.compared + sum(one.dropped.values()) == 30
+        )
+        assert found.different == 0
+        assert found.transient > 0
+
+
+# ── too much ──
+
+
+def test_an_answer_of_too_many_rows_is_not_compared(dynamodb_url: str, tmp_path: Path) -> None:
+    url = new_sqlite(tmp_path / "shop.db")
+    with open_read_shop("sqlite", url, dynamodb_url, tmp_path, max_rows=5) as shop:
+        with shop.migration() as migration:
+            shop.move("shadow")
+            seen(migration, "shadow")
+            assert len(migration.read("recent_orders", user_id=2)) == 10
+            # The caller's own answer is as large: nobody's fault.
+            found = shop.until(migration, "recent_orders", lambda one: one.dropped == {"large": 1})
+            assert (found.compared, found.errors) == (0, {})
+            shop.move("live")
+            seen(migration, "live")
+            assert len(migration.read("recent_orders", user_id=2)) == 10
+            assert len(migration.read_page("recent_orders", user_id=2, size=6).items) == 6
+            found = shop.until(migration, "recent_orders", lambda one: one.dropped == {"large": 3})
+            assert (found.compared, found.errors) == (0, {})
+            shop.move("shadow")
+            seen(migration, "shadow")
+            shop.sql("DELETE FROM orders WHERE id > 5")
+            assert len(migration.read("recent_orders", user_id=2)) == 3
+            found = shop.until(migration, "recent_orders", lambda one: one.errors.get("table") == 1)
+            assert "too many: more than 5 rows" in shop.samples("recent_orders")[0].why
+        assert found.compared == 0
+
+
+@pytest.mark.parametrize("size", [2, 5, 9])
+def test_first_pages_are_compared_and_later_ones_are_not(
+    size: int, dynamodb_url: str, tmp_path: Path
+) -> None:
+    url = new_sqlite(tmp_path / "shop.db")
+    with (
+        open_read_shop("sqlite", url, dynamodb_url, tmp_path, max_rows=9) as shop,
+        shop.migration() as migration,
+    ):
+        for phase, same in (("shadow", 1), ("live", 2)):
+            shop.move(phase)
+            seen(migration, phase)
+            page = migration.read_page("recent_orders", user_id=2, size=size)
+            assert len(page.items) == size
+            migration.read_page("recent_orders", user_id=2, size=size, cursor=page.next)
+            found = shop.until(
+                migration, "recent_orders", lambda one, n=same: one.compared == n or bool(one.errors)
+            )  # type: ignore[misc]
+            assert (found.same, found.errors, found.dropped) == (same, {}, {})
+
+
+@pytest.mark.engines("sqlite")
+def test_differences_without_end_are_counted_and_bounded(read_shop: ReadShop) -> None:
+    """Every row of every answer differs."""
+    shop = read_shop
+    shop.move("shadow")
+    shop.sql(
+        "UPDATE orders SET status = 'other', total = 0.01, placed_at = '1999-01-01 00:00:00', paid = FALSE"
+    )
+    with shop.migration() as migration:
+        for _ in range(30):
+            migration.read("recent_orders", user_id=2)
+            time.sleep(0.005)
+        found = shop.until(
+            migration,
+            "recent_orders",
+            lambda one: one.compared + sum(one.dropped.values()) == 30 and one.different > 0,
+        )
+        assert found.found[DiffKey("missing")] == found.different * 10
+    assert len(shop.samples("recent_orders")) <= 40

@@ -1,0 +1,91 @@
+"""Services that write through SQLAlchemy beside installed triggers: what the adapter sees, and what the triggers left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from migrator.mapping.changes import Captured
+from migrator.source.adapter.driver import Driver
+from migrator.source.adapter.images import Images
+from migrator.source.adapter.listening import Listening
+from migrator.source.adapter.marking import Changed, Marking, UnknownRows
+from migrator.source.adapter.watched import watched_tables
+from migrator.source.adapter.works import Work
+from migrator.source.capture.images import Images as Decoded
+from migrator.source.capture.writing import ddl_of
+from tests.support_capture import Capturing
+
+DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mariadb+pymysql", "sqlite": "sqlite"}
+ASYNC_DRIVERS = {
+    "postgresql": "postgresql+psycopg_async",
+    "mariadb": "mysql+aiomysql",
+    "sqlite": "sqlite+aiosqlite",
+}
+
+
+@dataclass
+class Seen:
+    """A Watcher that keeps what it is told."""
+
+    changed: list[Changed] = field(default_factory=list)
+    leaves: bool = False
+    reads: bool = True
+
+    def begins(self, driver: Driver) -> None:
+        """Everything fits."""
+
+    def leaves_marks(self, changed: Changed) -> bool:
+        self.changed.append(changed)
+        return self.leaves
+
+    def commits(self, connection: sa.Connection, work: Work) -> None:
+        """Outbox mode: nothing is to be done."""
+
+    def prepares(self, work: Work) -> None:
+        """Nor here."""
+
+
+def service_url(engine: str, url: str, drivers: dict[str, str] = DRIVERS) -> sa.URL:
+    return sa.make_url(url).set(drivername=drivers[engine])
+
+
+def listening(
+    capturing: Capturing,
+    captured: Sequence[Captured],
+    unknown: UnknownRows = "refuse",
+    *,
+    leaves: bool = False,
+    keeps_images: bool = True,
+) -> tuple[Listening, Seen]:
+    """The adapter's ears for the captured tables, attached to no engine yet."""
+    with capturing.writing.engine.connect() as connection:
+        tables, ddl = watched_tables(connection, captured), ddl_of(connection)
+    seen = Seen(leaves=leaves)
+    return Listening(Marking(tables, Images(tables, ddl), unknown, keeps_images), seen), seen
+
+
+Shown = tuple[str, str, str]
+
+
+def seen_marks(capturing: Capturing, seen: Seen) -> list[Shown]:
+    """What the adapter saw, values decoded as the relay would, in the order of their texts."""
+    with capturing.writing.engine.connect() as connection:
+        images = Decoded(connection, {})
+        found = [
+            _shown(one.table.name, images.read(one.before), images.read(one.after)) for one in seen.changed
+        ]
+    seen.changed.clear()
+    return sorted(found)
+
+
+def left_marks(capturing: Capturing) -> list[Shown]:
+    """What the triggers left, in the same form; taken away."""
+    return sorted(_shown(mark.table, mark.before, mark.after) for mark in capturing.left())
+
+
+def _shown(table: str, before: Any, after: Any) -> Shown:
+    return table, repr(before), repr(after)

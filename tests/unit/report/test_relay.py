@@ -1,0 +1,69 @@
+"""When a relay looks at the marks, and whom it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import SourceError, TargetError
+from migrator.journal.store import SqlJournal
+from migrator.ports import RunIdentity
+from migrator.ports.live import MarksState
+from migrator.report.relay import RelayReport
+from tests.fakes.marks import MemoryMarks
+
+
+class Away(MemoryMarks):
+    def state(self) -> MarksState:
+        raise SourceError("the source is away")
+
+
+@pytest.fixture
+def seen() -> list[MarksState]:
+    return []
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[SqlJournal]:
+    with closing(SqlJournal.in_file(tmp_path / "journal.db")) as made:
+        yield made
+
+
+def report(
+    journal: SqlJournal, marks: MemoryMarks, seen: list[MarksState], kept: list[str] | None = None
+) -> RelayReport:
+    run = journal.start_run(RunIdentity("relay", "shop", "table-1", "rev1"))
+
+    def keep() -> None:
+        if kept is not None:
+            kept.append("kept")
+
+    return RelayReport(journal, run, marks, keep, seen.append)
+
+
+def test_it_looks_when_there_is_nothing_to_do_and_not_at_every_turn(
+    journal: SqlJournal, seen: list[MarksState]
+) -> None:
+    kept: list[str] = []
+    one = report(journal, MemoryMarks(), seen, kept)
+    one.idle()
+    one.idle()
+    assert (len(seen), kept) == (1, ["kept"])
+
+
+def test_it_looks_when_the_table_is_away(journal: SqlJournal, seen: list[MarksState]) -> None:
+    kept: list[str] = []
+    marks = MemoryMarks()
+    marks.leave("customer", None, {"id": "integer:1"})
+    report(journal, marks, seen, kept).failed(TargetError("DynamoDB is away"), 1.0)
+    assert ([state.waiting for state in seen], kept) == ([1], [])
+
+
+def test_a_source_that_is_away_ends_no_relay_that_has_failed(
+    journal: SqlJournal, seen: list[MarksState]
+) -> None:
+    report(journal, Away(), seen).failed(SourceError("the source is away"), 1.0)
+    assert seen == []

@@ -1,0 +1,115 @@
+"""A replay as people and programs see it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from decimal import Decimal
+
+from rich.console import Console
+
+from migrator.mapping.diff import Diff
+from migrator.mapping.redaction import Hidden
+from migrator.model import Param, Part, Pattern
+from migrator.replay_results import DiffKind, Example, Latency, PatternReplay, ReplayResult
+from migrator.report.replay import print_replay, replay_data
+
+VALUE = DiffKind("value", attribute="email")
+HOSTILE = "[bold]x[/] \x1b[31m<script>"
+PATTERN = Pattern(
+    "p",
+    (Param("id", "integer"), Param("whose", "text"), Param("since", "date", optional=True)),
+    "get",
+    (),
+    parts=(Part("", "", ("id", "email")),),
+)
+
+
+HIDDEN = Hidden(frozenset({"email"}), frozenset({"whose"}))
+SEEN = Diff("value", "email", (1, "ann@x.example"), (1, "bob@x.example"))
+
+
+def result(*, hidden: Hidden = HIDDEN, found: bool = True, diff: Diff = SEEN) -> ReplayResult:
+    one = PatternReplay(
+        PATTERN,
+        samples=10,
+        origins={"id": "users.id", "whose": "users.mail"},
+        hidden=hidden,
+        kinds={(): 4, ("since",): 6},
+        absent=2,
+        same=9,
+        empty=1,
+        different=int(found),
+        found=Counter({VALUE: 3} if found else {}),
+        examples={VALUE: [Example({"id": "1", "whose": HOSTILE}, ("id", "email"), diff)]},
+        latency={"table": Latency(10, 1.5, 2, 1234.5, 2000)},
+    )
+    return ReplayResult([one], seed=5, control=False, took_s=1.25)
+
+
+def printed(given: ReplayResult) -> str:
+    out = io.StringIO()
+    print_replay(Console(file=out, width=160), given)
+    return out.getvalue()
+
+
+def test_an_example_has_both_sides_and_marks_in_place_of_redacted_values() -> None:
+    text = printed(result())
+    assert "p: 3 value email" in text
+    assert "» email" in text
+    assert "@x.example" not in text
+    assert "script" not in text
+    (row,) = [line for line in text.splitlines() if "» email" in line]
+    one, other = row.split()[-2:]
+    assert one.startswith("…")
+    assert one != other
+    assert "not clean: 10 question(s), seed 5; took 1.2 s" in text
+
+
+def test_what_a_terminal_would_obey_is_escaped() -> None:
+    text = printed(result(hidden=Hidden()))
+    assert "\x1b[31m" not in text
+    assert r"[bold]x[/] \u001b[31m<script>" in text
+
+
+def test_nothing_of_a_row_is_obeyed_by_a_terminal() -> None:
+    diff = Diff("value", "email", (1, "a\x9b31m\u202eb"), (1, None))
+    text = printed(result(hidden=Hidden(), diff=diff))
+    assert not {"\x9b", "\u202e"} & set(text)
+    assert r'"a\u009b31m\u202eb"' in text
+    data = json.dumps(replay_data(result(hidden=Hidden(), diff=diff)))
+    assert (
+        json.loads(json.loads(data)["patterns"][0]["differences"][0]["examples"][0]["row"]["email"])
+        == diff.row[1]
+    )  # type: ignore[index]
+
+
+def test_a_number_and_its_text_are_two() -> None:
+    given = result(hidden=Hidden(), diff=Diff("type", "email", (1, Decimal("16.50")), (1, "16.50")))
+    (row,) = [line for line in printed(given).splitlines() if "» email" in line]
+    assert row.split()[-2:] == ["16.50", '"16.50"']
+    (example,) = replay_data(given)["patterns"][0]["differences"][0]["examples"]
+    assert (example["row"]["email"], example["item"]["email"]) == ("16.50", '"16.50"')
+
+
+def test_counts_and_parameters_are_told() -> None:
+    text = printed(result(found=False))
+    assert (
+        "p: id ← users.id, whose ← users.mail; optional ones set: none 4, since 6; 2 ask for what is not there"
+        in text
+    )
+    assert "1,234.5 ms" in text
+    assert "clean: 10 question(s)" in text
+
+
+def test_the_data_is_json_with_nothing_redacted_in_it() -> None:
+    data = json.loads(json.dumps(replay_data(result())))
+    assert not data["clean"]
+    (one,) = data["patterns"]
+    assert one["kinds"] == [{"set": [], "samples": 4}, {"set": ["since"], "samples": 6}]
+    (found,) = one["differences"]
+    assert (found["class"], found["attribute"], found["count"]) == ("value", "email", 3)
+    assert found["examples"][0]["row"]["id"] == "1"
+    assert "@" not in json.dumps(data)
+    assert one["latency_ms"] == {"table": {"answers": 10, "p50": 1.5, "p90": 2, "p99": 1234.5, "max": 2000}}

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from migrator.source.adapter.watched import Place, Watched, WatchedTables
+from migrator.source.adapter.write import words_of
+
+
+def tables(dialect: str, *places: tuple[str | None, str], home: str | None = "public", folds: bool = False) -> WatchedTables:  # fmt: skip
+    made = {Place(*place): Watched(Place(*place), ("id",), ("id",)) for place in places}
+    return WatchedTables(dialect, home, made, frozenset({"seen_orders"}), folds)
+
+
+ORDERS = ("public", "orders")
+
+
+@pytest.mark.parametrize(
+    ("text", "mentioned"),
+    [
+        ("DELETE FROM ORDERS", True),
+        ("DELETE FROM reorders_old", True),
+        ("DELETE FROM order", False),
+        ('DELETE FROM "we""ird"', True),
+        ("DELETE FROM `back``tick`", True),
+        ("DELETE FROM per%%cent", True),
+        ("DELETE FROM per%cent", True),
+        ("DELETE FROM Seen_Orders", True),
+    ],
+)
+def test_a_table_is_mentioned_however_its_name_is_spelled(text: str, mentioned: bool) -> None:
+    names = ("orders", 'we"ird', "back`tick", "per%cent")
+    assert tables("postgresql", *(("public", name) for name in names)).mentioned(text) is mentioned
+
+
+def test_what_cannot_be_read_names_whole_words() -> None:
+    found = tables("postgresql", ORDERS, ("public", "Order Lines"))
+    assert found.named(frozenset({"reorders"})) == []
+    assert found.named(frozenset({"delete", "orders"})) == ["public.orders"]
+    assert found.named(frozenset({"order", "lines"})) == ["public.Order Lines"]
+    assert found.named(frozenset({"seen_orders"})) == ["view or partition seen_orders"]
+
+
+def test_names_that_differ_in_case_only_are_two_tables_where_the_server_says_so() -> None:
+    for dialect in ("postgresql", "mysql"):
+        both = tables(dialect, ORDERS, ("public", "Orders"))
+        for name in ("orders", "Orders"):
+            found = both.found(None, name)
+            assert found is not None
+            assert found.place.name == name
+        assert tables(dialect, ORDERS).found(None, "Orders") is None
+    for one in (tables("mysql", ORDERS, folds=True), tables("sqlite", (None, "orders"), home=None)):
+        assert one.found(None, "ORDERS") is not None
+
+
+def test_a_table_of_another_schema_is_another_one() -> None:
+    one = tables("postgresql", ORDERS)
+    assert one.found("public", "orders") is not None
+    assert one.found("other", "orders") is None
+    assert one.found(None, "orders", "other") is None
+    sqlite = tables("sqlite", (None, "orders"), home=None)
+    assert sqlite.found("main", "orders") is not None
+    assert sqlite.found("temp", "orders") is None
+
+
+def test_of_two_schemas_the_sessions_one_is_meant() -> None:
+    both = tables("postgresql", ORDERS, ("other", "orders"))
+    assert both.is_shared("orders")
+    for schema in ("public", "other"):
+        found = both.found(None, "orders", schema)
+        assert found is not None
+        assert found.place.schema == schema
+
+
+def test_a_name_that_a_search_path_leads_to_is_found() -> None:
+    found = tables("postgresql", ("other", "lines"))
+    assert found.found(None, "lines") is not None
+    assert not found.is_shared("lines")
+
+
+def test_a_table_that_empties_others_is_named_by_a_truncate_that_cascades_alone() -> None:
+    one = Place("public", "orders")
+    watched = {one: Watched(one, ("id",), ("id",))}
+    found = WatchedTables("postgresql", "public", watched, emptied=frozenset({"users"}))
+    assert found.mentioned("TRUNCATE Users CASCADE")
+    assert not found.mentioned("DELETE FROM users")
+    assert found.named(words_of("TRUNCATE users")) == []
+    assert found.named(words_of("TRUNCATE users CASCADE")) == ["what TRUNCATE … CASCADE of users empties"]

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+
+import pytest
+import sqlglot
+
+from migrator.source.adapter.placeholders import Spoken
+from migrator.source.adapter.quiet import quietly
+from migrator.source.adapter.write import Given, Opaque, Write, Written
+from migrator.source.adapter.written import first_word, may_write, written
+
+POSTGRESQL, MYSQL, SQLITE = Spoken("postgresql", True), Spoken("mysql", True), Spoken("sqlite")
+SPOKEN = {"postgresql": POSTGRESQL, "mysql": MYSQL, "sqlite": SQLITE}
+
+
+def read(dialect: str, text: str) -> Written:
+    assert may_write(text, dialect), "nobody would look at it"
+    return written(text, SPOKEN[dialect])
+
+
+def write(dialect: str, text: str) -> Write:
+    found = read(dialect, text)
+    assert isinstance(found, Write), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "word"),
+    [
+        ("postgresql", "delete from orders", "DELETE"),
+        ("postgresql", "  \n\t(DELETE FROM orders)", "DELETE"),
+        ("postgresql", "-- why\n/* what */ UPDATE orders", "UPDATE"),
+        ("postgresql", "/* a /* nested */ b */ DELETE FROM orders", "DELETE"),
+        ("mysql", "/* a /* not nested */ DELETE FROM orders", "DELETE"),
+        ("mysql", "# why\nDELETE FROM orders", "DELETE"),
+        ("mysql", "UPDATE`orders`SET a = 1", "UPDATE"),
+        ("sqlite", "INSERT/**/INTO orders VALUES (1)", "INSERT"),
+        ("sqlite", "\ufeff; REPLACE INTO orders VALUES (1)", "REPLACE"),
+        ("sqlite", "/* never closed", ""),
+        ("sqlite", "", ""),
+    ],
+)
+def test_the_first_word_stands_behind_space_comments_and_parentheses(
+    dialect: str, text: str, word: str
+) -> None:
+    assert first_word(text, dialect) == word
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM orders FOR UPDATE",
+        "SELECT * FROM orders;",
+        "TABLE orders",
+        "VALUES (1)",
+        "ANALYZE orders",
+        "EXPLAIN SELECT * FROM orders",
+        "SET search_path = orders",
+        "BEGIN",
+    ],
+)
+def test_what_only_reads_is_not_looked_at(text: str) -> None:
+    assert not may_write(text, "postgresql")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("postgresql", "WITH x AS (SELECT 1) SELECT * FROM orders"),
+        ("postgresql", "SELECT 1; SELECT 2"),
+        ("postgresql", "COPY orders TO STDOUT"),
+        ("postgresql", "EXPLAIN DELETE FROM orders"),
+        ("mysql", "SET @update = 1"),
+        ("mysql", "SELECT /*!40001 SQL_NO_CACHE */ id FROM orders"),
+    ],
+)
+def test_what_writes_nothing_is_seen_to_write_nothing(dialect: str, text: str) -> None:
+    assert read(dialect, text) is None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "reason"),
+    [
+        ("postgresql", "SELECT 1; DELETE FROM orders", "several statements"),
+        ("postgresql", "WITH x AS (DELETE FROM orders RETURNING *) SELECT * FROM x", "a WITH of it writes"),
+        ("postgresql", "MERGE INTO orders USING x ON orders.id = x.id WHEN MATCHED THEN DELETE", "MERGE"),
+        ("postgresql", "TRUNCATE orders, other", "TRUNCATE"),
+        ("postgresql", "COPY orders FROM STDIN", "COPY"),
+        ("postgresql", "COPY orders (a) FROM STDIN (FORMAT BINARY)", "understood"),
+        ("postgresql", "COPY (DELETE FROM orders RETURNING *) TO STDOUT", "understood"),
+        ("postgresql", "INSERT INTO orders SELECT * FROM other", "from a query"),
+        ("postgresql", "INSERT INTO orders TABLE other", "from a query"),
+        ("postgresql", "INSERT INTO orders (id) SELECT 1 UNION ALL SELECT 2", "from a query"),
+        ("postgresql", "DELETE FROM orders WHERE CURRENT OF c", "understood"),
+        ("postgresql", "EXPLAIN ANALYZE DELETE FROM orders", "in another one"),
+        ("postgresql", "INSERT INTO orders (id) OVERRIDING USER VALUE VALUES (1)", "understood"),
+        ("mysql", "ANALYZE DELETE FROM orders", "in another one"),
+        ("mysql", "SET STATEMENT max_statement_time = 1 FOR DELETE FROM orders", "in another one"),
+        ("mysql", "BEGIN NOT ATOMIC DELETE FROM orders; END", "in another one"),
+        ("mysql", "/*!40000 DELETE FROM orders */", "in another one"),
+        ("mysql", "/*M! DELETE FROM orders */", "in another one"),
+        ("mysql", "LOAD DATA INFILE 'x' INTO TABLE orders", "understood"),
+        ("mysql", "UPDATE other, orders SET orders.a = 1", "several tables"),
+        ("mysql", "UPDATE other JOIN orders ON orders.id = other.id SET orders.a = 1", "several tables"),
+        ("mysql", "DELETE orders FROM orders JOIN x ON x.id = orders.id", "several tables"),
+        ("mysql", "DELETE FROM o USING orders AS o JOIN x", "several tables"),
+        ("mysql", "DELETE FROM orders FOR PORTION OF p FROM 1 TO 2", "understood"),
+        ("sqlite", "UPDATE OR REPLACE orders SET name = ? WHERE id = ?", "understood"),
+        ("sqlite", "WITH RECURSIVE x AS (SELECT 1) INSERT INTO orders SELECT * FROM x", "from a query"),
+    ],
+)
+def test_of_what_cannot_be_known_it_says_why_and_which_words_it_has(
+    dialect: str, text: str, reason: str
+) -> None:
+    found = read(dialect, text)
+    assert isinstance(found, Opaque)
+    assert reason in found.reason
+    assert "orders" in found.tables
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("mysql", "IF 1 THEN DELETE FROM orders WHERE name = 'a secret'; END IF"),
+        ("postgresql", "MERGE orders 'a secret'"),
+        ("postgresql", "COPY orders FROM PROGRAM 'a secret'"),
+        ("mysql", "LOAD DATA INFILE 'a secret' INTO TABLE orders"),
+        ("sqlite", "BEGIN; DELETE FROM orders WHERE name = 'a secret'; ATTACH 'a secret'"),
+        ("mysql", "SELECT 1; RENAME USER 'a secret' TO x"),
+        ("postgresql", 'SELECT 1; LISTEN orders; GRANT ALL ON orders TO "a secret"'),
+    ],
+)
+def test_nothing_of_a_statement_is_logged(dialect: str, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as warned:
+        read(dialect, text)
+    assert caplog.text == ""
+    assert warned == []
+
+
+def test_what_a_service_reads_with_sqlglot_itself_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Also in another thread, while the adapter reads."""
+    with quietly():
+        thread = threading.Thread(target=sqlglot.parse, args=("IF 1 THEN DELETE",), kwargs={"read": "mysql"})
+        thread.start()
+        thread.join()
+    assert caplog.text.count("unsupported syntax") == 1
+    sqlglot.parse("IF 1 THEN DELETE", read="mysql")
+    assert caplog.text.count("unsupported syntax") == 2
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql", "sqlite"])
+def test_a_statement_of_many_conditions_is_understood(dialect: str) -> None:
+    tests = " AND ".join(f"c{number} = {number}" for number in range(5000))
+    found = write(dialect, f"UPDATE orders SET a = 1 WHERE {tests} AND id = 3 AND (((n = 4)))")
+    assert found.wanted["id"] == (Given(None, 3),)
+    assert len(found.wanted) == 5002
+
+
+@pytest.mark.parametrize("nested", ["(" * 9000 + "id = 1" + ")" * 9000, "NOT " * 9000 + "id = 1"])
+def test_a_statement_that_is_too_deep_is_one_that_nobody_understands(nested: str) -> None:
+    found = read("postgresql", f"DELETE FROM orders WHERE {nested}")
+    assert isinstance(found, Opaque)
+    assert "too deeply nested" in found.reason
+    assert "orders" in found.tables
+
+
+@pytest.mark.parametrize("text", ["CALL p(1)", "DO $$ BEGIN END $$", "EXECUTE del(1)"])
+def test_what_runs_code_of_the_database_may_write_any_table(text: str) -> None:
+    found = read("postgresql", text)
+    assert isinstance(found, Opaque)
+    assert found.tables == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("INSERT LOW_PRIORITY INTO orders (id) VALUES (1)", "insert"),
+        ("UPDATE LOW_PRIORITY orders SET a = 1 WHERE id = 1", "update"),
+        ("UPDATE IGNORE orders SET a = 1 WHERE id = 1", "update"),
+        ("DELETE QUICK IGNORE FROM orders WHERE id = 1", "delete"),
+        ("/* x */ REPLACE DELAYED INTO orders VALUES (1)", "insert"),
+        ("REPLACE orders VALUES (1)", "insert"),
+    ],
+)
+def test_mysqls_words_of_manners_are_no_table(text: str, action: str) -> None:
+    found = write("mysql", text)
+    assert (found.action, found.table) == (action, "orders")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "upserts", "replaces"),
+    [
+        ("postgresql", "INSERT INTO orders (id) VALUES (1)", False, False),
+        ("postgresql", "INSERT INTO orders (id) VALUES (1) ON CONFLICT DO NOTHING", True, False),
+        ("mysql", "INSERT IGNORE INTO orders (id) VALUES (1)", True, False),
+        ("mysql", "INSERT HIGH_PRIORITY IGNORE INTO orders (id) VALUES (1)", True, False),
+        ("mysql", "INSERT INTO orders (id) VALUES (1) ON DUPLICATE KEY UPDATE a = 1", True, False),
+        ("mysql", "REPLACE INTO orders SET id = 1", True, True),
+        ("sqlite", "INSERT OR IGNORE INTO orders (id) VALUES (1)", True, False),
+        ("sqlite", "INSERT OR REPLACE INTO orders (id) VALUES (1)", True, True),
+        ("sqlite", "REPLACE INTO orders (id) VALUES (1)", True, True),
+    ],
+)
+def test_an_upsert_is_told_from_an_insert(dialect: str, text: str, upserts: bool, replaces: bool) -> None:
+    found = write(dialect, text)
+    assert (found.is_upsert, found.replaces) == (upserts, replaces)
+
+
+def test_a_statement_that_ends_in_a_comment_is_one_statement() -> None:
+    assert write("postgresql", "DELETE FROM orders WHERE id = 1; -- done").table == "orders"
+
+
+def test_a_key_of_an_identity_column_may_be_given() -> None:
+    text = "INSERT INTO orders (id) OVERRIDING SYSTEM VALUE VALUES (%s)"
+    assert write("postgresql", text).columns == ("id",)

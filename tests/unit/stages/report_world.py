@@ -1,0 +1,122 @@
+"""A small shop, its filled table and what is on record of it, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from migrator.journal.finding_groups import SqlFindingGroups
+from migrator.journal.store import SqlJournal
+from migrator.mapping.columns import columns_digest
+from migrator.mapping.items import items_for
+from migrator.ports import Finding, RunIdentity, RunKind
+from migrator.ports.evidence import DiffKey, Sample, Window
+from migrator.ports.instances import Roster
+from migrator.report_results import LagReport, ReportModel
+from migrator.stages.report import Around, Records, Report, ReportOptions, Sides
+from tests.fakes.evidence import FakeEvidence
+from tests.fakes.phases import FakePhases
+from tests.fakes.source import MemorySource
+from tests.fakes.store import FakeStore
+from tests.golden import heart
+
+NOW_S = 1_700_000_123.0
+OPTIONS = ReportOptions()
+MINUTE = 1_700_000_100
+USERS = heart.table("users", {"id": "integer!", "email": "text!", "name": "text"})
+ORDERS = heart.table(
+    "orders",
+    {"id": "integer!", "user_id": "integer!", "total": "number(2)"},
+    references={"user_id": "users.id"},
+)
+SCHEMA = heart.facts(USERS, ORDERS)
+MAPPING = """
+entities:
+  user:
+    table: users
+    items: {User: {key: ["USER#{id}", PROFILE], GSI1: ["EMAIL#{email}", "{id:05}"], keep: [email, name]}}
+  order:
+    table: orders
+    join: {user: user_id}
+    items: {Order: {key: ["USER#{user_id}", "ORDER#{id:05}"], keep: [total], attributes: {buyer: user.email}}}
+access_patterns:
+  get_user:
+    params: {id: integer}
+    get: {key: ["USER#{id}", PROFILE]}
+    returns: [email, name]
+    sql: SELECT 1
+    redact: [email]
+  orders_of:
+    params: {id: integer}
+    query: {key: ["USER#{id}", {begins_with: "ORDER#"}]}
+    returns: {orders: {type: Order, attributes: [total, buyer]}}
+    sql: {orders: SELECT 1}
+"""
+CHECKED = heart.check(MAPPING, SCHEMA)
+REVISION = CHECKED.mapping.revision
+USERS_ROWS: list[dict[str, Any]] = [{"id": n, "email": f"secret{n}@x", "name": f"N{n}"} for n in range(1, 4)]
+ORDERS_ROWS: list[dict[str, Any]] = [{"id": n, "user_id": n % 3 + 1, "total": 10 * n} for n in range(1, 7)]
+WINDOW = Window(
+    "get_user",
+    MINUTE,
+    "w",
+    "shop",
+    REVISION,
+    "service",
+    compared=4,
+    same=2,
+    different=2,
+    kinds={"": 4},
+    found={DiffKey("value", "", "name"): 2},
+)
+SAMPLE = Sample(
+    "get_user",
+    DiffKey("value", "", "name"),
+    MINUTE,
+    "w",
+    REVISION,
+    {"id": "1"},
+    ("email", "name"),
+    ("…1a2b", '"Ann"'),
+    ("…1a2b", '"ANN"'),
+)
+
+
+class World:
+    """A filled table that a test may spoil, and what is on record."""
+
+    def __init__(self) -> None:
+        self.journal = SqlJournal.in_memory()
+        self.evidence = FakeEvidence(lambda: NOW_S)
+        self.phases = FakePhases(lambda: NOW_S)
+        self.source = MemorySource(SCHEMA, {"users": USERS_ROWS, "orders": ORDERS_ROWS})
+        self.store = FakeStore(CHECKED.mapping.table)
+        self.sides = Sides(CHECKED.mapping, CHECKED.mapping.table, CHECKED.entities, self.source, self.store)
+        self.lag = LagReport(0)
+        for entity in CHECKED.entities:
+            for row in self.source.read_page(entity.plan, None, None):
+                self.store.put(items_for(entity, row))
+
+    def run(self, kind: RunKind, *found: Finding, scope: str = "", revision: str = "") -> None:
+        """A run that is done, and what it found."""
+        identity = RunIdentity(kind, "shop", "table", revision or digest(), scope)
+        run = self.journal.start_run(identity)
+        self.journal.add_findings(run, found)
+        self.journal.end_run(run, "done")
+
+    def report(self, options: ReportOptions = OPTIONS, **sides: Any) -> Report:
+        records = Records(self.journal, SqlFindingGroups(self.journal.database), self.evidence, self.phases)
+        around = Around("shop", "jobs/shop.yaml", "0.1.0", Roster((), NOW_S, 30.0), self.lag)
+        return Report(records, replace(self.sides, **sides), around, options)
+
+    def gather(self, options: ReportOptions = OPTIONS, **sides: Any) -> ReportModel:
+        return self.report(options, **sides).gather()
+
+
+def digest() -> str:
+    return columns_digest(REVISION, [entity.plan for entity in CHECKED.entities])
+
+
+def different(number: int, attribute: str = "total") -> Finding:
+    key = f'["USER#{number % 3 + 1}","ORDER#{number:05}"]'
+    return Finding("different", "order", "the attribute's value differs", f"[{number}]", key, attribute)

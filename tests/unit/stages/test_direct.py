@@ -1,0 +1,70 @@
+"""What has to be so before the service may write an entity past SQL: doubt means no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from migrator.phase import State
+from migrator.ports.activity import Looked
+from migrator.ports.instances import Instance, InstanceRole, Roster
+from migrator.ports.live import MarksState
+from migrator.ports.phases import PatternPhase
+from migrator.stages.cutover_facts import Unknown
+from migrator.stages.decommission import Dependence
+from migrator.stages.direct import may_be_direct
+
+QUIET = Looked({"invoice": "3"}, None, "pg_stat_user_tables")
+GOOD = Dependence(
+    phases={"mine": PatternPhase("mine", State("complete"), 4), "other": PatternPhase("other")},
+    roster=Roster((), 100.0, 30.0),
+    tables=["invoice"],
+    unread=[],
+    looks=(QUIET, QUIET),
+    apart_s=1,
+    marks=MarksState(),
+    waiting={},
+    verified=None,
+)
+
+
+def refused(found: Dependence, writing: list[str] | None = None) -> list[str]:
+    lines = may_be_direct(found, ["mine"], writing or [], "rev")
+    return [line.name for line in lines if line.verdict != "ok"]
+
+
+def instance(role: InstanceRole = "read", revision: str = "rev", alive_at: float = 99.0) -> Instance:
+    return Instance("api", "host", 1, "1", "1", role, "", revision, "", "id", 0.0, alive_at)
+
+
+def test_all_is_well() -> None:
+    assert refused(GOOD) == []
+    assert refused(replace(GOOD, roster=Roster((instance(),), 100.0, 30.0))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda: replace(GOOD, phases={"mine": PatternPhase("mine", State("live"), 3)}), "complete"),
+        (lambda: replace(GOOD, marks=MarksState(unripe=1)), "marks"),
+        (lambda: replace(GOOD, marks=Unknown("the source does not answer")), "marks"),
+        (lambda: replace(GOOD, looks=(QUIET, replace(QUIET, tables={"invoice": "4"}))), "changes"),
+        (lambda: replace(GOOD, looks=(QUIET, replace(QUIET, open={"3/7": "invoice"}))), "transactions"),
+        (lambda: replace(GOOD, roster=Roster((instance("dual_write"),), 100.0, 30.0)), "writers"),
+        (lambda: replace(GOOD, roster=Roster((instance(revision="old"),), 100.0, 30.0)), "instances"),
+        (lambda: replace(GOOD, roster=Roster((instance(alive_at=1.0),), 100.0, 30.0)), "instances"),
+    ],
+)
+def test_one_thing_in_doubt_refuses(change: Callable[[], Dependence], line: str) -> None:
+    assert refused(change()) == [line]
+
+
+def test_a_source_that_does_not_answer_refuses() -> None:
+    away = replace(GOOD, looks=Unknown("the source does not answer"))
+    assert refused(away) == ["changes", "transactions"]
+
+
+def test_who_began_before_stands_in_the_way() -> None:
+    assert refused(GOOD, ["relay"]) == ["ours"]

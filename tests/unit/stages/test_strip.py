@@ -1,0 +1,88 @@
+"""Strip: what is ours, what is others', and where it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from threading import Event
+
+import pytest
+
+from migrator.errors import Interrupted, StoppedError
+from migrator.journal.store import SqlJournal
+from migrator.model import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.ports import Run, RunIdentity
+from migrator.stages.strip import Strip, StripCounts
+from tests.fakes.store import FakeStore
+from tests.fakes.stripping import FakeStripping
+
+TABLE = TableDesign("T", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+ENTITIES = frozenset({"order"})
+
+
+def item(number: int, source: object, type_: str = "Order") -> Item:
+    return {"PK": f"P#{number:03}", "SK": "S", "type": type_, "_src": source}  # type: ignore[dict-item]
+
+
+ITEMS = [
+    *(item(number, f"order:[{number}]") for number in range(40)),
+    item(90, "user:[1]"),
+    item(91, "order"),
+    item(92, 7),
+    item(93, "order:[93]", TOMBSTONE),
+    item(94, "", CONTROL),
+]
+
+
+class Shop:
+    def __init__(self) -> None:
+        self.store = FakeStore(TABLE)
+        self.store.put(ITEMS)
+        self.stripping = FakeStripping(self.store)
+        self.journal = SqlJournal.in_memory()
+        self.run: Run = self.journal.start_run(RunIdentity("strip", "shop", "T", "rev"))
+        self.stage = Strip(self.store, self.stripping, TABLE, ENTITIES, segments=1, workers=1)
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+def test_a_count_changes_nothing(shop: Shop) -> None:
+    assert shop.stage.count() == StripCounts(items=40, own=2, others=3)
+    assert len([one for one in shop.store.items.values() if "_src" in one]) == 45
+
+
+def test_ours_are_stripped_our_own_go_and_others_stay(shop: Shop) -> None:
+    stage = replace(shop.stage, segments=3, workers=2)
+    assert stage.run(shop.journal, shop.run) == StripCounts(40, 40, 2, 2, 3)
+    left = {key[0] for key, one in shop.store.items.items() if "_src" in one}
+    assert left == {"P#090", "P#091", "P#092"}
+    assert len(shop.store.items) == 43
+    assert stage.run(shop.journal, shop.run) == StripCounts(40, 40, 2, 2, 3)
+    assert sum(shop.stripping.asked) == 40
+
+
+def test_it_goes_on_behind_the_last_page_that_is_done(shop: Shop) -> None:
+    pages = 3
+
+    def check() -> None:
+        nonlocal pages
+        pages -= 1
+        if pages < 0:
+            raise StoppedError("the lease is lost")
+
+    with pytest.raises(StoppedError):
+        replace(shop.stage, check=check).run(shop.journal, shop.run)
+    done = sum(shop.stripping.asked)
+    assert 0 < done < 40
+    assert shop.stage.run(shop.journal, shop.run) == StripCounts(40, 40, 2, 2, 3)
+    assert sum(shop.stripping.asked) == 40
+
+
+def test_it_stops_when_it_is_told_to(shop: Shop) -> None:
+    stop = Event()
+    stop.set()
+    with pytest.raises(Interrupted):
+        replace(shop.stage, stop=stop).run(shop.journal, shop.run)
+    assert shop.stripping.asked == []
