@@ -77,12 +77,14 @@ class PatternReplay:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What a replay came to. `control`: SQL was compared with SQL, and the first time stands for the table."""
+    """What a replay came to. `control`: SQL was compared with SQL, and the first time stands for the table. `lag_s`: how old
+    the oldest change was that had not reached the table when differences were counted; 0 where there were none."""
 
     patterns: Sequence[PatternReplay]
     seed: int
     control: bool
     took_s: float
+    lag_s: float = 0.0
 
     @property
     def clean(self) -> bool:

@@ -24,6 +24,7 @@ from migrator.report.replay import print_replay, replay_data
 from migrator.report.replay_progress import SampleBars, SampleLines
 from migrator.settings import Job
 from migrator.stages import fetch
+from migrator.stages.relay_lag import RelayLag
 from migrator.stages.replay import Replay, ReplayOptions
 from migrator.stages.replay_record import ReplayRecord
 
@@ -75,18 +76,22 @@ def replay(job: Path, names: tuple[str, ...], samples: int, workers: int, **aske
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(read, "shadow", workers=workers, stop=stop.is_set))
         patterns = _chosen(laid.checked.mapping, names)
-        store, record = None, None
+        store, record, lag_s = None, None, _no_lag
         if not asked["control"]:
             if not asked["no_record"]:
                 record = _record(stack, read, laid.checked.mapping)
             target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
             live_wiring.existing_table(read, target)
             store = target.store
+            live = stack.enter_context(live_wiring.open_live(read, "shadow", patience=live_wiring.ONCE))
+            lag_s = RelayLag(live.marks.state)
         progress = _progress()
         stack.enter_context(progress)
         options = ReplayOptions(samples, seed, settle_s, workers)
         mapping, entities = laid.checked.mapping, laid.checked.read
-        stage = Replay(mapping, entities, laid.source, store, options, progress=progress, stop=stop)
+        stage = Replay(
+            mapping, entities, laid.source, store, options, progress=progress, stop=stop, lag_s=lag_s
+        )
         result = _run(stage, patterns)
         if record is not None:
             record.keep(result)
@@ -95,6 +100,11 @@ def replay(job: Path, names: tuple[str, ...], samples: int, workers: int, **aske
     else:
         print_replay(stdout(), result)
     return 0 if result.clean else DIFFERENT
+
+
+def _no_lag() -> float:
+    """Between SQL and SQL nothing is on its way."""
+    return 0.0
 
 
 def _record(stack: ExitStack, job: Job, mapping: Mapping) -> ReplayRecord:

@@ -31,13 +31,14 @@ class RelayReport:
     totals: Counter[str] = field(default_factory=Counter)
     state: MarksState = MarksState()
     looked_at: float = float("-inf")
+    _told: Counter[str] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
 
     def worked(self, worked: Worked, took_ms: int) -> None:
         counts = _counts(worked)
         with self._lock:
             self.totals.update(counts)
-        _log.info("marks_worked", took_ms=took_ms, **counts)
+        _log.debug("marks_worked", took_ms=took_ms, **counts)
         if found := _findings(worked):
             self.journal.add_findings(self.run, found)
 
@@ -60,11 +61,18 @@ class RelayReport:
                 return False
             self.looked_at = time.monotonic()
         state = self.state = self.marks.state()
+        age_s = round(state.oldest_age_s, 1)
         _log.info(
-            "relay_lag", waiting=state.waiting, oldest_age_s=round(state.oldest_age_s, 1), failed=state.failed
+            "relay_lag", waiting=state.waiting, oldest_age_s=age_s, failed=state.failed, **self._since()
         )
         self.seen(state)
         return True
+
+    def _since(self) -> dict[str, int]:
+        """What was worked since the last line."""
+        with self._lock:
+            told, self._told = self._told, self.totals.copy()
+        return {name: count - told[name] for name, count in self._told.items() if count > told[name]}
 
     def summary(self) -> str:
         state, totals = self.marks.state(), self.totals

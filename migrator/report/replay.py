@@ -18,6 +18,8 @@ from migrator.replay_results import DiffKind, Example, Latency, PatternReplay, R
 from migrator.report.inert import plain
 
 _SIDES: tuple[Side, Side] = ("table", "sql")
+LAG_SHOWN_S = 1.0
+"""Seconds; a change is always some moments on its way."""
 _SHOWN = 3
 """Examples of each kind of difference."""
 
@@ -29,6 +31,7 @@ def replay_data(result: ReplayResult) -> dict[str, Any]:
         "control": result.control,
         "seed": result.seed,
         "took_s": round(result.took_s, 3),
+        "lag_s": round(result.lag_s, 1),
         "patterns": [_pattern_data(one) for one in result.patterns],
     }
 
@@ -40,6 +43,12 @@ def print_replay(console: Console, result: ReplayResult) -> None:
         console.print(f"{one.pattern.name}: {_drawn(one)}", markup=False, highlight=False, soft_wrap=True)
     for one in result.patterns:
         _print_found(console, one, result)
+    if result.lag_s >= LAG_SHOWN_S:
+        behind = (
+            f"the table lacks changes of the last {result.lag_s:.0f} s, and differs where they would show"
+        )
+        mend = "is `migrator relay` at work? see `migrator status`, and ask again with a longer --settle"
+        console.print(f"[bold yellow]{behind}: {mend}[/]", highlight=False, soft_wrap=True)
     samples = sum(one.samples for one in result.patterns)
     verdict = "[bold green]clean[/]" if result.clean else "[bold red]not clean[/]"
     console.print(f"{verdict}: {samples:,} question(s), seed {result.seed}; took {result.took_s:.1f} s")

@@ -18,6 +18,9 @@ from migrator.results import PartAnswer
 from migrator.stages.draws import Draw
 from migrator.stages.query import Question, SqlSide, TableSide
 
+LONGEST = 3.0
+"""Times to settle after which a difference counts though changes from before it are still on their way: callers of the
+table would see answers as old as that."""
 MANY = 1_000
 """Rows of one answer that are told from each other by what they hold; of more it only counts that they are many."""
 

@@ -17,13 +17,15 @@ from migrator.replay_results import PatternReplay, ReplayResult
 from migrator.retry import nap
 from migrator.stages.draws import Draw, draw, kinds_of
 from migrator.stages.latencies import Latencies
-from migrator.stages.looks import Look, Looker, Suspect
+from migrator.stages.looks import LONGEST, Look, Looker, Suspect
 from migrator.stages.pool import in_parallel
 from migrator.stages.replay_tally import count_different, count_same
 from migrator.stages.row_pool import RowPool
 
 _ROUNDS = (0.1, 0.3, 0.6, 1.0)
 """When differences are looked at again, as shares of the time to settle."""
+_WHILE_ON_THEIR_WAY = (1.5, 2.0, 2.5, LONGEST)
+"""The same, as long as changes from before the first of these looks wait for a relay."""
 _ERRORS_IN_A_ROW = 10
 """After so many a pattern is asked no more: its side is down, and each further question would wait for it in vain."""
 
@@ -47,7 +49,8 @@ class ReplayOptions:
 
 
 class Replay:
-    """`store`: None compares SQL with SQL, which shows the noise of the source itself."""
+    """`store`: None compares SQL with SQL, which shows the noise of the source itself. `lag_s`: how old the oldest change is
+    that has not reached the table."""
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Replay:
         *,
         progress: ReplayProgress,
         stop: Event | None = None,
+        lag_s: Callable[[], float] = lambda: 0.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.mapping = mapping
@@ -68,6 +72,7 @@ class Replay:
         self.options = options
         self.progress = progress
         self.stop = stop or Event()
+        self.lag_s = lag_s
         self.sleep = sleep
         self._hidden = hidden_by_pattern(mapping, self.plans)
         self._pool = RowPool(source, entities, options.seed)
@@ -84,9 +89,12 @@ class Replay:
             made, doubtful = self._first_looks(pattern)
             found.append(made)
             suspects += doubtful
-        for suspect in self._settled(suspects):
+        lasting = self._settled(suspects)
+        for suspect in lasting:
             count_different(suspect)
-        return ReplayResult(found, self.options.seed, self.store is None, time.monotonic() - began)
+        took_s = time.monotonic() - began
+        lag_s = self.lag_s() if lasting else 0.0
+        return ReplayResult(found, self.options.seed, self.store is None, took_s, lag_s)
 
     def _first_looks(self, pattern: Pattern) -> tuple[PatternReplay, list[Suspect]]:
         """The pattern with all samples that are the same counted, and the others."""
@@ -123,7 +131,7 @@ class Replay:
     def _settled(self, suspects: list[Suspect]) -> list[Suspect]:
         """Those that still differ when both sides have had the time to settle; the others are counted as transient."""
         began = time.monotonic()
-        for share in _ROUNDS if self.options.settle_s else ():
+        for share in self._shares(began) if self.options.settle_s else ():
             if not suspects:
                 break
             nap(began + share * self.options.settle_s - time.monotonic(), self.stop.is_set, self.sleep)
@@ -132,6 +140,14 @@ class Replay:
                 one.replay.transient += not one.lasting
             suspects = [one for one in suspects if one.lasting]
         return suspects
+
+    def _shares(self, began: float) -> Iterator[float]:
+        """When to look again: longer where a change that SQL showed at first may not have reached the table yet."""
+        yield from _ROUNDS
+        for share in _WHILE_ON_THEIR_WAY:
+            if self.lag_s() < time.monotonic() - began:
+                return
+            yield share
 
 
 def _sum_up(

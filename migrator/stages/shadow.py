@@ -19,7 +19,7 @@ from migrator.replay_results import DiffKind, Example
 from migrator.stages.bounded import Bounds
 from migrator.stages.breaker import Breaker, Budget
 from migrator.stages.ledger import Ledger
-from migrator.stages.looks import Doubt, Look
+from migrator.stages.looks import LONGEST, Doubt, Look
 from migrator.stages.samples import Sampler
 from migrator.stages.shadow_pool import ShadowPool, Task
 from migrator.stages.sides import LoopGoneError, Shadowed, SideError, blamed
@@ -27,9 +27,6 @@ from migrator.stages.sides import LoopGoneError, Shadowed, SideError, blamed
 ROUNDS = (0.07, 0.16, 0.25, 0.37, 0.5, 0.64, 0.83, 1.0)
 """When a difference is looked at again, as shares of the time to settle. More often than by a replay, and at uneven times: a
 row that changes to and fro looks the same whenever it is in flight, and must not be so at every look."""
-LONGEST = 3.0
-"""Times to settle after which a difference counts though changes from before it are still on their way: callers of the
-table would see answers as old as that."""
 DOUBTS_AT_ONCE = 500
 """Differences that wait for another look at most, however many looks a second may have."""
 SAMPLES_A_CALL = 3

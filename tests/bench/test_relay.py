@@ -37,7 +37,7 @@ def test_marks_a_second(change: str, tmp_path: Path, postgres_database: str, dyn
         shop.run(CHANGES[change], MARKS)
         shop.connection.commit()
     marks, started = marks_left(postgres_database), time.monotonic()
-    ended = made.done("relay", job, "--once", "--workers", "2")
+    ended = made.done("--verbose", "relay", job, "--once", "--workers", "2")
     worked = [json.loads(line) for line in ended.err.splitlines() if '"marks_worked"' in line]
     took_s = sum(one["took_ms"] for one in worked) / 1000 / 2
     items = sum(one["stored"] + one["buried"] for one in worked)

@@ -6,7 +6,9 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +45,19 @@ class Project:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    @contextmanager
+    def beside(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """The command in the background until the block ends. What it prints is read, so that it never waits for a reader."""
+        process = self.start(*words)
+        reading = threading.Thread(target=process.communicate)
+        reading.start()
+        try:
+            yield process
+        finally:
+            process.terminate()
+            reading.join(30)
+            assert not reading.is_alive(), f"{words[0]} does not end"
 
     def run(self, *words: str) -> Ended:
         ended = (

@@ -44,16 +44,12 @@ def bare(tmp_path: Path, dynamodb_url: str) -> Project:
 @contextmanager
 def relaying(shop: Project) -> Iterator[None]:
     """A relay at work."""
-    process = shop.start("relay", str(shop.job))
-    try:
+    with shop.beside("relay", str(shop.job)) as process:
         ends_at = time.monotonic() + 20
         while "relay" not in json.dumps(shop.run("status", str(shop.job), "--json").data["live"]["writers"]):
             assert time.monotonic() < ends_at, process.poll()
             time.sleep(0.1)
         yield
-    finally:
-        process.terminate()
-        process.communicate(timeout=20)
 
 
 def evidence(shop: Project, *words: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +90,12 @@ class Callers:
 @contextmanager
 def serving(shop: Project) -> Iterator[Callers]:
     """A relay, and a service that reads."""
-    relay = shop.start("relay", str(shop.job))
-    migration = Migration.load(shop.job, service="shop-api", version="1")
-    try:
-        with Callers(migration) as callers:
-            yield callers
-    finally:
-        migration.close()
-        relay.terminate()
-        relay.communicate(timeout=20)
+    with (
+        shop.beside("relay", str(shop.job)),
+        closing(Migration.load(shop.job, service="shop-api", version="1")) as migration,
+        Callers(migration) as callers,
+    ):
+        yield callers
 
 
 def step(shop: Project, *words: str) -> None:

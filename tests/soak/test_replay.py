@@ -83,17 +83,13 @@ def writing(url: str, pause_s: float) -> Iterator[list[int]]:
 
 @pytest.mark.soak
 def test_writes_in_flight_are_no_differences(shop: Project, postgres_database: str) -> None:
-    relay = shop.start("relay", str(shop.job))
     words = [word for name in PATTERNS for word in ("--pattern", name)]
-    try:
-        with writing(postgres_database, 0.02) as done:
-            ended = shop.run(
-                "shadow", "replay", str(shop.job), *words, "--samples", "500", "--settle", "10s", "--json"
-            )
-            assert done[0] > 100
-    finally:
-        relay.terminate()
-        relay.communicate(timeout=60)
+    with shop.beside("relay", str(shop.job)), writing(postgres_database, 0.02) as done:
+        ended = shop.run(
+            "shadow", "replay", str(shop.job), *words, "--samples", "500", "--settle", "10s", "--json"
+        )
+        assert done[0] > 100
     found = ended.data["patterns"]
-    assert ended.code == 0, [(one["pattern"], one["differences"]) for one in found if one["differences"]]
+    differing = [(one["pattern"], one["differences"]) for one in found if one["differences"]]
+    assert ended.code == 0, (ended.data["lag_s"], differing)
     assert sum(one["transient"] for one in found) > 0

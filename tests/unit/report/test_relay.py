@@ -7,12 +7,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from migrator.errors import SourceError, TargetError
 from migrator.journal.store import SqlJournal
 from migrator.ports import RunIdentity
 from migrator.ports.live import MarksState
 from migrator.report.relay import RelayReport
+from migrator.results import Worked
 from tests.fakes.marks import MemoryMarks
 
 
@@ -67,3 +69,17 @@ def test_a_source_that_is_away_ends_no_relay_that_has_failed(
 ) -> None:
     report(journal, Away(), seen).failed(SourceError("the source is away"), 1.0)
     assert seen == []
+
+
+def test_it_says_now_and_then_what_was_worked_and_not_at_every_batch(
+    journal: SqlJournal, seen: list[MarksState]
+) -> None:
+    one = report(journal, MemoryMarks(), seen)
+    with capture_logs() as logged:
+        one.worked(Worked(taken=3, finished=3), 5)
+        one.idle()
+        one.looked_at = float("-inf")
+        one.worked(Worked(taken=1, finished=1), 5)
+        one.idle()
+    said = [line for line in logged if line["log_level"] != "debug"]
+    assert [(line["event"], line["finished"]) for line in said] == [("relay_lag", 3), ("relay_lag", 1)]

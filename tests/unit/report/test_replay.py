@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 
 from rich.console import Console
@@ -52,6 +53,14 @@ def printed(given: ReplayResult) -> str:
     out = io.StringIO()
     print_replay(Console(file=out, width=160), given)
     return out.getvalue()
+
+
+def test_a_relay_that_is_behind_is_named_as_what_differences_may_come_from() -> None:
+    assert "lacks changes" not in printed(result())
+    text = printed(replace(result(), lag_s=31.4))
+    assert "the table lacks changes of the last 31 s" in text
+    assert "`migrator status`" in text
+    assert replay_data(replace(result(), lag_s=31.4))["lag_s"] == 31.4
 
 
 def test_an_example_has_both_sides_and_marks_in_place_of_redacted_values() -> None:

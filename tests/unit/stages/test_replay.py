@@ -58,6 +58,7 @@ class Replayed:
         )
         self.options = ReplayOptions(**{"samples": 20, "seed": 1, "workers": 2, **options})
         self.sleep: Callable[[float], None] = lambda wait_s: None
+        self.lag_s = 0.0
         self.stop = Event()
         self.control = False
 
@@ -73,6 +74,7 @@ class Replayed:
             self.options,
             progress=Progress(),
             stop=self.stop,
+            lag_s=lambda: self.lag_s,
             sleep=lambda wait_s: self.sleep(wait_s),
         )
         return stage.run(list(self.made.mapping.patterns.values()))
