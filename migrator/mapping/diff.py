@@ -19,6 +19,8 @@ DiffClass = Literal["missing", "unexpected", "value", "type", "order"]
 _EXACT = Context(prec=400)
 _COMPARED_AT_MOST = 4_000
 """Values that are compared to pair rows, some milliseconds' worth; callers wait for the interpreter meanwhile."""
+_PAIRED_AT_MOST = 100_000
+"""Values of rows and items that are paired by their names, each of which is looked at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,15 @@ class Diff:
     """One difference. `missing`: SQL has the row, the table has no item; `unexpected`: the other way round.
 
     `attribute`: '' where it is of a whole row, or of the order. `row`: SQL's, `item`: the table's; None where there is none.
+    `sign`: what it is known by, whatever else of the row changes: the row's key, and of a value that differs both values.
+    None where the row's key is not known.
     """
 
     kind: DiffClass
     attribute: str = ""
     row: Row | None = None
     item: Row | None = None
+    sign: Row | None = None
 
 
 def diffs(
@@ -41,26 +46,78 @@ def diffs(
     *,
     ordered: bool,
     tolerances: Tolerances = MappingProxyType({}),
+    key: Sequence[str] | None = None,
 ) -> list[Diff]:
     """What differs; nothing where the answers are the same. `ordered`: whether their order counts.
 
-    Rows that are on one side alone are paired with those of the other that they are most like (at least half of their
-    attributes), so that one value that differs is told as one value. `tolerances`: by attribute how far apart numbers
-    may be.
+    Rows that are on one side alone are paired with those of the other that have the same `key` (see row_key), else with
+    those that they are most like (at least half of their attributes), so that one value that differs is told as one.
+    `tolerances`: by attribute how far apart numbers may be.
     """
     left_rows, left_items = _alone(rows, items)
     if not left_rows and not left_items:
         agree = not ordered or all(equal(list(a), list(b)) for a, b in zip(rows, items, strict=True))
         return [] if agree else [Diff("order")]
     same = _Same([tolerances.get(name) for name in attributes])
-    pairs = _pairs(left_rows, left_items, same)
-    found = [
-        diff for at, other in pairs for diff in _of_pair(attributes, left_rows[at], left_items[other], same)
+    named = _Named.by(key, attributes)
+    pairs = named.pairs(left_rows, left_items)
+    rest_rows, rest_items = _rest(left_rows, left_items, pairs)
+    pairs += [
+        (rest_rows[at], rest_items[other])
+        for at, other in _pairs(
+            [left_rows[at] for at in rest_rows], [left_items[other] for other in rest_items], same
+        )
     ]
-    paired_rows, paired_items = {at for at, _ in pairs}, {other for _, other in pairs}
-    found += [Diff("missing", row=row) for at, row in enumerate(left_rows) if at not in paired_rows]
-    found += [Diff("unexpected", item=item) for at, item in enumerate(left_items) if at not in paired_items]
+    rest_rows, rest_items = _rest(left_rows, left_items, pairs)
+    found = [
+        diff
+        for at, other in pairs
+        for diff in _of_pair(attributes, left_rows[at], left_items[other], same, named)
+    ]
+    found += [Diff("missing", row=left_rows[at], sign=named.key(left_rows[at])) for at in rest_rows]
+    found += [Diff("unexpected", item=left_items[at], sign=named.key(left_items[at])) for at in rest_items]
     return found
+
+
+def _rest(
+    rows: Sequence[Row], items: Sequence[Row], pairs: Sequence[tuple[int, int]]
+) -> tuple[list[int], list[int]]:
+    """Places of rows and of items that are in no pair."""
+    of_rows, of_items = {at for at, _ in pairs}, {other for _, other in pairs}
+    return (
+        [at for at in range(len(rows)) if at not in of_rows],
+        [at for at in range(len(items)) if at not in of_items],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """`places`: of the attributes that name a row; None where they are not known."""
+
+    places: tuple[int, ...] | None
+
+    @classmethod
+    def by(cls, key: Sequence[str] | None, attributes: Sequence[str]) -> _Named:
+        """One of them may be ignored by the pattern, and so is not compared."""
+        if key is None or not set(key) <= set(attributes):
+            return cls(None)
+        return cls(tuple(attributes.index(name) for name in key))
+
+    def key(self, row: Row) -> Row | None:
+        return None if self.places is None else tuple(row[place] for place in self.places)
+
+    def pairs(self, rows: Sequence[Row], items: Sequence[Row]) -> list[tuple[int, int]]:
+        """Places of rows and items of one name; nothing where two of a side have the same one, or there are too many."""
+        if self.places is None or not rows or not items:
+            return []
+        if (len(rows) + len(items)) * len(rows[0]) > _PAIRED_AT_MOST:
+            return []
+        by_row, by_item = (
+            {as_text(self.key(one) or ()): at for at, one in enumerate(side)} for side in (rows, items)
+        )
+        if len(by_row) < len(rows) or len(by_item) < len(items):
+            return []
+        return [(at, by_item[text]) for text, at in by_row.items() if text in by_item]
 
 
 def _alone(rows: Sequence[Row], items: Sequence[Row]) -> tuple[list[Row], list[Row]]:
@@ -132,10 +189,14 @@ def _is_near(one: Any, other: Any, allowed: Decimal | None) -> bool:
     return abs(Decimal(one) - Decimal(other)) <= allowed
 
 
-def _of_pair(attributes: Sequence[str], row: Row, item: Row, same: _Same) -> Iterator[Diff]:
+def _of_pair(attributes: Sequence[str], row: Row, item: Row, same: _Same, named: _Named) -> Iterator[Diff]:
+    key = named.key(row)
     for name, one, other, is_same in zip(attributes, row, item, same.each(row, item), strict=True):
         if not is_same:
-            yield Diff(_kind(one, other), name, row, item)
+            kind = _kind(one, other)
+            # A value that a relay is behind with is another one at each look.
+            values = (one, other) if kind == "value" else ()
+            yield Diff(kind, name, row, item, None if key is None else (*key, *values))
 
 
 def _kind(row: Any, item: Any) -> DiffClass:

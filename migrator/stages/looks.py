@@ -64,13 +64,18 @@ def _signs(answer: PartAnswer) -> Iterator[Sign]:
 
 
 def signs_of(part: str, diff: Diff) -> Iterator[Sign]:
-    """Of a difference its row and its item, whatever they are paired with; of an order that there is one."""
+    """Of a difference its row and its item, whatever they are paired with; of an order that there is one.
+
+    Where the row's key is known also what of it differs, which lasts though other attributes of the row change meanwhile.
+    """
     if diff.row is not None:
         yield part, "row", hash(as_text(diff.row))
     if diff.item is not None:
         yield part, "item", hash(as_text(diff.item))
     if diff.kind == "order":
         yield part, "order", 0
+    elif diff.sign is not None:
+        yield part, f"{diff.kind} {diff.attribute}", hash(as_text(diff.sign))
 
 
 class Looker:

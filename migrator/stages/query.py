@@ -13,6 +13,7 @@ from migrator.mapping.answers import readers_for
 from migrator.mapping.diff import diffs
 from migrator.mapping.patterns import answer_of, plain_rows, schema_of
 from migrator.mapping.requests import Request, request_for
+from migrator.mapping.row_key import row_key
 from migrator.mapping.rules import ruled
 from migrator.model import Mapping as MappingModel
 from migrator.model import Part, Pattern
@@ -82,6 +83,7 @@ class Question:
         self.pattern = pattern
         self.clock = clock
         self.readers = {part.name: readers_for(mapping, plans, part) for part in pattern.parts}
+        self.keys = {part.name: row_key(mapping, plans, pattern, part) for part in pattern.parts}
 
     def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
         """Raises: SettingsError where the parameters make no request; what the store raises."""
@@ -105,7 +107,8 @@ class Question:
     def compared(self, items: Mapping[str, Rows], rows: Mapping[str, Rows]) -> tuple[PartAnswer, ...]:
         """Both answers under the pattern's rules of comparison, part by part."""
         return tuple(
-            compared(self.pattern, part, items[part.name], rows[part.name]) for part in self.pattern.parts
+            compared(self.pattern, part, items[part.name], rows[part.name], self.keys[part.name])
+            for part in self.pattern.parts
         )
 
     def _rows(self, part: Part, answered: Rows) -> Rows:
@@ -117,11 +120,20 @@ class Question:
         return plain_rows(part, answered, self.readers[part.name])
 
 
-def compared(pattern: Pattern, part: Part, items: Rows, rows: Rows) -> PartAnswer:
+def compared(
+    pattern: Pattern, part: Part, items: Rows, rows: Rows, key: Sequence[str] | None = None
+) -> PartAnswer:
+    """One part of both answers under the pattern's rules. `key`: as row_key gives it."""
     several = part.one and max(len(items), len(rows)) > 1
     laid = ruled(part.attributes, rows, items, pattern.compare)
-    ordered, tolerances = pattern.order == "exact", pattern.compare.tolerance
-    found = diffs(laid.attributes, laid.rows, laid.items, ordered=ordered, tolerances=tolerances)
+    found = diffs(
+        laid.attributes,
+        laid.rows,
+        laid.items,
+        ordered=pattern.order == "exact",
+        tolerances=pattern.compare.tolerance,
+        key=key,
+    )
     return PartAnswer(part, items, rows, not found and not several, several, tuple(found), laid.attributes)
 
 

@@ -21,7 +21,7 @@ class RelayLag:
     clock: Callable[[], float] = time.monotonic
     _lag_s: float = 0.0
     _asked_at: float = float("-inf")
-    _lock: Lock = field(default_factory=Lock)
+    _asking: Lock = field(default_factory=Lock)
 
     def __call__(self) -> float:
         """Seconds: the age of the oldest mark that waits for a relay.
@@ -29,11 +29,14 @@ class RelayLag:
         0 where the source cannot be asked (a service's user may leave marks and not read them), and where marks failed
         before: one that can never be worked says nothing of the others.
         """
-        with self._lock:
-            if self.clock() - self._asked_at >= KNOWN_FOR_S:
-                self._lag_s = self._asked()
-                self._asked_at = self.clock()
-            return self._lag_s
+        # Who finds another one asking goes by what is known: nobody waits here, also not the child of a fork.
+        if self.clock() - self._asked_at >= KNOWN_FOR_S and self._asking.acquire(blocking=False):
+            try:
+                self._lag_s, self._asked_at = self._asked(), self.clock()
+            finally:
+                self._asking.release()
+        since = max(0.0, self.clock() - self._asked_at) if self._lag_s else 0.0
+        return self._lag_s + min(since, KNOWN_FOR_S)
 
     def _asked(self) -> float:
         try:

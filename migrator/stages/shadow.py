@@ -86,11 +86,15 @@ class Shadow:
             if why:
                 self.ledger.dropped(pattern, why)
                 return
+            began = time.thread_time()
             try:
                 self._pool.put(self._first(answered()))
             except BaseException:
                 self._pool.give_back()
                 raise
+            finally:
+                # What an own function gave is copied here, while the caller waits.
+                self._budget.spend(time.thread_time() - began)
         except TooManyError:
             self.ledger.dropped(pattern, "large")
         except SideError as error:

@@ -92,3 +92,26 @@ def test_same_answers_and_no_others_have_no_difference(
     assert diffs(("a", "b"), rows, rows[::-1], ordered=False) == []
     back = diffs(("a", "b"), items, rows, ordered=ordered)
     assert bool(diffs(("a", "b"), rows, items, ordered=ordered)) == bool(back)
+
+
+def test_rows_are_paired_by_the_key_that_names_them() -> None:
+    def told(rows: list[Row], items: list[Row]) -> list[tuple[str, str]]:
+        return [(one.kind, one.attribute) for one in diffs(NAMES, rows, items, ordered=True, key=("id",))]
+
+    assert told([(1, 2, "a")], [(1, 3, "b")]) == [("value", "total"), ("value", "status")]
+    many: list[Row] = [(number, 5, "x") for number in range(3000)]
+    assert (
+        told(many, [(number, 6, "y") for number, _, _ in many])
+        == [
+            ("value", "total"),
+            ("value", "status"),
+        ]
+        * 3000
+    )
+    # What names two rows of a side names none.
+    assert told([(1, 2, "a"), (1, 4, "b")], [(1, 2, "z")]) == [("value", "status"), ("missing", "")]
+
+
+def test_a_key_that_is_not_compared_names_nothing() -> None:
+    (one,) = diffs(NAMES, [ONE], [(1, 9, "new")], ordered=True, key=("other",))
+    assert (one.attribute, one.sign) == ("total", None)

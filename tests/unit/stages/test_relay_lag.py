@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from threading import Event, Thread
+
+import pytest
+
 from migrator.errors import SourceError
 from migrator.ports.live import MarksState
 from migrator.stages.relay_lag import RelayLag
@@ -13,6 +17,34 @@ def test_the_source_is_asked_once_a_second() -> None:
     assert [lag(), lag()] == [5.0, 5.0]
     now[0] = 1.5
     assert lag() == 7.0
+
+
+def test_what_is_known_grows_older_until_it_is_asked_again() -> None:
+    now = [0.0]
+    lag = RelayLag(lambda: MarksState(1, 5.0), lambda: now[0])
+    assert lag() == 5.0
+    now[0] = 0.8
+    assert lag() == pytest.approx(5.8)
+
+
+def test_nobody_waits_for_another_one_who_asks() -> None:
+    asking, answer = Event(), Event()
+
+    def slow() -> MarksState:
+        asking.set()
+        assert answer.wait(10)
+        return MarksState(1, 5.0)
+
+    lag = RelayLag(slow)
+    thread = Thread(target=lag)
+    thread.start()
+    try:
+        assert asking.wait(10)
+        assert lag() == 0.0
+    finally:
+        answer.set()
+        thread.join()
+    assert lag() >= 5.0
 
 
 def test_marks_that_failed_say_nothing_of_the_others() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from migrator.read_settings import ShadowSettings
 from migrator.results import PartAnswer
+from migrator.stages.shadow import Answered
 from tests.unit.stages.test_shadow import Call, Rows, shadowing
 
 
@@ -23,6 +24,19 @@ def test_a_shadow_that_computes_for_long_is_seldom_begun() -> None:
         one.offer(Call([], computes))  # type: ignore[arg-type]
         one.until(lambda window: window.same == 1)
         time.sleep(0.1)
+        one.offer(Call([], []))
+        assert one.until(lambda window: bool(window.dropped)).dropped == {"budget": 1}
+
+
+def test_a_copy_that_takes_the_callers_time_counts_as_several_shadows() -> None:
+    def copied() -> Answered:
+        ends_at = time.thread_time() + 0.2
+        while time.thread_time() < ends_at:
+            pass
+        return Answered(Call([], []), "sql", [], {"id": "1"}, "")
+
+    with shadowing(per_s=20.0, deadline_s=60) as one:
+        one.shadow.offer("p", copied)
         one.offer(Call([], []))
         assert one.until(lambda window: bool(window.dropped)).dropped == {"budget": 1}
 
