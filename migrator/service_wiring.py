@@ -26,13 +26,14 @@ from migrator.source.adapter.marking import UnknownRows
 from migrator.source.adapter.off_loop import OffLoop, off_loop
 from migrator.source.adapter.sessions import Sessions
 from migrator.stages.capture import still_fits
-from migrator.stages.flush import Flush
+from migrator.stages.fetch import AT_ONCE
+from migrator.stages.flush import LONGEST_S, Flush
 from migrator.stages.instances import Heartbeat, this_process
 from migrator.stages.lifetimes import fence_off
 from migrator.stages.relay import Relay
 from migrator.stages.rota import Rota
 from migrator.stages.strict import Strict
-from migrator.wiring import Laid, Target
+from migrator.wiring import Laid, Requests, Target
 
 Mode = Literal["outbox", "strict"]
 
@@ -69,7 +70,9 @@ def open_service(path: Path, stop: Callable[[], bool] = lambda: False) -> Iterat
         wiring.open_journal(job) as journal,
         live_wiring.open_live(job, "service", stop=stop, patience=wiring.backoff_of(job)) as live,
     ):
-        target = wiring.open_target(job, laid.checked.mapping.table, stop)
+        # As long as a flush may take: a request under way is not cut short.
+        requests = Requests(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, wiring.backoff_of(job))
+        target = wiring.open_target(job, laid.checked.mapping.table, stop, requests)
         yield Service(laid, live, target, journal, SqlInstances(journal.database, job.name))
 
 

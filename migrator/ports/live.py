@@ -27,6 +27,7 @@ class Mark:
 
     `table`: schema.table (or table) as the source has it, '' where `root` is named. `keys`: item keys that the root
     had. `cursor`: where the work on a mark of many roots goes on ('' at its start). `tries`: how often it failed.
+    `fault`: why it cannot be read; '' where it can.
     """
 
     id: int
@@ -37,6 +38,7 @@ class Mark:
     keys: tuple[ItemKey, ...] = ()
     cursor: str = ""
     tries: int = 0
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 
 from migrator.ports.capture import Step
 
+_END = "//migrator//"
+"""Nothing that a name of a table would hold."""
+
 
 def sql_text(steps: Sequence[Step]) -> str:
-    """Every statement with a semicolon, a comment before each transaction."""
+    """Every statement with a semicolon, a comment before each transaction. Clients of MariaDB and MySQL are told where a
+    trigger ends that has a semicolon itself."""
     parts = [f"-- {step.table or 'our own'}\n{_statements(step.statements)}" for step in steps]
     return "\n".join(parts)
 
@@ -48,7 +52,13 @@ def downgrade() -> None:
 
 
 def _statements(statements: Sequence[str]) -> str:
-    return "".join(f"{statement};\n" for statement in statements)
+    return "".join(map(_ended, statements))
+
+
+def _ended(statement: str) -> str:
+    if statement.startswith("CREATE TRIGGER `") and ";" in statement:
+        return f"DELIMITER {_END}\n{statement}\n{_END}\nDELIMITER ;\n"
+    return f"{statement};\n"
 
 
 def _listed(statements: Sequence[str]) -> str:

@@ -61,9 +61,9 @@ class Daemon:
     def _work(self, *, once: bool) -> None:
         failures = 0
         while not self.stop.is_set():
-            presence = self.presences.enter("relay")
-            clean, started = False, time.monotonic()
+            presence, clean, started = None, False, time.monotonic()
             try:
+                presence = self.presences.enter("relay")
                 self._take_turns(presence, once=once)
                 clean = True
                 return
@@ -77,7 +77,8 @@ class Daemon:
                 self.listener.failed(error, wait_s)
                 self.stop.wait(wait_s)
             finally:
-                self.presences.leave(presence, clean=clean)
+                if presence is not None:
+                    self.presences.leave(presence, clean=clean)
 
     def _take_turns(self, presence: Presence, *, once: bool) -> None:
         relay, idle_s = self.relay(presence.check), IDLE_S

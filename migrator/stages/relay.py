@@ -138,6 +138,10 @@ class Relay:
 
     def _reached(self, mark: Mark, worked: Worked) -> Reach | None:
         """What the mark says that it touches; None where it cannot be worked, which becomes a finding."""
+        if mark.fault:
+            advice = "run `migrator verify --repair`, and relay with --discard-failed"
+            self._put_back(mark, f"{mark.fault}; {advice}", worked)
+            return None
         if mark.root is not None:
             if mark.root[0] in self.refresh.entities:
                 return Reach({mark.root: set(mark.keys)})

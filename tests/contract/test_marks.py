@@ -191,6 +191,21 @@ def test_a_capture_of_another_version_draws_no_ticket(real: Capturing) -> None:
         real.tickets.highest()
 
 
+def test_a_damaged_mark_keeps_no_other_from_being_taken(real: Capturing) -> None:
+    real.install()
+    real.marks.add(ROOTS)
+    schema = "migrator." if real.engine == "postgresql" else "migrator_"
+    columns = "root_entity, root_key, item_keys, changed_at"
+    for keys in ("garbage", "[1]", '[[{"N": "x"}]]', "[" * 100_000):
+        real.run(f"INSERT INTO {schema}mark ({columns}) VALUES ('bad', '[1]', '{keys}', 0)")
+    for image in ("garbage", "[]", '{"id": 7}', '{"id": "nobody:1"}', '{"id": "99999999999999:1"}'):
+        real.run(f"INSERT INTO {schema}mark (table_name, image_after, changed_at) VALUES ('t', '{image}', 0)")
+    taken = real.marks.take(20, 1)
+    assert [mark.root for mark in taken if not mark.fault and not mark.table] == list(ROOTS)
+    assert [bool(mark.fault) for mark in taken if mark.root and mark.root[0] == "bad"] == [True] * 4
+    assert len(taken) == len(ROOTS) + 9
+
+
 @pytest.mark.parametrize("real", ["postgresql", "mariadb"], indirect=True)
 def test_marks_of_open_transactions_stop_nobody(real: Capturing) -> None:
     """A relay neither waits for a service's transaction nor makes it wait."""

@@ -30,6 +30,10 @@ class MemoryMarks:
     def leave(self, table: str, before: Image | None, after: Image | None, ready_in_s: float = 0.0) -> None:
         self._add(Mark(0, table, before, after), ready_in_s)
 
+    def keep(self, mark: Mark) -> None:
+        """A mark as it is, but for its id."""
+        self._add(mark, 0.0)
+
     def take(self, count: int, lease_s: float) -> list[Mark]:
         now = self._clock()
         free = [one for one in self._kept if one.ready_at <= now and one.leased_until <= now][:count]

@@ -17,7 +17,7 @@ from migrator.model import CONTROL, TOMBSTONE
 from tests.faults.proxy import FaultProxy, Faults
 from tests.journey.command import Project, project
 from tests.storm.shop import MAPPING, keys_by_hand, marks_left, marks_made, open_shop
-from tests.storm.writers import Known, Writers
+from tests.storm.writers import HELD_UP, Known, Writers
 
 TUNING = (
     "workers: 2, page_rows: 50, attempts: 60, backoff_cap_s: 0.2, request_life_s: 1, silent_s: 3, lease_s: 5"
@@ -154,6 +154,7 @@ def _blow(made: Project, url: str, storm: Storm, seed: int, weather: Weather) ->
         thread.join()
     wrong = [what for one in killed.values() for what in one.wrong]
     assert not wrong, wrong[0]
+    assert not writers.counts[HELD_UP], "our triggers broke transactions of the service"
 
 
 def rest(made: Project, url: str, weather: Weather) -> None:

@@ -20,6 +20,11 @@ SLOW = 0.05
 """Share of transactions that stay open for a while, so that later ones commit before them."""
 
 
+HELD_UP = "held up by the marks"
+"""How a transaction ends that our triggers broke; no service would try it again."""
+_NO_AUTO_INCREMENT = 1467
+
+
 @dataclass
 class Known:
     """Ids that were given out; whether their rows are there still is for the database to say."""
@@ -214,8 +219,8 @@ class Writers:
                 connection.rollback()
                 return "rolled back"
             connection.commit()
-        except ERRORS:
+        except ERRORS as error:
             # A key that is there, a row that is gone, a deadlock: a service's everyday.
             connection.rollback()
-            return "refused"
+            return HELD_UP if error.args[:1] == (_NO_AUTO_INCREMENT,) else "refused"
         return "committed"

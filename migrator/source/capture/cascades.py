@@ -121,13 +121,35 @@ def _triggers(parent: Name, found: Sequence[tuple[Captured, Chain]], ddl: MysqlD
         selects = "\nUNION ALL\n".join(
             _select(captured, chain, side, ddl, if_changed=kind != "gone") for captured, chain in reached
         )
-        body = f"INSERT INTO {ddl.mark} (table_name, {column}, changed_at)\n{selects}"
+        body = _row_by_row(selects, f"INSERT INTO {ddl.mark} (table_name, {column}, changed_at)")
         digest = digest_of(body)
         name = trigger_name(table, kind, digest, whole=True)
         where = f"{quoted(parent[0])}.{quoted(name)}"
         on = f"{quoted(parent[0])}.{quoted(parent[1])}"
         create = f"CREATE TRIGGER {where} {event} ON {on} FOR EACH ROW\n{body}"
         yield Trigger(table, name, digest, (create,), (f"DROP TRIGGER {where}",))
+
+
+def _row_by_row(selects: str, insert: str) -> str:
+    """An INSERT … VALUES for each row: as _body of MysqlDdl says, one with SELECT would hold up all other writers."""
+    return f"""\
+BEGIN
+DECLARE migrator_done INT DEFAULT 0;
+DECLARE migrator_table VARCHAR(255) CHARACTER SET utf8mb4;
+DECLARE migrator_image LONGTEXT CHARACTER SET utf8mb4;
+DECLARE migrator_at DOUBLE;
+DECLARE migrator_rows CURSOR FOR
+{selects};
+DECLARE CONTINUE HANDLER FOR NOT FOUND SET migrator_done = 1;
+OPEN migrator_rows;
+migrator_each: LOOP
+    FETCH migrator_rows INTO migrator_table, migrator_image, migrator_at;
+    IF migrator_done THEN LEAVE migrator_each; END IF;
+    {insert}
+    VALUES (migrator_table, migrator_image, migrator_at);
+END LOOP;
+CLOSE migrator_rows;
+END"""
 
 
 def _select(captured: Captured, chain: Chain, side: str, ddl: MysqlDdl, *, if_changed: bool) -> str:

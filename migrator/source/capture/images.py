@@ -33,7 +33,7 @@ class Images:
         try:
             held = json.loads(text)
             return {name: self._value(value) for name, value in held.items()}
-        except (ValueError, AttributeError):
+        except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
             return {}
 
     def _value(self, held: str | None) -> Any:
@@ -64,6 +64,7 @@ def _postgresql(connection: Connection, domains: dict[int, int]) -> Decode:
     return decode
 
 
+_LAST = 2**32 - 1
 _FIRST_OF_USERS = 16_384
 """Below are PostgreSQL's own types. Source: PostgreSQL, src/include/access/transam.h, FirstNormalObjectId."""
 
@@ -72,6 +73,8 @@ def _base_type(connection: Connection, oid: int, known: dict[int, int]) -> int:
     """The type that the server names when it sends the value: a domain's base. A type that is gone is text."""
     if oid < _FIRST_OF_USERS:
         return oid
+    if oid > _LAST:
+        raise ValueError("no oid is as large as that")
     if oid not in known:
         asked = "SELECT typbasetype FROM pg_catalog.pg_type WHERE oid = %s AND typtype = 'd'"
         base = connection.exec_driver_sql(asked, (oid,)).scalar()

@@ -156,15 +156,21 @@ def _each(connection: Connection, statement: str, rows: list[dict[str, Any]]) ->
 
 
 def _mark(row: sa.Row[Any], images: Images) -> Mark:
+    """Whatever it holds: one that cannot be read would keep all others from being taken."""
+    try:
+        keys, fault = _keys(row.item_keys), ""
+    except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
+        keys, fault = (), "what it says of item keys is damaged"
     return Mark(
         id=row.id,
         table=row.table_name,
         before=images.read(row.image_before),
         after=images.read(row.image_after),
         root=None if row.root_entity is None else (row.root_entity, row.root_key),
-        keys=_keys(row.item_keys),
+        keys=keys,
         cursor=row.work_cursor or "",
         tries=row.tries,
+        fault=fault,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from migrator.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.model import Item
-from migrator.ports.live import Outcome
+from migrator.ports.live import Mark, Outcome
 from tests.fakes.store import FakeStore
 from tests.unit.stages.live import Shop
 
@@ -52,6 +52,17 @@ def test_a_mark_that_cannot_be_worked_stops_nobody_and_comes_again_later() -> No
     assert [one.kind for one in worked.findings] == ["mark"]
     state = shop.marks.state()
     assert (state.waiting, state.failed, state.unripe) == (0, 1, 1)
+
+
+def test_a_mark_that_cannot_be_read_becomes_a_finding_and_stops_nobody() -> None:
+    shop = Shop()
+    shop.marks.keep(Mark(0, root=("users", '["1"]'), fault="what it says of item keys is damaged"))
+    shop.change("users", 1, name="Ann")
+    worked = shop.relay.once()
+    assert ("USER#1", "META") in shop.live()
+    (found,) = worked.findings
+    assert "is damaged; run `migrator verify --repair`, and relay with --discard-failed" in found.reason
+    assert shop.marks.state().failed == 1
 
 
 def test_a_mark_that_lacks_the_mappings_columns_is_kept() -> None:
