@@ -16,7 +16,7 @@ PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test engines soak alone runbook demo shop docs lock clean
+.PHONY: help setup lint format test engines soak alone bench runbook demo shop docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,8 +60,11 @@ soak: setup ## storms, kills and long properties: up to 20 minutes
 	$(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup -m "soak and not alone"
 	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(JOBS) tests/unit/mapping/test_properties.py
 
-alone: setup ## what judges times, one after the other: some ten minutes
+alone: setup ## moves, reads and their noise under load, one after the other: some seven minutes
 	$(BIN)/python -m pytest -q -m alone
+
+bench: setup ## figures of speed, which want a quiet machine: some fifteen minutes
+	$(BIN)/python -m pytest -q -s -m bench
 
 runbook: setup ## every command of docs/runbook.md, as printed: three minutes
 	$(BIN)/python -m pytest -q -m runbook tests/journey/test_runbook.py

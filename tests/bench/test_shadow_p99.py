@@ -19,7 +19,7 @@ from tests.faults.proxy import FaultProxy, Faults
 from tests.journey.in_process import run_here
 from tests.service.reading import ReadShop, open_read_shop, seen
 
-pytestmark = [pytest.mark.soak, pytest.mark.alone]
+pytestmark = pytest.mark.bench
 
 RUNS = 5
 SLICES = 4

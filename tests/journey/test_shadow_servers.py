@@ -1,0 +1,55 @@
+"""Every access pattern of the shop, replayed on servers as on a file (see test_shadow): clean there, too."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.journey.command import ROOT, project
+from tests.journey.test_shadow import FEWER, PATTERNS
+from tests.support_capture import connect
+
+SHOP = ROOT / "docker" / "shop"
+TABLES = ("users", "categories", "products", "orders", "order_items", "sessions")
+
+
+def _fill(engine: str, url: str, folder: Path) -> None:
+    """The rows of the shop's file in the tables of its schema, as the server makes them."""
+    file = folder / "shop.db"
+    build = [sys.executable, str(SHOP / "build.py"), "--scale", "1", f"sqlite:///{file}"]
+    subprocess.run(build, check=True, capture_output=True, timeout=60)
+    with closing(sqlite3.connect(file)) as rows, closing(connect(engine, url)) as server:
+        rows.executescript(f"PRAGMA foreign_keys = ON; {FEWER}")
+        cursor = server.cursor()
+        for statement in (SHOP / "schema.sql").read_text(encoding="utf-8").split(";\n")[:-1]:
+            cursor.execute(statement)
+        for table in TABLES:
+            found = rows.execute(f"SELECT * FROM {table}").fetchall()
+            cursor.executemany(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(found[0]))})", found)
+
+
+@pytest.mark.other_engine
+@pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
+def test_every_pattern_is_clean(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path, dynamodb_url: str
+) -> None:
+    fixtures = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
+    url = str(request.getfixturevalue(fixtures[engine]))
+    _fill(engine, url, tmp_path)
+    made = project(tmp_path, url, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")
+    made.done("table", "create", str(made.job))
+    made.done("backfill", str(made.job))
+    words = ("--seed", "7", "--settle", "0.3s", "--samples", "12", "--json")
+    ended = made.run("shadow", "replay", str(made.job), *words)
+    assert ended.code == 0, ended.out
+    found = {one["pattern"]: one for one in ended.data["patterns"]}
+    assert set(found) == PATTERNS
+    for name, one in found.items():
+        assert one["same"] == one["samples"] == (12 if one["parameters"] else 10), name
+        assert one["empty"] < one["samples"], name
