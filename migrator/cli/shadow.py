@@ -93,13 +93,18 @@ def replay(job: Path, names: tuple[str, ...], samples: int, workers: int, **aske
             mapping, entities, laid.source, store, options, progress=progress, stop=stop, lag_s=lag_s
         )
         result = _run(stage, patterns)
+        # Before it is kept: a journal that is gone by now takes nothing of it away.
+        _show(result, as_json=asked["as_json"])
         if record is not None:
             record.keep(result)
-    if asked["as_json"]:
+    return 0 if result.clean else DIFFERENT
+
+
+def _show(result: ReplayResult, *, as_json: bool) -> None:
+    if as_json:
         click.echo(json.dumps(replay_data(result), sort_keys=True, ensure_ascii=True))
     else:
         print_replay(stdout(), result)
-    return 0 if result.clean else DIFFERENT
 
 
 def _no_lag() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ from migrator.stages.query import Question, SqlSide, TableSide
 LONGEST = 3.0
 """Times to settle after which a difference counts though changes from before it are still on their way: callers of the
 table would see answers as old as that."""
+EXAMPLES = 3
+"""Of each kind of difference, that one sample of a replay gives."""
 MANY = 1_000
 """Rows of one answer that are told from each other by what they hold; of more it only counts that they are many."""
 
@@ -155,15 +158,30 @@ class Doubt:
 
 
 class Suspect(Doubt):
-    """A sample of a replay whose answers differed at the first look."""
+    """A sample of a replay whose answers differed at the first look.
+
+    Of its answers it keeps what differed, counted, and a few examples: thousands of them may wait for their next look.
+    """
 
     def __init__(self, replay: PatternReplay, looker: Looker, draw: Draw, look: Look) -> None:
         super().__init__(look)
         self.replay = replay
         self.draw = draw
         self._looker = looker
+        self._keep()
 
     def look_again(self) -> Suspect:
         """Itself after another look."""
         self.looked(self._looker.look(self.draw.values))
+        self._keep()
         return self
+
+    def _keep(self) -> None:
+        self.counts: Counter[DiffKind] = Counter()
+        self.examples: dict[DiffKind, list[Example]] = {}
+        for kind, example in self.found(self.draw.texts):
+            self.counts[kind] += 1
+            kept = self.examples.setdefault(kind, [])
+            if len(kept) < EXAMPLES:
+                kept.append(example)
+        self.look = Look((), self.look.took_ms, self.look.errors)

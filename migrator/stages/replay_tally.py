@@ -18,8 +18,7 @@ def count_different(suspect: Suspect) -> None:
     replay = suspect.replay
     replay.different += 1
     replay.failed[suspect.draw.kind] += bool(suspect.look.errors)
-    for kind, example in suspect.found(suspect.draw.texts):
-        replay.found[kind] += 1
+    replay.found.update(suspect.counts)
+    for kind, examples in suspect.examples.items():
         kept = replay.examples.setdefault(kind, [])
-        if len(kept) < SAMPLES_KEPT:
-            kept.append(example)
+        kept += examples[: SAMPLES_KEPT - len(kept)]
