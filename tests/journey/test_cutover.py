@@ -14,13 +14,13 @@ import pytest
 from sqlalchemy import update
 
 from migrator.journal import schema
-from migrator.ports.instances import Instance
 from tests.journey.command import Project
 from tests.journey.cutover import (
     MAPPING,
     PATTERN,
     compared,
     cutover_shop,
+    dead,
     desk_of,
     filled,
     force,
@@ -160,16 +160,6 @@ def test_nothing_goes_to_shadow_without_table_or_marks(tmp_path: Path, dynamodb_
     assert "not proven: table, capture" in refused.err
     assert "there is no table" in refused.out
     assert "migrator capture install" in refused.out
-
-
-def dead(shop: Project) -> Instance:
-    """A reader that was killed: silent for longer than anything of it can last."""
-    with desk_of(shop) as desk:
-        one = reader(desk, shop, "killed")
-        old = update(schema.instance).where(schema.instance.c.id == one.id)
-        with desk.journal.database.begin() as connection:
-            connection.execute(old.values(alive_at=one.alive_at - 60))
-    return one
 
 
 def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bare: Project) -> None:
