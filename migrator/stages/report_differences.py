@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import TypeAlias
 
 from migrator.mapping.causes import pairs_of
 from migrator.ports import Finding, Run
@@ -15,7 +16,10 @@ from migrator.report_results import Cell, Difference, Found, Group
 from migrator.stages.report_advice import SINCE_GONE, Cause, Circumstances, cause_of
 from migrator.stages.report_pairs import Pairs
 from migrator.stages.report_shown import Showing, clipped
+from migrator.stages.report_windows import Windows
 
+_Kind: TypeAlias = tuple[str, DiffKey]
+"""Of differences: the pattern, and what it counts them by."""
 SHOWN_AT_MOST = 5_000
 """Differences of one report; the rest is counted."""
 _OF_ITEMS = ("missing", "unexpected", "different")
@@ -35,28 +39,33 @@ class Differences:
 
     # ── of shadow reads and replays ──
 
-    def of_windows(
-        self, found: Mapping[tuple[str, DiffKey], Counter[str]], samples: Sequence[Sample]
-    ) -> list[Group]:
-        """A group for each kind of difference of a pattern that was counted."""
-        kept: dict[tuple[str, DiffKey], list[Sample]] = defaultdict(list)
+    def of_windows(self, windows: Windows, samples: Sequence[Sample]) -> list[Group]:
+        """A group for each kind of difference of a pattern; what is from before its last move is a group of its own."""
+        standing, before = windows.found(), windows.found(since_move=False)
+        recent: dict[_Kind, list[Sample]] = defaultdict(list)
+        older: dict[_Kind, list[Sample]] = defaultdict(list)
         for one in samples:
-            kept[one.pattern, one.key].append(one)
-        return [
-            self._of_pattern(pattern, key, counts, kept[pattern, key])
-            for (pattern, key), counts in found.items()
-        ]
+            kind = one.pattern, one.key
+            is_recent = kind in standing and windows.is_since_move(one.pattern, one.at)
+            (recent if is_recent else older)[kind].append(one)
+        groups = [self._of_pattern(kind, counts, recent[kind]) for kind, counts in standing.items()]
+        for kind, counts in before.items():
+            made = self._of_pattern(kind, counts, older[kind], "before" if kind in standing else "")
+            groups.append(replace(made, before_move=True))
+        return groups
 
     def _of_pattern(
-        self, pattern: str, key: DiffKey, counts: Counter[str], samples: Sequence[Sample]
+        self, kind: _Kind, counts: Counter[str], samples: Sequence[Sample], when: str = ""
     ) -> Group:
+        """`when`: what tells the group from another one of its kind."""
+        pattern, key = kind
         both = [
             (one.attributes, one.row, one.item)
             for one in samples
             if one.row is not None and one.item is not None
         ]
         cause = cause_of(key.kind, key.attribute, list(pairs_of(key.attribute, both)), self.around)
-        id_ = _id("pattern", pattern, key.kind, key.part, key.attribute)
+        id_ = _id("pattern", pattern, key.kind, key.part, key.attribute, *filter(None, [when]))
         origins: list[Found] = [one for one in ("service", "replay") if counts[one]]
         made = Group(
             id=id_,

@@ -205,6 +205,29 @@ def test_marks_that_wait_are_the_likely_cause_of_what_is_missing(world: World) -
     assert group.advice == "`migrator relay jobs/shop.yaml`, then compare again"
 
 
+def test_what_differed_before_the_last_move_is_shown_by_itself_and_stands_against_nothing(
+    world: World,
+) -> None:
+    world.run("backfill")
+    world.run("verify")
+    world.evidence.keep([WINDOW], [SAMPLE])
+    assert world.gather().verdict.standing == "different"
+    world.phases.move(Move("get_user", State(), State("shadow"), "ann"), 0)
+    model = world.gather()
+    assert (model.verdict.standing, model.patterns[0].before_move) == ("unproven", 4)
+    (old,) = model.groups
+    assert (old.before_move, old.count, len(old.differences)) == (True, 2, 1)
+    after = int(NOW_S) + 1
+    world.evidence.keep([replace(WINDOW, begun_at=after)], [replace(SAMPLE, at=after)])
+    model = world.gather()
+    assert [(one.before_move, one.count, len(one.differences)) for one in model.groups] == [
+        (False, 2, 1),
+        (True, 2, 1),
+    ]
+    assert (model.groups[0].id, len({one.id for one in model.groups})) == (old.id, 2)
+    assert model.verdict.standing == "different"
+
+
 def test_a_tally_is_that_of_the_run(world: World) -> None:
     run = world.journal.start_run(RunIdentity("backfill", "shop", "table", "rev"))
     page = Page("user", 0, None, None)
