@@ -154,6 +154,8 @@ class Report:
             waiting=lag.waiting or 0,
             backfilled=backfill is not None and backfill.state == "done",
             captured=lag.waiting is not None,
+            oldest_s=lag.oldest_s,
+            now_s=windows.now_s,
         )
         made = Differences(self._showing, around, self.options.values, self._pairs)
         revision = self.sides.mapping.revision

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -64,7 +65,8 @@ class Differences:
             for one in samples
             if one.row is not None and one.item is not None
         ]
-        cause = cause_of(key.kind, key.attribute, list(pairs_of(key.attribute, both)), self.around)
+        around = self.around.of(max((one.at for one in samples), default=None))
+        cause = cause_of(key.kind, key.attribute, list(pairs_of(key.attribute, both)), around)
         id_ = _id("pattern", pattern, key.kind, key.part, key.attribute, *filter(None, [when]))
         origins: list[Found] = [one for one in ("service", "replay") if counts[one]]
         made = Group(
@@ -117,7 +119,8 @@ class Differences:
         id_ = _id(run.identity.kind, group.entity, group.kind, "", group.attribute)
         looked_up = found[:_LOOKED_UP] if self.values and self.pairs is not None else []
         seen = [self.pairs.cells(one) for one in looked_up] if self.pairs is not None else []
-        cause = self._cause_now(group, [cells for cells in seen if cells is not None])
+        around = replace(self.around.of(_ended_s(run)), of_pattern=False)
+        cause = self._cause_now(group, [cells for cells in seen if cells is not None], around)
         cells = [one or [] for one in seen] + [[]] * (len(found) - len(seen))
         return Group(
             id=id_,
@@ -132,7 +135,9 @@ class Differences:
             differences=[self._of_finding(id_, one, row) for one, row in zip(found, cells, strict=True)],
         )
 
-    def _cause_now(self, group: FindingGroup, looked_up: Sequence[Sequence[Cell]]) -> Cause:
+    def _cause_now(
+        self, group: FindingGroup, looked_up: Sequence[Sequence[Cell]], around: Circumstances
+    ) -> Cause:
         """By the values of now. What is the same by now tells nothing of why it was not."""
         name = group.attribute
         compared = [
@@ -145,7 +150,7 @@ class Differences:
         if compared and not differing and group.kind in _OF_ITEMS:
             return SINCE_GONE
         pairs = [(one.sql or "null", one.item or "null") for one in differing if name]
-        return cause_of(group.kind, name, pairs, replace(self.around, of_pattern=False))
+        return cause_of(group.kind, name, pairs, around)
 
     def _of_finding(self, group: str, one: Finding, cells: Sequence[Cell]) -> Difference:
         show = self.showing
@@ -156,6 +161,11 @@ class Differences:
             cells=cells,
             why=clipped(show.key(one.reason, one.source_key or "[]")),
         )
+
+
+def _ended_s(run: Run) -> float:
+    """By when it had found what it has found; that of one that has not ended may be as old as its beginning."""
+    return datetime.fromisoformat(run.ended_at or run.started_at).timestamp()
 
 
 def _differs(one: Sample, name: str, place: int) -> bool:

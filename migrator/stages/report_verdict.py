@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from migrator.phase import Side
 from migrator.report_results import Found, Group, LagReport, PatternReport, Refused, RunReport, Verdict
+from migrator.stages.report_advice import LATE_S
 
-_LAG_S = 300.0
-"""Marks that wait longer are told: a relay that runs has worked them by then."""
 _NAMED = 3
 _SIDES: tuple[Side, Side] = ("table", "sql")
 _ERRORS = 0.003
@@ -142,7 +141,7 @@ def _calls(one: PatternReport, side: Side) -> int:
 
 def _late(known: Standings) -> _Point | None:
     lag = known.lag
-    if not lag.waiting or (lag.oldest_s < _LAG_S and not lag.failed):
+    if not lag.waiting or (lag.oldest_s < LATE_S and not lag.failed):
         return None
     failed = f", {lag.failed:,} of them failed" if lag.failed else ""
     reason = f"{lag.waiting:,} mark(s) wait for a relay{failed}; the oldest for {lag.oldest_s:,.0f} s"
