@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
 from migrator.phase import State
@@ -49,3 +49,15 @@ class Judgement:
     def as_json(self) -> str:
         """For the audit."""
         return json.dumps([asdict(line) for line in self.lines], ensure_ascii=False)
+
+
+def lines_of(text: str) -> list[Line] | None:
+    """The lines that an audit keeps; None where the text is none of ours. What a newer migrator keeps beside is left out."""
+    known = {one.name for one in fields(Line)}
+    try:
+        return [
+            Line(**{name: value for name, value in line.items() if name in known})
+            for line in json.loads(text or "[]")
+        ]
+    except (ValueError, TypeError, AttributeError):
+        return None

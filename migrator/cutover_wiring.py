@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,16 +50,17 @@ _FINDINGS_READ = 100_000
 
 @dataclass(frozen=True)
 class Desk:
-    """What operators of a job need of its journal."""
+    """What operators of a job need of its journal. `gone`: ids of silent instances that count no more."""
 
     job: Job
     journal: SqlJournal
     phases: SqlPhases
     evidence: SqlEvidence
     instances: SqlInstances
+    gone: Collection[str] = ()
 
     def roster(self) -> Roster:
-        return live_wiring.roster_of(self.job, self.journal)
+        return live_wiring.roster_of(self.job, self.journal).without(self.gone)
 
 
 @contextmanager

@@ -58,7 +58,8 @@ class Difference:
 class Group:
     """Differences of one kind. `where`: a pattern or an entity; `cause`: '' where it is not known; `advice`: what helps.
 
-    `count`: of all, of which `differences` are some.
+    `count`: of all, of which `differences` are some. `before_move`: found before the pattern's last move, so that they
+    stand against nothing any more.
     """
 
     id: str
@@ -71,6 +72,7 @@ class Group:
     cause: str
     advice: str
     differences: Sequence[Difference] = ()
+    before_move: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,9 @@ class Coverage:
 @dataclass(frozen=True)
 class PatternReport:
     """One access pattern. `phase` in words; `compared` and its parts, `errors` by side, and `dropped` shadows count the time
-    that the report looks at, of this revision of the mapping; `outdated`: comparisons of other revisions, left out.
-    `budget_ms`: what DynamoDB's p99 may be; None where the mapping sets none."""
+    since the pattern's last move that the report looks at, of this revision of the mapping; `before_move`: comparisons from
+    before it, `outdated`: those of other revisions, both left out. `answered`, `errors`: by side, of callers and of shadows.
+    `coverage`, `latency`: of the whole time. `budget_ms`: what DynamoDB's p99 may be; None where the mapping sets none."""
 
     name: str
     phase: str
@@ -122,7 +125,9 @@ class PatternReport:
     same: int = 0
     transient: int = 0
     different: int = 0
+    before_move: int = 0
     outdated: int = 0
+    answered: Mapping[Side, int] = field(default_factory=dict)
     errors: Mapping[Side, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     coverage: Sequence[Coverage] = ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import click
 
 from migrator import cutover_wiring
 from migrator.cli.cutover_back import rollback
-from migrator.cli.cutover_options import Asked, known_pattern, move_options, tell_gone
+from migrator.cli.cutover_options import Asked, known_pattern, move_options, strike, vouched_for
 from migrator.cli.cutover_told import MovedPattern, told
 from migrator.cli.cutover_watch import watch
 from migrator.cli.instances import known_revision
 from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
 from migrator.cutover_results import Judgement
-from migrator.cutover_wiring import Desk, open_court, open_desk
+from migrator.cutover_wiring import Court, Desk, open_court, open_desk
 from migrator.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
 from migrator.phase import State, is_back
 from migrator.ports.phases import PatternPhase
@@ -147,31 +148,43 @@ def _move(job: Path, pattern: str, to: Callable[[PatternPhase], State], asked: A
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         desk = stack.enter_context(open_desk(read))
-        gone = tell_gone(desk, asked.gone)
-        court = stack.enter_context(open_court(desk, "cutover", stop.is_set))
+        gone = vouched_for(desk, asked.gone)
+        court = stack.enter_context(open_court(replace(desk, gone=asked.gone), "cutover", stop.is_set))
         stage = Cutover(desk.phases, asked.who, court.laid.checked.mapping.revision)
         known = stage.phase(pattern)
-        judged = stage.judge(known, to(known), court.evidence)
-        if not asked.as_json:
-            stdout().print(judgement_table(judged.lines))
-        if asked.dry_run or not (judged.ok or asked.override):
+        judged = _judged(stage, court, known, to(known), asked)
+        if asked.goes(judged) and asked.wants_a_yes(judged):
+            if not asked.is_confirmed(judged):
+                return DIFFERENT
+            # Nobody knows how long the question stood; what was shown may be hours old.
+            judged = _judged(stage, court, known, judged.after, asked)
+        if not asked.goes(judged):
             return _stays(judged, asked)
-        if not asked.is_confirmed(judged):
-            return DIFFERENT
-        reason = "; ".join(filter(None, (asked.override or asked.reason, *gone)))
-        moved = stage.move(judged, reason=reason, override=bool(asked.override))
-        data = judgement_data(judged) | {"moved": True}
-        return _tell(desk, data, moved, asked)
+        moved = stage.move(judged, reason=_reason(asked, gone), override=bool(asked.override))
+        strike(desk, asked.gone)
+        return _tell(desk, judgement_data(judged) | {"moved": True}, moved, asked)
+
+
+def _judged(stage: Cutover, court: Court, known: PatternPhase, after: State, asked: Asked) -> Judgement:
+    """By the evidence of now, which people are shown."""
+    judged = stage.judge(known, after, court.evidence)
+    if not asked.as_json:
+        stdout().print(judgement_table(judged.lines))
+    return judged
+
+
+def _reason(asked: Asked, gone: Sequence[str]) -> str:
+    return "; ".join(filter(None, (asked.override or asked.reason, *gone)))
 
 
 def _down(desk: Desk, judged: Judgement, asked: Asked) -> int:
     """A move back by the journal alone: neither source nor table may stand in its way."""
     if asked.dry_run:
         return _stays(judged, asked)
-    gone = tell_gone(desk, asked.gone)
+    gone = vouched_for(desk, asked.gone)
     stage = Cutover(desk.phases, asked.who, known_revision(desk.job) or "")
-    reason = "; ".join(filter(None, (asked.override or asked.reason, *gone)))
-    moved = stage.roll_back(stage.phase(judged.pattern), judged.after, reason)
+    moved = stage.roll_back(stage.phase(judged.pattern), judged.after, _reason(asked, gone))
+    strike(desk, asked.gone)
     return _tell(desk, judgement_data(judged) | {"moved": True}, moved, asked)
 
 

@@ -46,10 +46,15 @@ class Asked:
                 "--gone strikes an instance off the list, and --dry-run changes nothing; give one of them"
             )
 
+    def goes(self, judged: Judgement) -> bool:
+        """Whether a move is to be made, as far as it is for the evidence."""
+        return not self.dry_run and (judged.ok or self.override is not None)
+
+    def wants_a_yes(self, judged: Judgement) -> bool:
+        return judged.after.phase == "complete" and not self.yes
+
     def is_confirmed(self, judged: Judgement) -> bool:
         """Whether the one move that has no way back is meant. Raises: SettingsError where nobody can be asked."""
-        if judged.after.phase != "complete" or self.yes:
-            return True
         if not sys.stdin.isatty():
             raise SettingsError("from complete there is no way back, and nobody can be asked here; say --yes")
         what = (
@@ -103,11 +108,9 @@ def known_pattern(name: str, known: Sequence[str]) -> None:
         raise SettingsError(f"the mapping has no access pattern '{name}'{did_you_mean(name, known)}")
 
 
-def tell_gone(desk: Desk, ids: Sequence[str]) -> list[str]:
-    """Strikes silent instances off the list, as an operator vouches for it; what the audit is to say of it.
-
-    One that lives all the same comes back with its next heartbeat. Raises: SettingsError where one is not silent.
-    """
+def vouched_for(desk: Desk, ids: Sequence[str]) -> list[str]:
+    """What the audit is to say of silent instances that an operator vouches for. Raises: SettingsError where one is not
+    silent."""
     roster = desk.roster()
     known = {one.id: one for one in roster.known}
     for id_ in ids:
@@ -119,6 +122,14 @@ def tell_gone(desk: Desk, ids: Sequence[str]) -> list[str]:
             raise SettingsError(
                 f"--gone {id_}: {who(known[id_])} is alive, heard of {age} ago; stop it first"
             )
-    for id_ in ids:
-        desk.instances.leave(known[id_])
     return [f"said to be gone: {who(known[id_])}" for id_ in ids]
+
+
+def strike(desk: Desk, ids: Sequence[str]) -> None:
+    """Takes instances off the list, once the audit says who vouched for it; those that were heard of meanwhile stay.
+
+    One that lives all the same comes back with its next heartbeat.
+    """
+    for one in desk.roster().silent:
+        if one.id in ids:
+            desk.instances.leave(one)

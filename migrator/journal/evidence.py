@@ -55,9 +55,9 @@ class SqlEvidence:
         here = [samples.c.job == self.job]
         if pattern is not None:
             here.append(samples.c.pattern == pattern)
-        query = select(samples.c.content).where(*here).order_by(samples.c.at.desc(), samples.c.id.desc())
+        query = select(samples).where(*here).order_by(samples.c.at.desc(), samples.c.id.desc())
         with self.database.begin() as connection:
-            return [_sample(text) for text in connection.execute(query).scalars()]
+            return [_sample(row) for row in connection.execute(query)]
 
     def forget_samples(self) -> int:
         with self.database.begin() as connection:
@@ -146,7 +146,7 @@ def _window(row: Row[Any]) -> Window:
         found = {DiffKey(kind, part, attribute): number for kind, part, attribute, number in counts["found"]}
         known = {name: _as_kept(name, counts[name]) for name in _COUNTED if name in counts}
     except (ValueError, TypeError, KeyError, AttributeError):
-        at = datetime.fromtimestamp(row.begun_at, UTC).isoformat(" ", "seconds")
+        at = _moment(row.begun_at)
         what = f"the journal's window of pattern {row.pattern} of {at} by {row.writer} cannot be read"
         raise SettingsError(f"{what}; was it edited? Delete its row of migrator_window") from None
     return Window(**{name: getattr(row, name) for name in _IN_COLUMNS}, found=found, **known)
@@ -159,15 +159,29 @@ def _as_kept(name: str, value: Any) -> Any:
     return {str(key): str(one) if name == "latency" else int(one) for key, one in value.items()}
 
 
-def _sample(text: str) -> Sample:
+def _sample(row: Row[Any]) -> Sample:
+    """Raises: SettingsError where the text is none of ours. What a newer migrator keeps beside is left out."""
     known = {one.name for one in fields(Sample)}
-    content: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in json.loads(text).items()
-        if name in known
-    }
-    content["key"] = DiffKey(**content["key"])
-    return Sample(**content)
+    try:
+        content: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in json.loads(row.content).items()
+            if name in known
+        }
+        content |= {"key": DiffKey(**content["key"]), "at": float(content["at"])}
+        found = Sample(**content | {"params": {**content.get("params", {})}})
+        for side in (found.row, found.item):
+            dict(zip(found.attributes, found.attributes if side is None else side, strict=True))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        what = f"the journal's sample of pattern {row.pattern} of {_moment(row.at)} cannot be read"
+        raise SettingsError(
+            f"{what}; was it edited? Delete its row (id {row.id}) of migrator_sample"
+        ) from None
+    return found
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds")
 
 
 def _digest(key: DiffKey) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 InstanceRole = Literal["dual_write", "read"]
@@ -56,6 +57,11 @@ class Roster:
     def marking(self) -> list[Instance]:
         """Those that live and whose writes leave marks."""
         return [one for one in self.living if one.role == "dual_write"]
+
+    def without(self, ids: Collection[str]) -> Roster:
+        """The same without these, as far as they are silent."""
+        gone = {one.id for one in self.silent if one.id in ids}
+        return replace(self, known=tuple(one for one in self.known if one.id not in gone))
 
     def age_s(self, one: Instance) -> float:
         """Of its last heartbeat."""

@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cutover_results import Judgement, Line, Verdict
+from migrator.cutover_results import Judgement, Line, Verdict, lines_of
 from migrator.phase import FORWARD, ROUTES, State
 from migrator.ports.instances import Roster
 from migrator.ports.phases import Move, PatternPhase
@@ -154,7 +154,23 @@ def history_lines(moves: Sequence[Move]) -> Iterator[str]:
     for one in moves:
         against = " against the evidence" if one.override else ""
         why = f": {one.reason}" if one.reason else ""
-        yield f"{moment(one.at)}  {one.pattern}  {one.before} -> {one.after}  by {one.who}{against}{why}"
+        yield f"{moment(one.at)}  {one.pattern}  {one.before} -> {one.after}  by {one.who}{against}{why}{_by_what(one)}"
+
+
+def _by_what(one: Move) -> str:
+    """Which lines were right and which not, '' where none was asked; --json has all that they said."""
+    lines = lines_of(one.evidence)
+    if lines is None:
+        return " (its evidence cannot be read)"
+    right = sum(line.verdict == "ok" for line in lines)
+    others = {
+        verdict: ", ".join(line.name for line in lines if line.verdict == verdict)
+        for verdict in ("no", "unknown")
+    }
+    said = [f"{right} ok"] * bool(right) + [
+        f"{verdict}: {names}" for verdict, names in others.items() if names
+    ]
+    return f" (evidence: {'; '.join(said)})" if said else ""
 
 
 def history_data(moves: Sequence[Move]) -> list[dict[str, Any]]:
@@ -169,7 +185,9 @@ def history_data(moves: Sequence[Move]) -> list[dict[str, Any]]:
             "reason": one.reason,
             "override": one.override,
             "revision": one.revision,
-            "evidence": one.evidence,
+            "evidence": one.evidence
+            if (lines := lines_of(one.evidence)) is None
+            else list(map(asdict, lines)),
         }
         for one in moves
     ]

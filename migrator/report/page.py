@@ -14,7 +14,15 @@ from migrator.phase import PHASES
 from migrator.report.drawings import bars_of, curves_of, ms_text
 from migrator.report.inert import inert, plain
 from migrator.report.instances import age_text
-from migrator.report.report_words import KIND_WORDS, SIDE_WORDS, found_words, moment, next_steps
+from migrator.report.report_words import (
+    KIND_WORDS,
+    SIDE_WORDS,
+    answered_words,
+    compared_words,
+    found_words,
+    moment,
+    next_steps,
+)
 from migrator.report_results import ReportModel
 
 _EXAMPLES = 3
@@ -54,6 +62,8 @@ def _environment() -> Environment:
         "ms": ms_text,
         "count": lambda number: f"{number:,}",
         "found": found_words,
+        "compared": compared_words,
+        "answered": answered_words,
         # Not capitalize: it makes all the rest small, and SQL with it.
         "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
     }

@@ -77,10 +77,17 @@ def run_words(one: RunReport) -> str:
 
 def next_steps(model: ReportModel) -> Iterator[str]:
     """What would complete the evidence, beside the verdict's own command."""
-    if never := model.never_compared:
+    if never := [one.name for one in model.patterns if not one.compared and not one.before_move]:
         yield f"not compared in this time: {', '.join(never)}"
+    if moved := [f"{one.name} ({one.before_move:,})" for one in model.patterns if one.before_move]:
+        yield f"comparisons from before a pattern's last move are not counted: {', '.join(moved)}"
     if outdated := [one.name for one in model.patterns if one.outdated]:
         yield f"comparisons of an older mapping are left out: {', '.join(outdated)}"
+
+
+def compared_words(one: PatternReport) -> str:
+    """How many answers were compared since the pattern's last move."""
+    return f"{one.compared:,}" if one.compared or one.before_move else "never"
 
 
 def answered_words(one: PatternReport) -> str:

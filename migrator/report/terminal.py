@@ -15,6 +15,7 @@ from migrator.report.instances import age_text
 from migrator.report.report_words import (
     SIDE_WORDS,
     answered_words,
+    compared_words,
     found_words,
     kind_of_question,
     lag_words,
@@ -86,9 +87,7 @@ def _patterns(console: Console, model: ReportModel) -> Iterator[str]:
     for one in model.patterns:
         counts = (f"{count:,}" for count in (one.same, one.transient, one.different))
         age = "–" if one.age_s is None else f"{age_text(one.age_s)} ago"
-        table.add_row(
-            *_cells(one.name, one.phase, f"{one.compared:,}" if one.compared else "never", *counts, age)
-        )
+        table.add_row(*_cells(one.name, one.phase, compared_words(one), *counts, age))
     console.print(table)
     for one in model.patterns:
         if words := answered_words(one):
@@ -109,7 +108,8 @@ def _differences(console: Console, groups: Sequence[Group]) -> Iterator[str]:
     for one in groups[:_GROUPS]:
         attribute = SIDE_WORDS.get(one.attribute, one.attribute) if one.kind == "error" else one.attribute  # type: ignore[call-overload]
         where = " › ".join(filter(None, (one.where, one.part, attribute)))
-        console.print(Text(plain(f"{one.count:,} {one.kind} {where}"), "bold red"), soft_wrap=True)
+        when, colour = (", before its last move", "bold") if one.before_move else ("", "bold red")
+        console.print(Text(plain(f"{one.count:,} {one.kind} {where}{when}"), colour), soft_wrap=True)
         _say(console, f"  likely: {one.cause or 'unknown'}; found by {found_words(one.found_by)}")
         _say(console, f"  helps: {one.advice.replace('`', '')}")
         if one.differences:

@@ -118,8 +118,15 @@ def _kinds(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     yield Line("kinds", asked, f"{seen} of {possible}", verdict(is_ok), age_of(facts, all_), mend)
 
 
-def _rates(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
+def _calls(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
+    """What the calls since the last move came to, as old as the newest of their windows."""
     recent = facts.counts(limits, since_move=True)
+    age_s = age_of(facts, recent)
+    for line in (*_rates(recent, limits), *_p99(facts.pattern, recent, limits)):
+        yield replace(line, age_s=age_s)
+
+
+def _rates(recent: Counted, limits: CutoverSettings) -> Iterable[Line]:
     mend = f"see `migrator report`; once it is mended: {_ANEW}"
     yield _mismatches(recent, limits.mismatch_max, mend)
     asked = f"fewer than {limits.error_max:.2%} of the table's answers fail"
@@ -155,9 +162,8 @@ def _share(name: str, asked: str, counts: tuple[int, int], limit: float, mend: s
     return Line(name, asked, found, "no", mend=mend)
 
 
-def _p99(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
-    recent = facts.counts(limits, since_move=True)
-    table, limit_ms, words = recent.latency["table"], *p99_limit(facts.pattern, recent, limits.p99_factor)
+def _p99(pattern: Pattern, recent: Counted, limits: CutoverSettings) -> Iterable[Line]:
+    table, limit_ms, words = recent.latency["table"], *p99_limit(pattern, recent, limits.p99_factor)
     asked = f"the table's p99 within {words}"
     if unread := sum(one.unread for one in recent.latency.values()):
         said = f"the latencies of {unread:,} window(s) cannot be read"
@@ -242,14 +248,13 @@ _ALL: tuple[Rule, ...] = (
     _verify,
     _comparisons,
     _kinds,
-    _rates,
-    _p99,
+    _calls,
     _readers,
 )
 NEEDS: Mapping[Phase, tuple[Rule, ...]] = {
     "shadow": (_table, _capture),
     "ramp": _ALL,
     "live": (_ramped, *_ALL),
-    "complete": (_table, _capture, _comparisons, _rates, _p99, _readers),
+    "complete": (_table, _capture, _comparisons, _calls, _readers),
 }
 """What each phase asks of whoever moves forward to it; `complete` asks what decommission does, too."""

@@ -106,8 +106,9 @@ class Report:
         """Raises: StoppedError where the journal cannot be asked."""
         now_s = self.records.evidence.now_s()
         since = max(0.0, now_s - self.options.since_s)
-        windows = Windows(self.records.evidence.windows(since), self.sides.mapping.revision, now_s)
-        patterns = windows.patterns(self.sides.mapping.patterns, self.records.phases.all())
+        kept, phases = self.records.evidence.windows(since), self.records.phases.all()
+        windows = Windows(kept, self.sides.mapping.revision, now_s, phases)
+        patterns = windows.patterns(self.sides.mapping.patterns)
         budgets = {name: one.p99_ms for name, one in self.sides.mapping.patterns.items()}
         patterns = [replace(one, budget_ms=budgets[one.name]) for one in patterns]
         groups, refused = self._groups(windows, since), self._refused()
@@ -147,26 +148,28 @@ class Report:
         return self.sides.source if self.options.values else None
 
     def _groups(self, windows: Windows, since: float) -> list[Group]:
-        """The most numerous first, those of shadow reads before those of runs."""
+        """The most numerous first, those of shadow reads before those of runs; last those from before a pattern's move."""
         lag, backfill = self.around.lag, self._runs.get("backfill")
         around = Circumstances(
             waiting=lag.waiting or 0,
             backfilled=backfill is not None and backfill.state == "done",
             captured=lag.waiting is not None,
+            oldest_s=lag.oldest_s,
+            now_s=windows.now_s,
         )
         made = Differences(self._showing, around, self.options.values, self._pairs)
         revision = self.sides.mapping.revision
         samples = [
             one for one in self.records.evidence.samples() if one.at >= since and one.revision == revision
         ]
-        found = made.of_windows(windows.found(), samples)
+        found = made.of_windows(windows, samples)
         left = SHOWN_AT_MOST - sum(len(one.differences) for one in found)
         for run in self._looked_runs():
             of_run = list(made.of_run(run, self.records.groups, max(0, left)))
             left -= sum(len(one.differences) for one in of_run)
             found += of_run
         named = [replace(one, advice=one.advice.replace("JOB", self.around.file)) for one in found]
-        return sorted(named, key=lambda one: -one.count)
+        return sorted(named, key=lambda one: (one.before_move, -one.count))
 
     def _looked_runs(self) -> list[Run]:
         """The last runs of each kind; a backfill before the last verify is told by that verify."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migrator.mapping.causes import Pair, value_cause
 
+LATE_S = 300.0
+"""Marks that wait longer are late: a relay that runs has worked them by then."""
 _WRITTEN_BESIDE = "written beside capture, or a change that left no mark"
 _MEND_MAPPING = "change the mapping or the pattern's SQL; `compare:` in the pattern where both are right"
 _REPAIR = "`migrator verify JOB --repair`, then `migrator relay JOB --once`"
@@ -14,7 +16,8 @@ _REPAIR = "`migrator verify JOB --repair`, then `migrator relay JOB --once`"
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What is known beside the difference. `waiting`: marks that no relay has worked yet; `backfilled`: whether a backfill
+    """What is known beside the difference. `waiting`: marks that no relay has worked yet, `oldest_s`: the age of the oldest
+    at `now_s` (seconds since 1970); `backfilled`: whether a backfill
     has ended; `captured`: whether changes leave marks. `of_pattern`: of answers, not of rows beside items:
     the pattern itself may be what is wrong."""
 
@@ -22,6 +25,14 @@ class Circumstances:
     backfilled: bool = True
     captured: bool = True
     of_pattern: bool = True
+    oldest_s: float = 0.0
+    now_s: float = 0.0
+
+    def of(self, found_at: float | None) -> Circumstances:
+        """The same for what was last found then (None: nobody noted when). In a shop that writes some mark nearly always
+        waits; one that is younger than the difference is not where it comes from."""
+        is_late = self.oldest_s >= LATE_S if found_at is None else self.now_s - self.oldest_s <= found_at
+        return self if is_late else replace(self, waiting=0)
 
     @property
     def repair(self) -> str:

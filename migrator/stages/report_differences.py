@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import blake2b
+from typing import TypeAlias
 
 from migrator.mapping.causes import pairs_of
 from migrator.ports import Finding, Run
@@ -15,7 +17,10 @@ from migrator.report_results import Cell, Difference, Found, Group
 from migrator.stages.report_advice import SINCE_GONE, Cause, Circumstances, cause_of
 from migrator.stages.report_pairs import Pairs
 from migrator.stages.report_shown import Showing, clipped
+from migrator.stages.report_windows import Windows
 
+_Kind: TypeAlias = tuple[str, DiffKey]
+"""Of differences: the pattern, and what it counts them by."""
 SHOWN_AT_MOST = 5_000
 """Differences of one report; the rest is counted."""
 _OF_ITEMS = ("missing", "unexpected", "different")
@@ -35,28 +40,34 @@ class Differences:
 
     # ── of shadow reads and replays ──
 
-    def of_windows(
-        self, found: Mapping[tuple[str, DiffKey], Counter[str]], samples: Sequence[Sample]
-    ) -> list[Group]:
-        """A group for each kind of difference of a pattern that was counted."""
-        kept: dict[tuple[str, DiffKey], list[Sample]] = defaultdict(list)
+    def of_windows(self, windows: Windows, samples: Sequence[Sample]) -> list[Group]:
+        """A group for each kind of difference of a pattern; what is from before its last move is a group of its own."""
+        standing, before = windows.found(), windows.found(since_move=False)
+        recent: dict[_Kind, list[Sample]] = defaultdict(list)
+        older: dict[_Kind, list[Sample]] = defaultdict(list)
         for one in samples:
-            kept[one.pattern, one.key].append(one)
-        return [
-            self._of_pattern(pattern, key, counts, kept[pattern, key])
-            for (pattern, key), counts in found.items()
-        ]
+            kind = one.pattern, one.key
+            is_recent = kind in standing and windows.is_since_move(one.pattern, one.at)
+            (recent if is_recent else older)[kind].append(one)
+        groups = [self._of_pattern(kind, counts, recent[kind]) for kind, counts in standing.items()]
+        for kind, counts in before.items():
+            made = self._of_pattern(kind, counts, older[kind], "before" if kind in standing else "")
+            groups.append(replace(made, before_move=True))
+        return groups
 
     def _of_pattern(
-        self, pattern: str, key: DiffKey, counts: Counter[str], samples: Sequence[Sample]
+        self, kind: _Kind, counts: Counter[str], samples: Sequence[Sample], when: str = ""
     ) -> Group:
+        """`when`: what tells the group from another one of its kind."""
+        pattern, key = kind
         both = [
             (one.attributes, one.row, one.item)
             for one in samples
             if one.row is not None and one.item is not None
         ]
-        cause = cause_of(key.kind, key.attribute, list(pairs_of(key.attribute, both)), self.around)
-        id_ = _id("pattern", pattern, key.kind, key.part, key.attribute)
+        around = self.around.of(max((one.at for one in samples), default=None))
+        cause = cause_of(key.kind, key.attribute, list(pairs_of(key.attribute, both)), around)
+        id_ = _id("pattern", pattern, key.kind, key.part, key.attribute, *filter(None, [when]))
         origins: list[Found] = [one for one in ("service", "replay") if counts[one]]
         made = Group(
             id=id_,
@@ -108,7 +119,8 @@ class Differences:
         id_ = _id(run.identity.kind, group.entity, group.kind, "", group.attribute)
         looked_up = found[:_LOOKED_UP] if self.values and self.pairs is not None else []
         seen = [self.pairs.cells(one) for one in looked_up] if self.pairs is not None else []
-        cause = self._cause_now(group, [cells for cells in seen if cells is not None])
+        around = replace(self.around.of(_ended_s(run)), of_pattern=False)
+        cause = self._cause_now(group, [cells for cells in seen if cells is not None], around)
         cells = [one or [] for one in seen] + [[]] * (len(found) - len(seen))
         return Group(
             id=id_,
@@ -123,7 +135,9 @@ class Differences:
             differences=[self._of_finding(id_, one, row) for one, row in zip(found, cells, strict=True)],
         )
 
-    def _cause_now(self, group: FindingGroup, looked_up: Sequence[Sequence[Cell]]) -> Cause:
+    def _cause_now(
+        self, group: FindingGroup, looked_up: Sequence[Sequence[Cell]], around: Circumstances
+    ) -> Cause:
         """By the values of now. What is the same by now tells nothing of why it was not."""
         name = group.attribute
         compared = [
@@ -136,7 +150,7 @@ class Differences:
         if compared and not differing and group.kind in _OF_ITEMS:
             return SINCE_GONE
         pairs = [(one.sql or "null", one.item or "null") for one in differing if name]
-        return cause_of(group.kind, name, pairs, replace(self.around, of_pattern=False))
+        return cause_of(group.kind, name, pairs, around)
 
     def _of_finding(self, group: str, one: Finding, cells: Sequence[Cell]) -> Difference:
         show = self.showing
@@ -147,6 +161,11 @@ class Differences:
             cells=cells,
             why=clipped(show.key(one.reason, one.source_key or "[]")),
         )
+
+
+def _ended_s(run: Run) -> float:
+    """By when it had found what it has found; that of one that has not ended may be as old as its beginning."""
+    return datetime.fromisoformat(run.ended_at or run.started_at).timestamp()
 
 
 def _differs(one: Sample, name: str, place: int) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from migrator.phase import Side
 from migrator.report_results import Found, Group, LagReport, PatternReport, Refused, RunReport, Verdict
+from migrator.stages.report_advice import LATE_S
 
-_LAG_S = 300.0
-"""Marks that wait longer are told: a relay that runs has worked them by then."""
 _NAMED = 3
+_SIDES: tuple[Side, Side] = ("table", "sql")
+_ERRORS = 0.003
+"""The share of calls that may fail: what cutover allows unless the job says otherwise."""
 _UNSETTLED = 0.003
 """The share of answers that may have differed without being settled: a few are each time a service ends."""
 _OF_RUNS: frozenset[Found] = frozenset({"verify", "backfill", "relay"})
@@ -25,6 +28,11 @@ class Standings:
     patterns: Sequence[PatternReport]
     runs: Sequence[RunReport]
     lag: LagReport
+
+    @property
+    def standing(self) -> list[Group]:
+        """Differences that count."""
+        return [one for one in self.groups if not one.before_move]
 
     def run(self, kind: str) -> RunReport | None:
         return next((one for one in self.runs if one.kind == kind), None)
@@ -49,39 +57,48 @@ def verdict_of(known: Standings) -> Verdict:
     points = [*against, *gaps]
     if not points:
         return _clean(known)
-    title = (
-        "Differences stand; do not move a pattern yet"
-        if against
-        else "Nothing differs as far as was looked, and not all was looked at"
-    )
-    first = points[0]
-    reasons = [one.reason for one in points]
-    return Verdict("different" if against else "unproven", title, reasons, first.command, first.purpose)
+    first, reasons = points[0], [one.reason for one in points]
+    if not against:
+        title = "Nothing differs as far as was looked, and not all was looked at"
+        return Verdict("unproven", title, reasons, first.command, first.purpose)
+    title = f"{'Differences stand; do' if known.standing else 'Do'} not move a pattern yet"
+    return Verdict("different", title, reasons, first.command, first.purpose)
 
 
 # ── what stands against a move ──
 
 
 def _differences(known: Standings) -> _Point | None:
-    if not known.groups:
+    standing = known.standing
+    if not standing:
         return None
-    count = sum(one.count for one in known.groups)
-    where = list(dict.fromkeys(one.where for one in known.groups))
-    listed = ", ".join(where[:_NAMED]) + (f" and {len(where) - _NAMED} more" if len(where) > _NAMED else "")
-    reason = f"{count:,} difference(s) of {len(known.groups)} kind(s), in {listed}"
+    count = sum(one.count for one in standing)
+    listed = _listed(list(dict.fromkeys(one.where for one in standing)))
+    reason = f"{count:,} difference(s) of {len(standing)} kind(s), in {listed}"
     command, purpose = _mending(known)
     return _Point(reason, known.command(command), purpose)
 
 
 def _mending(known: Standings) -> tuple[str, str]:
     """What helps against differences: (command, what for)."""
-    if any(found in _OF_RUNS for one in known.groups for found in one.found_by):
+    if any(found in _OF_RUNS for one in known.standing for found in one.found_by):
         if known.lag.waiting is not None:
             return "migrator verify JOB --repair", "mark the rows that differ, for the relay to write again"
         return "migrator backfill JOB --again", "write every row once more"
     if _not_verified(known) is not None:
         return "migrator verify JOB", "see whether items are wrong, or only the patterns"
-    return "migrator shadow replay JOB", "compare again, once the mapping or the patterns' SQL is mended"
+    return _anew(known, known.standing[0].where)
+
+
+def _anew(known: Standings, name: str) -> tuple[str, str]:
+    """What lets the counts of a pattern begin anew: what was found stands against it until its next move."""
+    phase = next((one.phase for one in known.patterns if one.name == name), "complete")
+    replay = f"migrator shadow replay JOB --pattern {name}"
+    if phase == "complete" or (phase == "off" and known.lag.waiting is None):
+        return "migrator shadow replay JOB", "compare again, once the mapping or the patterns' SQL is mended"
+    back = "" if phase == "off" else f"migrator cutover rollback JOB {name} --to off && "
+    command = f"{back}migrator cutover advance JOB {name} && {replay}"
+    return command, f"count {name} anew, once what differs is mended"
 
 
 def _refused(known: Standings) -> _Point | None:
@@ -95,9 +112,36 @@ def _refused(known: Standings) -> _Point | None:
     )
 
 
+def _failed_of_table(known: Standings) -> _Point | None:
+    return _failed(known, "table", "DynamoDB")
+
+
+def _failed_of_sql(known: Standings) -> _Point | None:
+    """What SQL did not answer was not compared, and stands against SQL."""
+    return _failed(known, "sql", "SQL")
+
+
+def _failed(known: Standings, side: Side, named: str) -> _Point | None:
+    failing = [one for one in known.patterns if one.errors.get(side, 0) > _ERRORS * _calls(one, side)]
+    if not failing:
+        return None
+    errors, calls = (
+        sum(one.errors[side] for one in failing),
+        sum(_calls(one, side) for one in failing),
+    )
+    reason = f"{errors:,} of {calls:,} call(s) of {named} failed, of {_listed([one.name for one in failing])}"
+    purpose = "see whether both sides can be asked; the log of the service says why calls fail"
+    return _Point(reason, known.command("migrator doctor JOB"), purpose)
+
+
+def _calls(one: PatternReport, side: Side) -> int:
+    """Of callers and of shadows, those that failed among them."""
+    return one.answered.get(side, 0) + one.errors.get(side, 0)
+
+
 def _late(known: Standings) -> _Point | None:
     lag = known.lag
-    if not lag.waiting or (lag.oldest_s < _LAG_S and not lag.failed):
+    if not lag.waiting or (lag.oldest_s < LATE_S and not lag.failed):
         return None
     failed = f", {lag.failed:,} of them failed" if lag.failed else ""
     reason = f"{lag.waiting:,} mark(s) wait for a relay{failed}; the oldest for {lag.oldest_s:,.0f} s"
@@ -130,11 +174,14 @@ def _not_verified(known: Standings) -> _Point | None:
 
 
 def _not_compared(known: Standings) -> _Point | None:
-    never = [one.name for one in known.patterns if not one.compared]
+    # Nothing asks the other side of what is complete any more.
+    never = [one for one in known.patterns if not one.compared and one.phase != "complete"]
     if not never:
         return None
-    listed = ", ".join(never[:_NAMED]) + (f" and {len(never) - _NAMED} more" if len(never) > _NAMED else "")
+    listed = _listed([one.name for one in never])
     reason = f"{len(never)} of {len(known.patterns)} pattern(s) were not compared in this time by this mapping: {listed}"
+    if moved := [one.name for one in never if one.before_move]:
+        reason += f"; of {_listed(moved)} only what was compared since the last move counts"
     return _Point(reason, known.command("migrator shadow replay JOB"), "compare the answers of every pattern")
 
 
@@ -142,15 +189,17 @@ def _not_settled(known: Standings) -> _Point | None:
     counts = {one.name: one.unsettled for one in known.patterns if one.unsettled > _UNSETTLED * one.compared}
     if not counts:
         return None
-    listed = ", ".join(list(counts)[:_NAMED])
-    more = f" and {len(counts) - _NAMED} more" if len(counts) > _NAMED else ""
-    reason = f"{sum(counts.values()):,} answer(s) differed and were never looked at again, of {listed}{more}"
+    reason = f"{sum(counts.values()):,} answer(s) differed and were never looked at again, of {_listed(list(counts))}"
     return _Point(reason, known.command("migrator shadow replay JOB"), "see whether they differ for good")
 
 
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
 _Ask = Callable[[Standings], _Point | None]
-_AGAINST: tuple[_Ask, ...] = (_differences, _refused, _late)
-_GAPS: tuple[_Ask, ...] = (_not_filled, _not_verified, _not_compared, _not_settled)
+_AGAINST: tuple[_Ask, ...] = (_differences, _refused, _failed_of_table, _late)
+_GAPS: tuple[_Ask, ...] = (_not_filled, _not_verified, _not_compared, _failed_of_sql, _not_settled)
 
 
 def _clean(known: Standings) -> Verdict:
@@ -158,6 +207,9 @@ def _clean(known: Standings) -> Verdict:
     reasons = [f"{compared:,} answer(s) of {len(known.patterns)} pattern(s) compared, none differs"]
     if (run := known.run("verify")) is not None:
         reasons.append(f"{run.rows:,} row(s) and their items say the same")
+    if errors := sum(sum(one.errors.values()) for one in known.patterns):
+        calls = sum(_calls(one, side) for one in known.patterns for side in _SIDES)
+        reasons.append(f"{errors:,} of {calls:,} call(s) failed, too few to stand against a move")
     left = [one for one in known.patterns if one.phase != "complete"]
     if known.lag.waiting is None and not known.lag.reason:
         command, purpose = "migrator capture install JOB", "mark every change from now on, which a move needs"

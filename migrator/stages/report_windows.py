@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from migrator.phase import Side
 from migrator.ports.evidence import DiffKey, Window
@@ -21,30 +21,36 @@ _WIDTHS_S = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400)
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of one report. Those of another `revision` of the mapping are no evidence for this one."""
+    """Windows of one report. Those of another `revision` of the mapping are no evidence for this one. Those from before
+    the last move of their pattern are told apart: the next move is judged without them, too.
+
+    `phases`: of the patterns that were ever moved.
+    """
 
     all: Sequence[Window]
     revision: str
     now_s: float
+    phases: Mapping[str, PatternPhase] = field(default_factory=dict)
 
-    @property
-    def current(self) -> list[Window]:
-        return [one for one in self.all if one.revision == self.revision]
+    def is_since_move(self, pattern: str, at: float) -> bool:
+        """Of a pattern that nobody ever moved everything is."""
+        return at >= self._phase(pattern).since
 
-    def patterns(self, names: Iterable[str], phases: Mapping[str, PatternPhase]) -> list[PatternReport]:
+    def patterns(self, names: Iterable[str]) -> list[PatternReport]:
         """Each pattern of the mapping, those never compared first, then by differences."""
         by_name: dict[str, list[Window]] = defaultdict(list)
         for one in self.all:
             by_name[one.pattern].append(one)
-        found = [self._pattern(phases.get(name, PatternPhase(name)), by_name[name]) for name in names]
+        found = [self._pattern(self._phase(name), by_name[name]) for name in names]
         return sorted(found, key=lambda one: (one.compared > 0, -one.different))
 
-    def found(self) -> dict[tuple[str, DiffKey], Counter[str]]:
-        """Differences by pattern and kind: counts by who found them."""
+    def found(self, *, since_move: bool = True) -> dict[tuple[str, DiffKey], Counter[str]]:
+        """Differences by pattern and kind: counts by who found them, since the pattern's last move or before it."""
         counted: dict[tuple[str, DiffKey], Counter[str]] = defaultdict(Counter)
-        for window in self.current:
-            for key, count in window.found.items():
-                counted[window.pattern, key][window.origin] += count
+        for window in self.all:
+            if window.revision == self.revision and self._is_since_move(window) == since_move:
+                for key, count in window.found.items():
+                    counted[window.pattern, key][window.origin] += count
         return counted
 
     def timeline(self, begun_s: float) -> Timeline:
@@ -67,10 +73,13 @@ class Windows:
     # ── one pattern ──
 
     def _pattern(self, phase: PatternPhase, windows: Sequence[Window]) -> PatternReport:
-        mine = [one for one in windows if one.revision == self.revision]
+        current = [one for one in windows if one.revision == self.revision]
+        mine = [one for one in current if self._is_since_move(one)]
+        answered: Counter[Side] = Counter()
         errors: Counter[Side] = Counter()
         dropped: Counter[str] = Counter()
         for one in mine:
+            answered.update(one.answered)
             errors.update(one.errors)
             dropped.update(one.dropped)
         return PatternReport(
@@ -81,12 +90,21 @@ class Windows:
             same=sum(one.same for one in mine),
             transient=sum(one.transient for one in mine),
             different=sum(one.different for one in mine),
-            outdated=sum(one.compared for one in windows) - sum(one.compared for one in mine),
+            before_move=sum(one.compared for one in current) - sum(one.compared for one in mine),
+            outdated=sum(one.compared for one in windows) - sum(one.compared for one in current),
+            answered=dict(answered),
             errors=dict(errors),
             dropped=dict(dropped),
-            coverage=self._coverage(mine),
-            latency=_curves(mine),
+            # Kinds of questions need not come again after every move, and a curve shows the whole time.
+            coverage=self._coverage(current),
+            latency=_curves(current),
         )
+
+    def _phase(self, pattern: str) -> PatternPhase:
+        return self.phases.get(pattern, PatternPhase(pattern))
+
+    def _is_since_move(self, one: Window) -> bool:
+        return self.is_since_move(one.pattern, one.begun_at)
 
     def _coverage(self, windows: Sequence[Window]) -> list[Coverage]:
         by_kind: dict[str, list[tuple[int, Window]]] = defaultdict(list)

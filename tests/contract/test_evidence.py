@@ -229,3 +229,24 @@ def test_a_window_that_cannot_be_read_is_named_and_spoils_no_other_pattern(
     with pytest.raises(SettingsError, match=said):
         memory.windows(0, "recent_orders")
     assert [one.pattern for one in memory.windows(0, "other")] == ["other"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "7",
+        "{}",
+        '{"key": 7, "pattern": "recent_orders", "at": 1, "writer": "w", "revision": "r"}',
+        '{"key": {"kind": "value"}, "pattern": "recent_orders", "at": "now", "writer": "w", "revision": "r"}',
+        '{"key": {"kind": "value"}, "pattern": "recent_orders", "at": 1, "writer": "w", "revision": "r", '
+        '"attributes": ["a"], "row": ["1", "2"]}',
+    ],
+)
+def test_a_sample_that_cannot_be_read_is_named(memory: SqlEvidence, text: str) -> None:
+    with memory.database.begin() as connection:
+        connection.execute(update(schema.sample).values(content=text))
+    said = r"sample of pattern recent_orders of \d.* cannot be read.*Delete its row \(id \d+\)"
+    with pytest.raises(SettingsError, match=said):
+        memory.samples()
+    assert memory.samples("other") == []

@@ -11,8 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import update
+
 from migrator import cutover_wiring, wiring
 from migrator.cutover_wiring import Desk
+from migrator.journal import schema
 from migrator.phase import OFF, State
 from migrator.ports.evidence import Window
 from migrator.ports.instances import Instance
@@ -87,6 +90,16 @@ def obey(desk: Desk, one: Instance) -> None:
     """The reader lives, and acts by all phases as they are."""
     desk.instances.beat(one)
     desk.phases.confirm(one.id, {name: phase.version for name, phase in desk.phases.all().items()})
+
+
+def dead(shop: Project) -> Instance:
+    """A reader that was killed: silent for longer than anything of it can last."""
+    with desk_of(shop) as desk:
+        one = reader(desk, shop, "killed")
+        old = update(schema.instance).where(schema.instance.c.id == one.id)
+        with desk.journal.database.begin() as connection:
+            connection.execute(old.values(alive_at=one.alive_at - 60))
+    return one
 
 
 def compared(desk: Desk, made: Project, pattern: str, count: int = 400, **more: Any) -> None:

@@ -14,13 +14,13 @@ import pytest
 from sqlalchemy import update
 
 from migrator.journal import schema
-from migrator.ports.instances import Instance
 from tests.journey.command import Project
 from tests.journey.cutover import (
     MAPPING,
     PATTERN,
     compared,
     cutover_shop,
+    dead,
     desk_of,
     filled,
     force,
@@ -90,8 +90,11 @@ def test_a_pattern_goes_forward_on_evidence_and_back_without(shop: Project) -> N
         "ramp 1 % -> ramp 100 %",
         "ramp 100 % -> live",
     ]
+    assert [line[line.index("(") :] for line in history.out.splitlines()] == [
+        f"(evidence: {count} ok)" for count in (2, 13, 13, 14)
+    ]
     lines = shop.done("cutover", "history", job, "--json").data
-    assert {one["name"] for one in json.loads(lines[-1]["evidence"])} >= {"verify", "lag", "p99", "confirmed"}
+    assert {one["name"] for one in lines[-1]["evidence"]} >= {"verify", "lag", "p99", "confirmed"}
     assert lines[-1]["reason"] == "as planned"
     back = shop.done("cutover", "rollback", job, PATTERN, "--reason", "pager", "--who", "ada")
     assert "customer_by_id: live -> shadow (version 5)" in back.out
@@ -106,9 +109,10 @@ def test_an_override_is_on_record_and_wants_a_reason(shop: Project) -> None:
     force(shop, "advance", job, PATTERN)
     line = shop.done("cutover", "history", job, "--json").data[-1]
     assert (line["override"], line["reason"]) == (True, "a test's own way")
-    verdicts = {one["name"]: one["verdict"] for one in json.loads(line["evidence"])}
+    verdicts = {one["name"]: one["verdict"] for one in line["evidence"]}
     assert (verdicts["comparisons"], verdicts["p99"], verdicts["verify"]) == ("no", "unknown", "ok")
-    assert "against the evidence: a test's own way" in shop.done("cutover", "history", job).out
+    told = shop.done("cutover", "history", job, PATTERN).out
+    assert "against the evidence: a test's own way (evidence: 6 ok; no: relay, comparisons, " in told
 
 
 def test_of_two_operators_at_once_one_wins_and_the_other_is_told(shop: Project) -> None:
@@ -160,16 +164,6 @@ def test_nothing_goes_to_shadow_without_table_or_marks(tmp_path: Path, dynamodb_
     assert "not proven: table, capture" in refused.err
     assert "there is no table" in refused.out
     assert "migrator capture install" in refused.out
-
-
-def dead(shop: Project) -> Instance:
-    """A reader that was killed: silent for longer than anything of it can last."""
-    with desk_of(shop) as desk:
-        one = reader(desk, shop, "killed")
-        old = update(schema.instance).where(schema.instance.c.id == one.id)
-        with desk.journal.database.begin() as connection:
-            connection.execute(old.values(alive_at=one.alive_at - 60))
-    return one
 
 
 def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bare: Project) -> None:

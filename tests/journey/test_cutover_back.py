@@ -142,4 +142,4 @@ def test_the_way_down_asks_neither_table_nor_source_nor_mapping(bare: Project) -
         bare.done("cutover", "ramp", job, PATTERN, percent, "--reason", "slowly")
         assert phase(bare) == f"ramp {percent} %"
     last = bare.done("cutover", "history", job, "--json").data[-1]
-    assert (last["reason"], last["override"], last["evidence"]) == ("slowly", False, "[]")
+    assert (last["reason"], last["override"], last["evidence"]) == ("slowly", False, [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -159,7 +158,7 @@ def back_from(shop: Project, phase_: str, *words: str) -> None:
 def only_by_evidence(shop: Project) -> None:
     """Each move forward had evidence, all of it right; those back asked for none."""
     for one in shop.done("cutover", "history", str(shop.job), "--json").data:
-        verdicts = {line["verdict"] for line in json.loads(one["evidence"])}
+        verdicts = {line["verdict"] for line in one["evidence"]}
         assert (one["override"], verdicts - {"ok"}) == (False, set())
         is_back = one["to"] in ("off", "shadow") and one["from"] != "off"
         assert bool(verdicts) != is_back

@@ -7,10 +7,11 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 
 from migrator.report.page import html_page
 from migrator.report.report_data import report_data
-from tests.support_report import MODEL
+from tests.support_report import MISSING, MODEL, PRICE
 from tests.support_report_hostile import hostile, many
 
 
@@ -45,6 +46,26 @@ def test_hostile_text_is_never_a_tag() -> None:
 
 def test_sentences_begin_large_and_keep_their_names() -> None:
     assert "<p>SQL has it, the table has not; found by services." in html_page(MODEL)
+
+
+def test_errors_and_shadows_that_did_not_run_stand_below_the_patterns() -> None:
+    page = html_page(MODEL)
+    told = page[page.index('id="patterns"') : page.index('id="differences"')]
+    assert "<code>order_with_items</code>: 3 error(s) of DynamoDB, 12 shadow(s) not run (busy)</p>" in told
+    assert told.index("</table>") < told.index("12 shadow(s)") < told.index("<h3>Moves</h3>")
+
+
+def test_what_is_from_before_a_move_says_so_and_is_not_counted() -> None:
+    moved = replace(MODEL.patterns[1], compared=0, same=0, different=0, before_move=2_400)
+    before = replace(PRICE, before_move=True)
+    model = replace(MODEL, groups=(MISSING, before), patterns=(moved, *MODEL.patterns[2:]))
+    page = html_page(model)
+    assert page.count("before its last move") == 2
+    assert '<span class="badge">37</span>' in page
+    assert 'data-value="0">0</td>' in page
+    assert "comparisons from before a pattern&#39;s last move are not counted: get_product (2,400)" in page
+    assert "badge" not in html_page(replace(model, groups=(before,))).split("</nav>")[0].split("<nav")[1]
+    assert report_data(model)["groups"][1]["before_move"]
 
 
 def test_a_page_of_many_differences_holds_each_once() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from migrator.report.terminal import print_report
 from migrator.report_results import ReportModel
-from tests.support_report import MODEL
+from tests.support_report import MODEL, PRICE
 from tests.support_report_hostile import hostile, many
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "report" / "terminal.txt"
@@ -26,6 +27,14 @@ def printed(model: ReportModel, *, colours: bool = False) -> str:
 
 def test_it_says_what_the_golden_text_says() -> None:
     assert printed(MODEL) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_what_is_from_before_a_move_says_so() -> None:
+    moved = replace(MODEL.patterns[1], compared=0, same=0, different=0, before_move=2_400)
+    text = printed(replace(MODEL, groups=(replace(PRICE, before_move=True),), patterns=(moved,)))
+    assert "214 value get_product › price, before its last move\n" in text
+    assert "never" not in text
+    assert "not counted: get_product (2,400)" in text
 
 
 def test_what_a_terminal_would_obey_is_written_out() -> None:

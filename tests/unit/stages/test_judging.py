@@ -207,6 +207,15 @@ def test_an_instance_that_died_without_goodbye_stops_moves_until_somebody_vouche
     assert "--gone dead" in lines(found)["silent"].mend
 
 
+def test_whatever_rests_on_windows_says_how_old_they_are() -> None:
+    for found in (facts(), facts(seen=[window(compared=1600, dropped={"unsettled": 20})]), facts(seen=[])):
+        said = lines(found)
+        ages = {said[name].age_s for name in ("comparisons", "mismatches", "errors", "p99")}
+        assert ages == {said["comparisons"].age_s}
+    unread = lines(facts(seen=[window(compared=1000, latency={"table": "no histogram"})]))["p99"]
+    assert (unread.verdict, unread.age_s is None) == ("unknown", False)
+
+
 def test_ages_are_those_of_the_newest_window_and_never_negative() -> None:
     assert lines(facts())["comparisons"].age_s == pytest.approx(60, abs=60)
     ahead = [window(-10, compared=2000)]

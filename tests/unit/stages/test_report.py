@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -203,6 +204,55 @@ def test_marks_that_wait_are_the_likely_cause_of_what_is_missing(world: World) -
     (group,) = world.gather().groups
     assert group.cause == "changes on their way: 3 mark(s) wait for a relay"
     assert group.advice == "`migrator relay jobs/shop.yaml`, then compare again"
+
+
+def test_what_differed_before_the_last_move_is_shown_by_itself_and_stands_against_nothing(
+    world: World,
+) -> None:
+    world.run("backfill")
+    world.run("verify")
+    world.evidence.keep([WINDOW], [SAMPLE])
+    assert world.gather().verdict.standing == "different"
+    world.phases.move(Move("get_user", State(), State("shadow"), "ann"), 0)
+    model = world.gather()
+    assert (model.verdict.standing, model.patterns[0].before_move) == ("unproven", 4)
+    (old,) = model.groups
+    assert (old.before_move, old.count, len(old.differences)) == (True, 2, 1)
+    after = int(NOW_S) + 1
+    world.evidence.keep([replace(WINDOW, begun_at=after)], [replace(SAMPLE, at=after)])
+    model = world.gather()
+    assert [(one.before_move, one.count, len(one.differences)) for one in model.groups] == [
+        (False, 2, 1),
+        (True, 2, 1),
+    ]
+    assert (model.groups[0].id, len({one.id for one in model.groups})) == (old.id, 2)
+    assert model.verdict.standing == "different"
+
+
+@pytest.mark.parametrize(("oldest_s", "is_late"), [(1.0, False), (60.0, True)])
+def test_a_young_mark_explains_nothing_that_was_found_before_it(
+    world: World, oldest_s: float, is_late: bool
+) -> None:
+    world.run("backfill")
+    world.lag = LagReport(1, oldest_s)
+    key = DiffKey("missing", "", "")
+    found = replace(WINDOW, found={key: 2})
+    world.evidence.keep([found], [replace(SAMPLE, key=key, item=None, at=NOW_S - 20)])
+    (group,) = world.gather().groups
+    assert group.cause.startswith("changes on their way" if is_late else "never written or lost")
+
+
+def test_a_mark_of_after_a_verify_explains_nothing_that_it_found(world: World) -> None:
+    world.run("verify", Finding("missing", "user", "no item", "[1]", '["USER#1","PROFILE"]'))
+    del world.store.items["USER#1", "PROFILE"]
+    world.run("backfill")
+    ended_s = world.journal.runs("shop")[-1].ended_at or ""
+    now_s = datetime.fromisoformat(ended_s).timestamp() + 60
+    world.evidence.clock = lambda: now_s
+    for oldest_s, cause in ((5.0, "never written or lost"), (70.0, "changes on their way")):
+        world.lag = LagReport(1, oldest_s)
+        (group,) = world.gather().groups
+        assert group.cause.startswith(cause)
 
 
 def test_a_tally_is_that_of_the_run(world: World) -> None:

@@ -58,6 +58,20 @@ def test_what_values_tell_comes_first_and_is_mended_where_it_lies() -> None:
     assert "--repair" in of_rows.advice
 
 
+def test_only_marks_that_are_older_than_what_was_found_explain_it() -> None:
+    around = replace(KNOWN, waiting=3, oldest_s=20.0, now_s=1_000.0)
+    assert around.of(980.5).waiting == 3
+    assert around.of(979.5).waiting == 0
+    assert "on their way" in cause_of("missing", "", [], around.of(990)).likely
+    assert "never written" in cause_of("missing", "", [], around.of(900)).likely
+
+
+def test_where_nobody_noted_when_it_was_found_marks_must_be_old() -> None:
+    around = replace(KNOWN, waiting=3, now_s=1_000.0)
+    assert replace(around, oldest_s=299.0).of(None).waiting == 0
+    assert replace(around, oldest_s=301.0).of(None).waiting == 3
+
+
 def test_an_attribute_that_no_item_has_was_not_there_when_they_were_written() -> None:
     assert "no such attribute" in cause_of("missing", "total", [("1", "null"), ("2", "null")], KNOWN).likely
     assert cause_of("value", "total", [("1", "null"), ("2", "9")], KNOWN).likely == ""

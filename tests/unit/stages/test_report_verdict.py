@@ -14,6 +14,7 @@ from tests.support_report import EMAIL, PRICE
 FILL = RunReport("backfill", 1, "done", "", "", "", 10, 10, 0, {}, None)
 VERIFY = replace(FILL, kind="verify", number=2, current=True)
 GOOD = PatternReport("get", "off", 0.0, compared=5, same=5)
+MOVED = replace(GOOD, name="get_product", phase="shadow")
 CLEAN = Standings("jobs/shop.yaml", [], [], [GOOD], [FILL, VERIFY], LagReport(0))
 
 
@@ -42,7 +43,7 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
         "2 difference(s) of 1 kind(s), in user",
     ),
     (
-        {"groups": [PRICE]},
+        {"groups": [PRICE], "lag": LagReport(None)},
         "different",
         "migrator shadow replay jobs/shop.yaml",
         "214 difference(s) of 1 kind(s), in get_product",
@@ -129,6 +130,67 @@ def test_differences_come_before_gaps_and_all_are_said() -> None:
 def test_differences_of_patterns_alone_ask_for_a_verify_first() -> None:
     verdict = verdict_of(replace(CLEAN, groups=[PRICE], runs=[FILL]))
     assert verdict.command == "migrator verify jobs/shop.yaml"
+
+
+WAYS_OUT = {
+    "off": "migrator cutover advance jobs/shop.yaml get_product",
+    "shadow": "migrator cutover rollback jobs/shop.yaml get_product --to off && migrator cutover advance "
+    "jobs/shop.yaml get_product",
+}
+
+
+@pytest.mark.parametrize("phase", ["off", "shadow", "ramp 10 %", "live"])
+def test_what_was_found_stands_until_counts_begin_anew_and_the_way_is_said(phase: str) -> None:
+    verdict = verdict_of(replace(CLEAN, groups=[PRICE], patterns=[replace(MOVED, phase=phase)]))
+    way = WAYS_OUT["off" if phase == "off" else "shadow"]
+    assert verdict.command == f"{way} && migrator shadow replay jobs/shop.yaml --pattern get_product"
+    assert verdict.purpose == "count get_product anew, once what differs is mended"
+
+
+def test_from_complete_no_way_leads_back() -> None:
+    verdict = verdict_of(replace(CLEAN, groups=[PRICE], patterns=[replace(MOVED, phase="complete")]))
+    assert verdict.command == "migrator shadow replay jobs/shop.yaml"
+
+
+def test_what_was_found_before_the_last_move_stands_against_nothing() -> None:
+    before = replace(PRICE, before_move=True)
+    assert verdict_of(replace(CLEAN, groups=[before])).standing == "clean"
+    both = verdict_of(replace(CLEAN, groups=[EMAIL, before]))
+    assert list(both.reasons) == ["2 difference(s) of 1 kind(s), in user"]
+
+
+def test_a_pattern_that_was_just_moved_waits_for_new_comparisons_unless_it_is_complete() -> None:
+    moved = replace(MOVED, compared=0, same=0, before_move=700)
+    verdict = verdict_of(replace(CLEAN, patterns=[GOOD, moved]))
+    assert (verdict.standing, list(verdict.reasons)) == (
+        "unproven",
+        [
+            "1 of 2 pattern(s) were not compared in this time by this mapping: get_product; of get_product only "
+            "what was compared since the last move counts"
+        ],
+    )
+    assert verdict_of(replace(CLEAN, patterns=[GOOD, replace(moved, phase="complete")])).standing == "clean"
+
+
+def test_calls_that_failed_are_told_by_how_many_they_are() -> None:
+    failing = replace(GOOD, answered={"table": 900, "sql": 1_000}, errors={"table": 100})
+    verdict = verdict_of(replace(CLEAN, patterns=[failing]))
+    assert (verdict.standing, verdict.command) == ("different", "migrator doctor jobs/shop.yaml")
+    assert list(verdict.reasons) == ["100 of 1,000 call(s) of DynamoDB failed, of get"]
+    assert verdict.title == "Do not move a pattern yet"
+    of_sql = replace(failing, errors={"sql": 1_000})
+    verdict = verdict_of(replace(CLEAN, patterns=[of_sql]))
+    assert (verdict.standing, list(verdict.reasons)) == (
+        "unproven",
+        ["1,000 of 2,000 call(s) of SQL failed, of get"],
+    )
+
+
+def test_a_few_failed_calls_are_told_and_stand_against_nothing() -> None:
+    few = replace(GOOD, answered={"table": 5_000, "sql": 5_000}, errors={"table": 3, "sql": 1})
+    verdict = verdict_of(replace(CLEAN, patterns=[few]))
+    assert verdict.standing == "clean"
+    assert "4 of 10,004 call(s) failed, too few to stand against a move" in verdict.reasons
 
 
 def test_without_capture_the_next_step_is_to_install_it() -> None:

@@ -48,11 +48,10 @@ OTHERS = [
 
 
 def test_a_pattern_sums_up_its_windows_of_this_mapping_alone() -> None:
-    windows = Windows([WINDOW, *OTHERS], "rev", NOW_S)
-    phases = {"recent": PatternPhase("recent", State("ramp", 10), 3, NOW_S - 60)}
-    never, recent = windows.patterns(["recent", "never"], phases)
+    phases = {"recent": PatternPhase("recent", State("ramp", 10), 3, NOW_S - 700)}
+    never, recent = Windows([WINDOW, *OTHERS], "rev", NOW_S, phases).patterns(["recent", "never"])
     assert (never.name, never.phase, never.compared, never.age_s) == ("never", "off", 0, None)
-    assert (recent.phase, recent.since) == ("ramp 10 %", NOW_S - 60)
+    assert (recent.phase, recent.since) == ("ramp 10 %", NOW_S - 700)
     assert (recent.compared, recent.same, recent.transient, recent.different) == (20, 14, 2, 4)
     assert (recent.outdated, recent.errors, recent.dropped) == (10, {"table": 2}, {"busy": 6})
     assert recent.coverage == [
@@ -72,12 +71,32 @@ def test_differences_are_counted_by_who_found_them() -> None:
     }
 
 
+def test_what_is_from_before_the_last_move_is_told_apart() -> None:
+    moved = {"recent": PatternPhase("recent", State("shadow"), 4, NOW_S - 60)}
+    windows = Windows([WINDOW, *OTHERS], "rev", NOW_S, moved)
+    (recent,) = windows.patterns(["recent"])
+    assert (recent.compared, recent.different, recent.before_move, recent.outdated) == (10, 2, 10, 10)
+    assert (recent.errors, recent.dropped) == ({"table": 1}, {"busy": 3})
+    # Kinds of questions need not come again after a move, and curves show the whole time.
+    assert [one.compared for one in recent.coverage] == [14, 6]
+    assert recent.latency["sql"].answers == 6
+    key = ("recent", DiffKey("value", "", "total"))
+    assert windows.found() == {key: {"service": 2}}
+    assert windows.found(since_move=False) == {key: {"replay": 2}}
+
+
+def test_a_window_that_begins_with_the_move_is_of_after_it() -> None:
+    moved = {"recent": PatternPhase("recent", State("shadow"), 1, MINUTE)}
+    (recent,) = Windows([WINDOW], "rev", NOW_S, moved).patterns(["recent"])
+    assert (recent.compared, recent.before_move) == (10, 0)
+
+
 def test_patterns_that_differ_stand_before_those_that_do_not() -> None:
     clean = replace(WINDOW, pattern="clean", different=0, same=9)
     worse = replace(WINDOW, pattern="worse", different=9)
     names = [
         one.name
-        for one in Windows([WINDOW, clean, worse], "rev", NOW_S).patterns(["clean", "recent", "worse"], {})
+        for one in Windows([WINDOW, clean, worse], "rev", NOW_S).patterns(["clean", "recent", "worse"])
     ]
     assert names == ["worse", "recent", "clean"]
 

@@ -1,0 +1,142 @@
+"""What an operator vouches for counts with the move that was made, and what was shown before a question is judged again
+after it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.journey.command import Project
+from tests.journey.cutover import (
+    PATTERN,
+    change,
+    compared,
+    cutover_shop,
+    dead,
+    desk_of,
+    filled,
+    force,
+    live,
+    obey,
+    phase,
+    reader,
+)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, dynamodb_url: str) -> Project:
+    return cutover_shop(tmp_path, dynamodb_url)
+
+
+@pytest.fixture
+def proven(tmp_path: Path, dynamodb_url: str) -> Iterator[Project]:
+    """Every pattern is live, and all speaks for the end of one of them."""
+    shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
+    with desk_of(shop) as desk:
+        one = reader(desk, shop)
+        compared(desk, shop, PATTERN)
+        obey(desk, one)
+        yield shop
+
+
+def known(shop: Project) -> set[str]:
+    with desk_of(shop) as desk:
+        return {one.id for one in desk.instances.known()}
+
+
+@contextmanager
+def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The command with somebody at its keyboard, who is asked something by now; what he types goes to the number."""
+    keyboard, typed = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "migrator", "cutover", *words],
+        cwd=shop.folder,
+        env=shop.environment,
+        stdin=typed,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        said = ""
+        while "Go on?" not in said:
+            letter = process.stdout.read(1)  # type: ignore[union-attr]
+            assert letter, process.communicate()
+            said += letter
+        yield process, keyboard
+    finally:
+        process.kill()
+        process.wait(10)
+        os.close(keyboard)
+        os.close(typed)
+
+
+def test_who_is_said_to_be_gone_stays_on_the_list_where_the_move_is_refused(bare: Project) -> None:
+    job = str(bare.job)
+    force(bare, "advance", job, PATTERN)
+    gone = dead(bare)
+    refused = bare.run("cutover", "advance", job, PATTERN, "--gone", gone.id, "--json")
+    assert refused.code == 1
+    verdicts = {line["name"]: line["verdict"] for line in refused.data["evidence"]}
+    # Judged as if it were gone, and the list says that it was never struck: no line of the audit would tell who did.
+    assert (verdicts["silent"], gone.id in known(bare)) == ("ok", True)
+    assert f"--gone {gone.id}" in bare.done("cutover", "status", job).out
+    bare.done("cutover", "advance", job, PATTERN, "--gone", gone.id, "--override", "drill")
+    assert gone.id not in known(bare)
+
+
+def test_a_move_back_strikes_whom_its_audit_names(bare: Project) -> None:
+    job = str(bare.job)
+    for words in (["advance"], ["ramp", "50"]):
+        force(bare, words[0], job, PATTERN, *words[1:])
+    gone = dead(bare)
+    bare.done("cutover", "ramp", job, PATTERN, "5", "--gone", gone.id)
+    line = bare.done("cutover", "history", job, "--json").data[-1]
+    assert line["reason"].startswith("said to be gone: killed 1 on ")
+    assert gone.id not in known(bare)
+
+
+def test_nobody_is_struck_where_nobody_can_be_asked(proven: Project) -> None:
+    gone = dead(proven)
+    asked = proven.run("cutover", "advance", str(proven.job), PATTERN, "--gone", gone.id)
+    assert (asked.code, "nobody can be asked" in asked.err) == (2, True), asked.err
+    assert gone.id in known(proven)
+
+
+def test_a_no_moves_nothing_and_strikes_nobody(proven: Project) -> None:
+    gone = dead(proven)
+    with at_a_terminal(proven, "advance", str(proven.job), PATTERN, "--gone", gone.id) as (process, keyboard):
+        os.write(keyboard, b"n\n")
+        assert process.wait(30) == 1
+    assert (phase(proven), gone.id in known(proven)) == ("live", True)
+
+
+def test_what_changed_while_the_question_stood_is_found_after_the_yes(proven: Project) -> None:
+    with at_a_terminal(proven, "advance", str(proven.job), PATTERN) as (process, keyboard):
+        change(proven, "UPDATE customer SET name = 'x' WHERE id = 2")
+        os.write(keyboard, b"y\n")
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 1, out
+    assert "refused: customer_by_id stays in live; not proven: marks, verify" in err
+    assert "1 wait" in out
+    assert phase(proven) == "live"
+
+
+def test_a_yes_moves_where_the_evidence_still_is_for_it(proven: Project) -> None:
+    with at_a_terminal(proven, "advance", str(proven.job), PATTERN) as (process, keyboard):
+        with desk_of(proven) as desk:
+            for one in desk.instances.known():
+                desk.instances.beat(one)
+        time.sleep(0.1)
+        os.write(keyboard, b"y\n")
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "customer_by_id: live -> complete" in out
