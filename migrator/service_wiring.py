@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from migrator import live_wiring, wiring
+from migrator import live_wiring, truth_wiring, wiring
 from migrator.errors import SettingsError
 from migrator.journal.instances import SqlInstances
 from migrator.journal.store import SqlJournal
@@ -98,12 +98,16 @@ class DualWriting:
     heartbeat: Heartbeat
 
 
+_COMPLETE = "start the service without dual_write, writing to the table"
+
+
 @contextmanager
 def open_dual_writing(service: Service, asked: Asked) -> Iterator[DualWriting]:
     """Raises: SettingsError where capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
-    live_wiring.need_direct(service.laid, service.journal)
+    laid = service.laid
+    truth_wiring.need_rows(laid.job, laid.checked.mapping, service.journal, _COMPLETE)
     installation = live_wiring.need_installation(service.live, service.laid)
-    revision = service.laid.checked.mapping.revision
+    revision = laid.checked.mapping.revision
     me = this_process(
         asked.service,
         asked.version,
