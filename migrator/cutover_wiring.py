@@ -174,6 +174,8 @@ class Court:
             waiting=_asked(self._waiting),
             verified=_asked(lambda: self.verified(None, now_s)),
             tombstones=self.tombstones() if with_tombstones else None,
+            revision=self.laid.checked.mapping.revision,
+            confirmed=desk.phases.confirmed(),
         )
 
     def unread(self) -> list[str]:
