@@ -17,6 +17,7 @@ from migrator.journal.store import SqlJournal
 from migrator.journal.traces import SqlTraces
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.changes import needs_memory
+from migrator.mapping.columns import columns_digest
 from migrator.mapping.image_keys import compile_image_keys, no_keys
 from migrator.ports.capture import Installation
 from migrator.ports.instances import Roster
@@ -244,6 +245,13 @@ def forgetting(
         lifetimes=lifetimes_of(laid.job),
         wait=target.store.retry.wait,
     )
+
+
+def relay_differs(laid: Laid, journal: SqlJournal) -> bool:
+    """Whether the relay that was started last works by another mapping, or reads other columns, than the job says now."""
+    relays = [run for run in journal.runs(laid.job.name) if run.identity.kind == "relay"]
+    own = columns_digest(laid.checked.mapping.revision, [entity.plan for entity in laid.checked.entities])
+    return bool(relays) and relays[-1].identity.revision != own
 
 
 def known_tickets(job: Job) -> list[int]:

@@ -15,7 +15,6 @@ from migrator.errors import SettingsError
 from migrator.journal.instances import SqlInstances
 from migrator.journal.store import SqlJournal
 from migrator.live_wiring import Beside, Live
-from migrator.mapping.columns import columns_digest
 from migrator.ports import ObjectStore
 from migrator.ports.capture import Installation
 from migrator.ports.instances import Instance
@@ -165,10 +164,7 @@ def _rules(
 
 def _refuse_revision(service: Service) -> None:
     """Raises: SettingsError where the relay works by another mapping, or reads other columns, than this service."""
-    laid = service.laid
-    relays = [run for run in service.journal.runs(laid.job.name) if run.identity.kind == "relay"]
-    own = columns_digest(laid.checked.mapping.revision, [entity.plan for entity in laid.checked.entities])
-    if relays and relays[-1].identity.revision != own:
+    if live_wiring.relay_differs(service.laid, service.journal):
         what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
         raise SettingsError(
             f"{what}; give both the same job and mapping file, and start the relay anew before the services"
