@@ -221,14 +221,22 @@ def marks_lines(found: Dependence) -> Iterator[Line]:
     tables = ", ".join(f"{name or 'rows to look at'}: {count:,}" for name, count in sorted(by_table.items()))
     failed = found.marks.failed
     said = f"{left:,} wait ({tables}), {failed:,} failed before" if left or failed else "none does"
-    mend = (
-        "run `migrator relay --once`; see `migrator findings` for those that failed" if left or failed else ""
-    )
-    yield Line("marks", asked, said, verdict(not (left or failed)), mend=mend)
+    mend = _LEFT_EARLY if found.reading else _LEFT_LATE
+    yield Line("marks", asked, said, verdict(not (left or failed)), mend=mend if left or failed else "")
+
+
+_LEFT_EARLY = "run `migrator relay --once`; see `migrator findings` for those that failed"
+_LEFT_LATE = (
+    "`migrator relay --once --anyway` puts their rows over items, `migrator capture uninstall --discard-marks`"
+    " leaves the items as they are"
+)
 
 
 def _verify(found: Dependence, limits: CutoverSettings) -> Iterator[Line]:
-    asked = f"a full verify by this mapping, clean, within {age(limits.verify_max_age_s)}"
+    # With all complete the table may be newer than the rows: no later verify is clean, and none is asked for.
+    limit_s = limits.verify_max_age_s if found.reading else float("inf")
+    within = f", within {age(limit_s)}" if found.reading else ""
+    asked = f"a full verify by this mapping, clean{within}"
     known, mend = found.verified, "run `migrator verify` anew"
     if isinstance(known, Unknown):
         yield Line("verify", asked, known.why, "unknown", mend=mend)
@@ -236,7 +244,7 @@ def _verify(found: Dependence, limits: CutoverSettings) -> Iterator[Line]:
         said = "none of this mapping and this table" if known is None else f"run {known.run} has not ended"
         yield Line("verify", asked, said, "unknown", mend=mend)
     else:
-        is_ok = not known.findings and known.age_s <= limits.verify_max_age_s
+        is_ok = not known.findings and known.age_s <= limit_s
         said = f"run {known.run}: {known.findings:,} finding(s)"
         if is_ok and not isinstance(found.looks, Unknown):
             yield _since(found, known, found.looks[1], Line("verify", asked, said, "ok", known.age_s))

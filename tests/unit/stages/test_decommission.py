@@ -112,7 +112,10 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"verify": "unknown"},
     ),
     "findings": ({"verified": Verified(7, 1, 60.0)}, {"verify": "no"}),
-    "an old verify": ({"verified": Verified(7, 0, 90_000.0)}, {"verify": "no"}),
+    "an old verify": (
+        {"verified": replace(CLEAN, age_s=90_000.0), "phases": {"p": PatternPhase("p", State("live"), 3)}},
+        {"verify": "no", "complete": "no"},
+    ),
     "no verify": ({"verified": None}, {"verify": "unknown"}),
     "a verify that goes on": ({"verified": Verified(7, 0, None)}, {"verify": "unknown"}),
     "a table that cannot be asked": ({"verified": Unknown("away")}, {"verify": "unknown"}),
@@ -160,6 +163,22 @@ def test_who_fell_silent_counts_for_a_day() -> None:
         found = replace(DONE, phases=phases, roster=Roster((SILENT,), NOW_S, GONE_S))
         said = {line.name: line.mend for line in before_the_end(found, CutoverSettings())}
         assert mend in said["silent"]
+
+
+def test_with_all_complete_a_verify_does_not_grow_old_while_the_source_rests() -> None:
+    """By then the table may be newer than the rows, and no later verify could be clean."""
+    assert failing(replace(DONE, verified=replace(CLEAN, age_s=90_000.0))) == {}
+    changed = replace(LOOK, tables={"shop.a": "6", "shop.b": "1"})
+    assert failing(replace(DONE, verified=replace(CLEAN, age_s=90_000.0, look=changed))) == {"verify": "no"}
+
+
+def test_a_mark_left_after_the_last_move_is_not_the_relays() -> None:
+    said = {
+        one.name: one.mend
+        for one in before_the_end(replace(DONE, marks=MarksState(2, 1.0)), CutoverSettings())
+    }
+    assert "`migrator relay --once --anyway`" in said["marks"]
+    assert "--discard-marks" in said["marks"]
 
 
 def test_a_move_to_complete_wants_its_readers_alive() -> None:
