@@ -141,10 +141,16 @@ class Court:
     def table_id(self) -> str:
         return live_wiring.existing_table(self.desk.job, self.target)
 
-    def relays(self) -> int:
+    def relays(self) -> int | Unknown:
+        """How many are alive; unknown where they make items by another mapping than is judged here."""
         gone_s = live_wiring.lifetimes_of(self.desk.job).gone_s
         writers = SqlWriters(self.desk.journal.database, self.table_id)
-        return sum(one.kind == "relay" and not one.fenced for one in writers.living(gone_s))
+        count = sum(one.kind == "relay" and not one.fenced for one in writers.living(gone_s))
+        if count and live_wiring.relay_differs(self.laid, self.desk.journal):
+            return Unknown(
+                "one is, by another mapping than this one, or with other columns; start it anew by this one"
+            )
+        return count
 
     # ── what still depends on SQL ──
 
@@ -175,6 +181,8 @@ class Court:
             waiting=_asked(self._waiting),
             verified=_asked(lambda: self.verified(None, now_s)),
             tombstones=self.tombstones() if with_tombstones else None,
+            revision=self.laid.checked.mapping.revision,
+            confirmed=desk.phases.confirmed(),
         )
 
     def unread(self) -> list[str]:

@@ -13,12 +13,11 @@ from migrator.errors import SettingsError, TargetError
 from migrator.facts import EntityPlan
 from migrator.journal.instances import SqlInstances
 from migrator.journal.memory import SqlMemory
-from migrator.journal.phases import SqlPhases
 from migrator.journal.store import SqlJournal
 from migrator.journal.traces import SqlTraces
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.changes import needs_memory
-from migrator.mapping.direct import patterns_reading
+from migrator.mapping.columns import columns_digest
 from migrator.mapping.image_keys import compile_image_keys, no_keys
 from migrator.ports.capture import Installation
 from migrator.ports.instances import Roster
@@ -94,28 +93,6 @@ def need_installation(live: Live, laid: Laid) -> Installation:
         what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"
         raise SettingsError(f"{what}; run `migrator capture install`, then `migrator verify --repair`")
     return found
-
-
-def need_direct(laid: Laid, journal: SqlJournal) -> None:
-    """Raises: SettingsError where the job and the journal disagree about direct entities, or where a pattern that reads
-    one may still ask SQL: old rows would be put over newer items, or items grow old."""
-    if taken_out := sorted(kept_direct(laid.job, journal) - set(laid.job.direct)):
-        what = (
-            f"the service writes {', '.join(taken_out)} itself, and writes.direct of this job does not say so"
-        )
-        raise SettingsError(f"{what}: old rows would be put over newer items; write it there again")
-    reading = patterns_reading(laid.checked.mapping, laid.job.direct)
-    phases = SqlPhases(journal.database, laid.job.name).all() if reading else {}
-    early = [name for name in reading if name not in phases or phases[name].state.phase != "complete"]
-    if early:
-        what = f"writes.direct names {', '.join(laid.job.direct)}, and {', '.join(early)} is not complete"
-        raise SettingsError(f"{what}: nobody would keep their items as new as the rows; complete them first")
-
-
-def kept_direct(job: Job, journal: SqlJournal) -> frozenset[str]:
-    """Entities that the service writes itself, as capture install was told last."""
-    runs = [run for run in journal.runs(job.name) if run.identity.kind == "direct"]
-    return frozenset(filter(None, runs[-1].identity.scope.split(","))) if runs else frozenset()
 
 
 def capture_status(laid: Laid) -> CaptureStatus:
@@ -268,6 +245,13 @@ def forgetting(
         lifetimes=lifetimes_of(laid.job),
         wait=target.store.retry.wait,
     )
+
+
+def relay_differs(laid: Laid, journal: SqlJournal) -> bool:
+    """Whether the relay that was started last works by another mapping, or reads other columns, than the job says now."""
+    relays = [run for run in journal.runs(laid.job.name) if run.identity.kind == "relay"]
+    own = columns_digest(laid.checked.mapping.revision, [entity.plan for entity in laid.checked.entities])
+    return bool(relays) and relays[-1].identity.revision != own
 
 
 def known_tickets(job: Job) -> list[int]:

@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from migrator import live_wiring, wiring
+from migrator import live_wiring, truth_wiring, wiring
 from migrator.errors import SettingsError
 from migrator.journal.instances import SqlInstances
 from migrator.journal.store import SqlJournal
 from migrator.live_wiring import Beside, Live
-from migrator.mapping.columns import columns_digest
 from migrator.ports import ObjectStore
 from migrator.ports.capture import Installation
 from migrator.ports.instances import Instance
@@ -101,12 +100,16 @@ class DualWriting:
     heartbeat: Heartbeat
 
 
+_COMPLETE = "start the service without dual_write, writing to the table"
+
+
 @contextmanager
 def open_dual_writing(service: Service, asked: Asked) -> Iterator[DualWriting]:
     """Raises: SettingsError where capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
-    live_wiring.need_direct(service.laid, service.journal)
+    laid = service.laid
+    truth_wiring.need_rows(laid.job, laid.checked.mapping, service.journal, _COMPLETE)
     installation = live_wiring.need_installation(service.live, service.laid)
-    revision = service.laid.checked.mapping.revision
+    revision = laid.checked.mapping.revision
     me = this_process(
         asked.service,
         asked.version,
@@ -164,10 +167,7 @@ def _rules(
 
 def _refuse_revision(service: Service) -> None:
     """Raises: SettingsError where the relay works by another mapping, or reads other columns, than this service."""
-    laid = service.laid
-    relays = [run for run in service.journal.runs(laid.job.name) if run.identity.kind == "relay"]
-    own = columns_digest(laid.checked.mapping.revision, [entity.plan for entity in laid.checked.entities])
-    if relays and relays[-1].identity.revision != own:
+    if live_wiring.relay_differs(service.laid, service.journal):
         what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
         raise SettingsError(
             f"{what}; give both the same job and mapping file, and start the relay anew before the services"

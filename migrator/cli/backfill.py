@@ -13,7 +13,7 @@ from threading import Event
 
 import click
 
-from migrator import live_wiring, wiring
+from migrator import truth_wiring, wiring
 from migrator.cli.beside import look_around
 from migrator.cli.costs import MONEY, Allowed, Bill, allow, bill_of
 from migrator.cli.keys import as_asked, keys_option, tell_masked
@@ -66,6 +66,7 @@ class Asked:
     max_write_units: int | None
     max_cost: Decimal | None
     yes: bool
+    anyway: bool
 
 
 @click.command()
@@ -84,6 +85,7 @@ class Asked:
     "--max-cost", type=MONEY, metavar="USD", help="Do not start where writing would cost more than this."
 )
 @click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
+@click.option("--anyway", is_flag=True, help="Also where every access pattern is complete.")
 @click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
 @keys_option
 @json_option
@@ -106,7 +108,7 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool
         if wanted.explain:
             _explain(laid, entities)
         session = _session(stack, laid, wanted, stop)
-        live_wiring.need_direct(laid, session.journal)
+        _need_rows(laid, session, wanted)
         around = look_around(stack, laid, session, stop)
         identity = _identity(laid, session, entities, wanted, around.installation)
         bill = _bill(laid, session, entities, wanted, identity)
@@ -142,6 +144,14 @@ def _session(stack: ExitStack, laid: Laid, wanted: Asked, stop: Event) -> Sessio
     if wanted.dry_run:
         return dry_session(stack, design)
     return live_session(stack, laid.job, design, stop, into_existing=wanted.into_existing)
+
+
+def _need_rows(laid: Laid, session: Session, wanted: Asked) -> None:
+    """Raises: SettingsError where items are not made of rows any more; a dry run writes none."""
+    if wanted.dry_run:
+        return
+    ask = truth_wiring.need_direct if wanted.anyway else truth_wiring.need_rows
+    ask(laid.job, laid.checked.mapping, session.journal)
 
 
 def _identity(

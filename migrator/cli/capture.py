@@ -18,13 +18,14 @@ from migrator.cutover_wiring import open_court, open_desk
 from migrator.direct_wiring import direct_evidence, keep_direct
 from migrator.errors import DIFFERENT, MigratorError, SettingsError
 from migrator.facts import EntityPlan
-from migrator.live_wiring import Live, kept_direct
+from migrator.live_wiring import Live
 from migrator.ports.capture import MarkedBy
 from migrator.report.cutover import judgement_table
 from migrator.report.instances import marking_line
 from migrator.report.migrations import alembic_text, sql_text
 from migrator.settings import Job
 from migrator.stages.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
+from migrator.truth_wiring import kept_direct
 
 
 @click.group()

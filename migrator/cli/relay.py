@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import click
 
-from migrator import live_wiring, wiring
+from migrator import live_wiring, truth_wiring, wiring
 from migrator.cli.beside import tell_lost_journal
 from migrator.cli.instances import tell_unmarked
 from migrator.cli.lag_hook import lag_watch
@@ -22,7 +23,6 @@ from migrator.journal.writers import SqlWriters
 from migrator.live_wiring import Beside
 from migrator.ports import Run
 from migrator.report.relay import RelayReport, lag_line
-from migrator.settings import Job
 from migrator.stages.daemon import Daemon
 from migrator.stages.lifetimes import Purge
 from migrator.target.conditional import ConditionalWrites
@@ -44,12 +44,14 @@ DISCARDED_TRIES = 3
     is_flag=True,
     help="Delete the marks that could not be worked; verify --repair finds their rows.",
 )
+@click.option("--anyway", is_flag=True, help="Also where every access pattern is complete.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
 def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> int:
     """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
 
-    Runs until it is stopped (Ctrl-C, SIGTERM); several may run at once, on several hosts with one journal.
+    Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several
+    hosts with one journal.
 
     Exit code 0: with --once, no mark is left that could be taken; 1: some could not be worked (see `migrator findings`);
     3: an edge gave up, the marks wait.
@@ -61,10 +63,11 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> i
         need_bucket(read, laid.checked.entities)
         if dry_run or asked["discard_failed"]:
             return _marks_alone(stack, laid, stop, discard=not dry_run)
-        beside, journal, run = _open(stack, read, laid, stop)
+        beside, journal, run = _open(stack, laid, stop, anyway=asked["anyway"])
+        keep = beside.keep_ticket if asked["anyway"] else partial(_keep, beside, journal, stop)
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
         lag = lag_watch(read, later, beside.live.marks.state)
-        report = RelayReport(journal, run, beside.live.marks, beside.keep_ticket, lag.see)
+        report = RelayReport(journal, run, beside.live.marks, keep, lag.see)
         if asked["metrics_port"] is not None:
             report.serve(asked["metrics_host"], asked["metrics_port"])
         daemon = Daemon(beside.relay, beside.presences, report, workers, stop)
@@ -86,17 +89,29 @@ def _marks_alone(stack: ExitStack, laid: Laid, stop: Event, *, discard: bool) ->
     return 0
 
 
-def _open(stack: ExitStack, job: Job, laid: Laid, stop: Event) -> tuple[Beside, SqlJournal, Run]:
+def _open(stack: ExitStack, laid: Laid, stop: Event, *, anyway: bool) -> tuple[Beside, SqlJournal, Run]:
+    job = laid.job
     target = wiring.open_target(job, laid.checked.mapping.table, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
     journal = stack.enter_context(wiring.open_journal(job))
     beside = stack.enter_context(live_wiring.open_beside(laid, target, journal, table_id, stop.is_set))
-    live_wiring.need_direct(laid, journal)
+    ask = truth_wiring.need_direct if anyway else truth_wiring.need_rows
+    ask(job, laid.checked.mapping, journal)
     installation = live_wiring.need_installation(beside.live, laid)
     tell_lost_journal(beside)
     tell_unmarked(job, journal, installation)
     identity = identity_of("relay", laid, table_id, laid.checked.entities)
     return beside, journal, begin(journal, identity, again=True)
+
+
+def _keep(beside: Beside, journal: SqlJournal, stop: Event) -> None:
+    """What a relay does now and then; it ends where the service may write the table itself."""
+    beside.keep_ticket()
+    if truth_wiring.all_complete(beside.laid.job, beside.laid.checked.mapping, journal):
+        click.echo(
+            "every access pattern is complete: nothing is made of rows any more, the relay ends", err=True
+        )
+        stop.set()
 
 
 def _run(daemon: Daemon, *, once: bool) -> None:

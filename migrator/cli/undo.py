@@ -11,7 +11,7 @@ from threading import Event
 
 import click
 
-from migrator import live_wiring, wiring
+from migrator import live_wiring, truth_wiring, wiring
 from migrator.cli.options import entity_option, job_argument, json_option, read_job, stdout, stop_on_signals
 from migrator.errors import DIFFERENT, MappingError, SettingsError
 from migrator.journal.lease import RunLease
@@ -32,7 +32,9 @@ from migrator.wiring import Target
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
 @click.option("--dry-run", is_flag=True, help="Count what would be deleted, delete nothing.")
 @click.option(
-    "--anyway", is_flag=True, help="Delete also what the journal does not know to be of this job alone."
+    "--anyway",
+    is_flag=True,
+    help="Delete also what the journal does not know to be of this job alone, and where every pattern is complete.",
 )
 @json_option
 def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
@@ -55,6 +57,7 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
         target = wiring.open_target(read, mapping.table, stop.is_set)
         table_id = live_wiring.existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read))
+        _refuse_late(read, mapping, journal, how)
         names = wanted if how["anyway"] else _own(journal, read, table_id, wanted, named=bool(entities))
         stage = _stage(read, target, names, stop)
         if dry_run:
@@ -68,6 +71,15 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
         journal.reopen_pages(read.name, table_id, sorted(names))
         _print(stage.delete(), dry_run=False, as_json=as_json)
     return 0
+
+
+def _refuse_late(job: Job, mapping: Mapping, journal: SqlJournal, how: dict[str, bool]) -> None:
+    """Raises: SettingsError where the service may have written what would be deleted."""
+    if how["dry_run"]:
+        return
+    truth_wiring.refuse_taken_out(job, journal)
+    if not how["anyway"]:
+        truth_wiring.refuse_complete(job, mapping, journal)
 
 
 def _own(

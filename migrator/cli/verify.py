@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from migrator import live_wiring, verify_wiring, wiring
+from migrator import live_wiring, truth_wiring, verify_wiring, wiring
 from migrator.cli.keys import as_asked, keys_option, tell_masked
 from migrator.cli.options import (
     job_argument,
@@ -55,6 +55,7 @@ DEFAULT_SETTLE_S = 10.0
 @click.option(
     "--repair", is_flag=True, help="Leave a mark for every row that still differs; the relay does the rest."
 )
+@click.option("--anyway", is_flag=True, help="With --repair: also where every access pattern is complete.")
 @click.option(
     "--settle",
     "settle_s",
@@ -82,6 +83,8 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
         table_id = live_wiring.existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read))
         lease = stack.enter_context(RunLease(journal, read.name))
+        if asked["repair"] and not asked["anyway"]:
+            truth_wiring.refuse_complete(read, laid.checked.mapping, journal)
         scope = "" if sample is None else f"sample={sample};seed={sample.seed}"
         identity = identity_of("verify", laid, table_id, laid.checked.entities, scope)
         run = begin(journal, identity, again=True)

@@ -15,7 +15,8 @@ class Looked:
     that triggers capture, counted by the marks that they left; None where nothing is captured. `source`: who counts, in
     words. `blind`: why the engine counts nothing by table, '' where it does. `open`: transactions that have written and
     not ended, by an id of the engine's, with the table that they write ('' where the engine does not say which); None
-    where nobody may see them, and then `unseen` says what is missing.
+    where nobody may see them, and then `unseen` says what is missing. `who`: the user and program of those, by the same
+    id, where the engine tells. `may_write`: roles by table, where everybody may know them.
     """
 
     tables: Mapping[str, str]
@@ -24,6 +25,8 @@ class Looked:
     blind: str = ""
     open: Mapping[str, str] | None = field(default_factory=dict)
     unseen: str = ""
+    who: Mapping[str, str] = field(default_factory=dict)
+    may_write: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class Activity(Protocol):

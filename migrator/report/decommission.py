@@ -29,12 +29,17 @@ def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql) -> list[EndSt
     moves = [
         EndStep(f"complete {name}", f"migrator cutover advance {job} {name} --yes") for name in open_patterns
     ]
-    return [
-        EndStep("pause writes: services without dual_write, the source read-only", sql=tuple(sql.read_only)),
+    left = [
         EndStep("work the marks that are left", f"migrator relay {job} --once"),
         EndStep("compare everything for the last time", f"migrator verify {job}"),
         *moves,
-        EndStep("let services write again, straight to the table"),
+    ]
+    return [
+        EndStep("pause writes: services without dual_write, the source read-only", sql=tuple(sql.read_only)),
+        *(left if moves else ()),
+        EndStep(
+            "let services write again; they ask the table themselves, without `Migration`, which needs the source"
+        ),
         EndStep(
             "take our triggers and tables out of the source",
             f"migrator capture uninstall {job}",

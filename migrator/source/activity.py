@@ -9,11 +9,16 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from migrator.ports.activity import Looked
+from migrator.source import grants
 from migrator.source.capture.design import Ddl
 from migrator.source.capture.writing import Writing
 
+# PostgreSQL counts what a partition takes there alone, wherever it was written to.
 _STATISTICS = sa.text(
-    "SELECT schemaname, relname, n_tup_ins + n_tup_upd + n_tup_del FROM pg_catalog.pg_stat_user_tables"
+    "SELECT n.nspname, c.relname, SUM(s.n_tup_ins + s.n_tup_upd + s.n_tup_del)"
+    " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    " CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) t (id)"
+    " JOIN pg_catalog.pg_stat_user_tables s ON s.relid = t.id WHERE c.relkind IN ('r', 'p') GROUP BY 1, 2"
 )
 _COUNTED = sa.text(
     "SELECT OBJECT_SCHEMA, OBJECT_NAME, COUNT_INSERT + COUNT_UPDATE + COUNT_DELETE"
@@ -24,26 +29,23 @@ _UPDATED = sa.text(
     " WHERE TABLE_TYPE = 'BASE TABLE' AND ENGINE = 'InnoDB'"
 )
 _LOCKED = sa.text(
-    "SELECT DISTINCT l.virtualtransaction, n.nspname, c.relname FROM pg_catalog.pg_locks l"
-    " JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    "SELECT DISTINCT l.virtualtransaction, n.nspname, c.relname, COALESCE(s.usename || CASE s.application_name"
+    " WHEN '' THEN '' ELSE ' (' || s.application_name || ')' END, x.owner || ' (prepared)', '')"
+    " FROM pg_catalog.pg_locks l LEFT JOIN LATERAL pg_partition_ancestors(l.relation) a (id) ON true"
+    " JOIN pg_catalog.pg_class c ON c.oid = COALESCE(a.id, l.relation)"
+    " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    " LEFT JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid"
+    " LEFT JOIN pg_catalog.pg_prepared_xacts x ON l.pid IS NULL AND l.virtualtransaction = '-1/' || x.transaction"
     " WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()"
     " AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
     " AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')"
 )
 _UNENDED = sa.text(
-    "SELECT trx_id FROM information_schema.INNODB_TRX WHERE trx_rows_modified > 0 AND trx_mysql_thread_id <> CONNECTION_ID()"
+    "SELECT t.trx_id, COALESCE(p.USER, '') FROM information_schema.INNODB_TRX t"
+    " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
+    " WHERE t.trx_rows_modified > 0 AND t.trx_mysql_thread_id <> CONNECTION_ID()"
 )
 _DENIED = (1044, 1142, 1227)
-_GRANTED = {
-    "postgresql": sa.text(
-        "SELECT table_schema, table_name, grantee, privilege_type FROM information_schema.role_table_grants"
-        " WHERE privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE') ORDER BY 1, 2, 3, 4"
-    ),
-    "mysql": sa.text(
-        "SELECT TABLE_SCHEMA, TABLE_NAME, GRANTEE, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES"
-        " WHERE PRIVILEGE_TYPE IN ('INSERT', 'UPDATE', 'DELETE') ORDER BY 1, 2, 3, 4"
-    ),
-}
 
 
 class SqlActivity:
@@ -56,11 +58,19 @@ class SqlActivity:
         def work(connection: Connection) -> Looked:
             found, source, blind = _LOOKS[connection.dialect.name](connection)
             whole = _marks_ever(connection, self._writing.ddl(connection))
-            written, unseen = _OPEN[connection.dialect.name](connection)
-            if written is not None:
-                written = {id_: table for id_, table in written.items() if not table or table in tables}
+            opened, unseen = _OPEN[connection.dialect.name](connection)
+            ours = {id_: one for id_, one in (opened or {}).items() if not one[0] or one[0] in tables}
             counted = {name: found[name] for name in tables if name in found}
-            return Looked(counted, whole, source, blind, written, unseen)
+            return Looked(
+                counted,
+                whole,
+                source,
+                blind,
+                None if opened is None else {id_: table for id_, (table, _) in ours.items()},
+                unseen,
+                who={id_: who for id_, (_, who) in ours.items() if who},
+                may_write=grants.writers_of(connection, tables),
+            )
 
         return self._writing.read("looking at changes", work)
 
@@ -84,24 +94,7 @@ class SqlActivity:
 
     def read_only_sql(self, tables: Sequence[str]) -> list[str]:
         def work(connection: Connection) -> list[str]:
-            dialect = connection.dialect.name
-            if dialect == "sqlite":
-                return [
-                    "-- SQLite has no users: take the right to write from the file (chmod a-w), once nothing of ours writes"
-                ]
-            wanted = {_split(connection, name): _quoted(connection, name) for name in tables}
-            rights: dict[tuple[str, str], list[str]] = {}
-            for schema, table, grantee, right in connection.execute(_GRANTED[dialect]):
-                if (schema, table) in wanted:
-                    who = str(grantee) if dialect == "mysql" else _grantee(connection, str(grantee))
-                    rights.setdefault((wanted[schema, table], who), []).append(str(right))
-            found = [
-                f"REVOKE {', '.join(granted)} ON {table} FROM {who}"
-                for (table, who), granted in rights.items()
-            ]
-            if dialect == "mysql":
-                found.append("-- rights on whole schemas or servers (SHOW GRANTS) are to be taken away, too")
-            return found
+            return grants.read_only_sql(connection, tables)
 
         return self._writing.read("reading grants", work)
 
@@ -149,18 +142,21 @@ _LOOKS: Mapping[str, Callable[[Connection], Seen]] = {
     "mysql": _mysql,
     "sqlite": _sqlite,
 }
-Open = tuple[dict[str, str] | None, str]
+Open = tuple[dict[str, tuple[str, str]] | None, str]
+"""Table and user of each transaction; why they cannot be seen."""
 
 
 def _open_postgresql(connection: Connection) -> Open:
     """Locks that a write takes and holds until its transaction ends, prepared ones too; anybody may see them."""
     rows = connection.execute(_LOCKED)
-    return {f"{holder} {schema}.{name}": f"{schema}.{name}" for holder, schema, name in rows}, ""
+    return {
+        f"{holder} {schema}.{name}": (f"{schema}.{name}", str(who)) for holder, schema, name, who in rows
+    }, ""
 
 
 def _open_mysql(connection: Connection) -> Open:
     try:
-        return {str(id_): "" for (id_,) in connection.execute(_UNENDED)}, ""
+        return {str(id_): ("", str(who)) for id_, who in connection.execute(_UNENDED)}, ""
     except DBAPIError as error:
         if getattr(error.orig, "args", ("",))[0] not in _DENIED:
             raise
@@ -194,16 +190,7 @@ def _marks_ever(connection: Connection, ddl: Ddl) -> int | None:
     return int(connection.exec_driver_sql(query.format(mark=ddl.mark)).scalar_one() or 0)
 
 
-def _split(connection: Connection, name: str) -> tuple[str, str]:
-    schema, _, table = name.rpartition(".")
-    return schema or str(sa.inspect(connection).default_schema_name), table
-
-
 def _quoted(connection: Connection, name: str) -> str:
     schema, _, table = name.rpartition(".")
     quote = connection.dialect.identifier_preparer.quote
     return f"{quote(schema)}.{quote(table)}" if schema else quote(table)
-
-
-def _grantee(connection: Connection, name: str) -> str:
-    return name if name == "PUBLIC" else connection.dialect.identifier_preparer.quote(name)

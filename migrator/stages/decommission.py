@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from migrator.cutover_results import Line
@@ -13,6 +13,8 @@ from migrator.ports.instances import Roster
 from migrator.ports.live import MarksState
 from migrator.ports.phases import PatternPhase
 from migrator.stages.cutover_facts import Unknown, Verified, age, verdict
+from migrator.stages.instances import FORGOTTEN_S
+from migrator.stages.judging import named, silent_line
 
 _SHOWN = 5
 
@@ -30,6 +32,7 @@ class Dependence:
     """What is known of a job that is to end. `looks`: two of them, `apart_s` seconds apart.
 
     `tables`: those that entities read; `unread`: those of the source that none reads. `waiting`: marks by table.
+    `revision`: of the mapping; `confirmed`: versions of phases by instance and pattern.
     """
 
     phases: Mapping[str, PatternPhase]
@@ -42,6 +45,13 @@ class Dependence:
     waiting: Mapping[str, int] | Unknown
     verified: Verified | None | Unknown
     tombstones: Tombstones | None = None
+    revision: str = ""
+    confirmed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def reading(self) -> list[str]:
+        """Patterns that are not complete, or of which nobody can say it."""
+        return [name for name, one in self.phases.items() if one.fault or one.state.phase != "complete"]
 
 
 def still_needed(found: Dependence, limits: CutoverSettings) -> list[Line]:
@@ -53,7 +63,14 @@ def still_needed(found: Dependence, limits: CutoverSettings) -> list[Line]:
 
 def before_the_end(found: Dependence, limits: CutoverSettings) -> list[Line]:
     """What a check of the whole job asks beside."""
-    return [*_complete(found), *still_needed(found, limits), *_tombstones(found)]
+    return [
+        *_complete(found),
+        *_confirmed(found),
+        *_services(found),
+        *_silent(found),
+        *still_needed(found, limits),
+        *_tombstones(found),
+    ]
 
 
 def _patterns(found: Dependence) -> Iterator[Line]:
@@ -70,12 +87,55 @@ def _patterns(found: Dependence) -> Iterator[Line]:
 
 
 def _complete(found: Dependence) -> Iterator[Line]:
-    reading = [name for name, one in found.phases.items() if one.fault or one.state.phase != "complete"]
+    reading = found.reading
     said = f"not yet: {', '.join(reading)}" if reading else "they are"
     mend = "run `migrator cutover advance` for each, once the rest is green" if reading else ""
     yield Line(
         "complete", "every pattern is complete: no reader asks SQL", said, verdict(not reading), mend=mend
     )
+
+
+def _confirmed(found: Dependence) -> Iterator[Line]:
+    """A reader that has not seen a move goes on as before it, and one of another mapping has patterns of its own."""
+    readers = [one for one in found.roster.living if one.role == "read"]
+    late = []
+    for one in readers:
+        seen = found.confirmed.get(one.id, {})
+        behind = [name for name, phase in found.phases.items() if seen.get(name, 0) != phase.version]
+        if one.revision != found.revision:
+            late.append(f"{named([one])} (another mapping)")
+        elif behind:
+            late.append(f"{named([one])} ({_shortened(behind)})")
+    said = f"not yet: {_shortened(late, '; ')}" if late else "all do"
+    mend = "wait some seconds, or start them again with the job's mapping" if late else ""
+    asked = "every living reader acts by the phases of now"
+    yield Line("confirmed", asked, said, verdict(not late), mend=mend)
+
+
+def _shortened(words: Sequence[str], between: str = ", ") -> str:
+    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return between.join(words[:_SHOWN]) + more
+
+
+def _services(found: Dependence) -> Iterator[Line]:
+    """Whoever loads a `Migration` lays the mapping over the source; without its tables no such service starts."""
+    # One process that reads and marks is two instances.
+    living = list({(one.service, one.host, one.pid): one for one in found.roster.living}.values())
+    said = f"{len(living)}: {named(living)}" if living else "none"
+    way_out = "start them anew without `Migration`, asking the table (docs/after.md)"
+    mend = f"{'once every pattern is complete: ' if found.reading else ''}{way_out}" if living else ""
+    asked = "no instance of a service reads or marks through migrator"
+    yield Line("services", asked, said, verdict(not living), mend=mend)
+
+
+def _silent(found: Dependence) -> Iterator[Line]:
+    """With all complete no move can strike it off, and nobody is left whose heartbeats forget it after a day."""
+    roster = found.roster
+    recent = tuple(one for one in roster.known if roster.age_s(one) < FORGOTTEN_S)
+    line = silent_line(replace(roster, known=recent))
+    if line.mend and not found.reading:
+        line = replace(line, mend="make sure that they are gone; here they count for a day")
+    yield line
 
 
 def writers_lines(found: Dependence) -> Iterator[Line]:
@@ -95,7 +155,8 @@ def changes_lines(found: Dependence) -> Iterator[Line]:
     before, after = found.looks
     changed = [name for name in found.tables if before.tables.get(name) != after.tables.get(name)]
     if changed:
-        yield Line("changes", asked, f"by {after.source}: {', '.join(changed)}", "no", mend=mend)
+        through = ", ".join(_through(name, before, after) for name in changed)
+        yield Line("changes", asked, f"by {after.source}: {through}", "no", mend=mend)
     elif before.whole != after.whole:
         left = (after.whole or 0) - (before.whole or 0)
         yield Line("changes", asked, f"{left:,} new mark(s); {after.blind or after.source}", "no", mend=mend)
@@ -103,6 +164,20 @@ def changes_lines(found: Dependence) -> Iterator[Line]:
         yield Line("changes", asked, f"{after.blind}, and nothing is captured", "unknown", mend=mend)
     else:
         yield from _unseen(found, after, asked)
+
+
+def _through(name: str, before: Looked, after: Looked) -> str:
+    """The table and who writes to it just now; where nobody was seen at it, who may."""
+    at_it = {
+        look.who[id_]
+        for look in (before, after)
+        for id_, table in (look.open or {}).items()
+        if table == name and id_ in look.who
+    }
+    if at_it:
+        return f"{name} (by {_shortened(sorted(at_it))})"
+    may = after.may_write.get(name, ())
+    return f"{name} ({_shortened(may)} may write)" if may else name
 
 
 def _unseen(found: Dependence, after: Looked, asked: str) -> Iterator[Line]:
@@ -128,9 +203,11 @@ def open_lines(found: Dependence) -> Iterator[Line]:
         yield Line("transactions", asked, after.unseen, "unknown", mend="give it the right, or ask who may")
         return
     # Where the engine does not say what they write, those that are gone within a moment may be anybody's.
-    still = [table for id_, table in after.open.items() if table or id_ in (before.open or {})]
-    tables = ", ".join(sorted({table for table in still if table})[:_SHOWN])
-    said = f"{len(still):,}" + (f", writing to {tables}" if tables else "") if still else "none is"
+    still = {id_: table for id_, table in after.open.items() if table or id_ in (before.open or {})}
+    tables = _shortened(sorted({table for table in still.values() if table}))
+    of = _shortened(sorted({after.who[id_] for id_ in still if id_ in after.who}))
+    told = f", writing to {tables}" if tables else ""
+    said = f"{len(still):,}{told}{f', of {of}' if of else ''}" if still else "none is"
     yield Line("transactions", asked, said, verdict(not still), mend=mend if still else "")
 
 
@@ -144,14 +221,22 @@ def marks_lines(found: Dependence) -> Iterator[Line]:
     tables = ", ".join(f"{name or 'rows to look at'}: {count:,}" for name, count in sorted(by_table.items()))
     failed = found.marks.failed
     said = f"{left:,} wait ({tables}), {failed:,} failed before" if left or failed else "none does"
-    mend = (
-        "run `migrator relay --once`; see `migrator findings` for those that failed" if left or failed else ""
-    )
-    yield Line("marks", asked, said, verdict(not (left or failed)), mend=mend)
+    mend = _LEFT_EARLY if found.reading else _LEFT_LATE
+    yield Line("marks", asked, said, verdict(not (left or failed)), mend=mend if left or failed else "")
+
+
+_LEFT_EARLY = "run `migrator relay --once`; see `migrator findings` for those that failed"
+_LEFT_LATE = (
+    "`migrator relay --once --anyway` puts their rows over items, `migrator capture uninstall --discard-marks`"
+    " leaves the items as they are"
+)
 
 
 def _verify(found: Dependence, limits: CutoverSettings) -> Iterator[Line]:
-    asked = f"a full verify by this mapping, clean, within {age(limits.verify_max_age_s)}"
+    # With all complete the table may be newer than the rows: no later verify is clean, and none is asked for.
+    limit_s = limits.verify_max_age_s if found.reading else float("inf")
+    within = f", within {age(limit_s)}" if found.reading else ""
+    asked = f"a full verify by this mapping, clean{within}"
     known, mend = found.verified, "run `migrator verify` anew"
     if isinstance(known, Unknown):
         yield Line("verify", asked, known.why, "unknown", mend=mend)
@@ -159,7 +244,7 @@ def _verify(found: Dependence, limits: CutoverSettings) -> Iterator[Line]:
         said = "none of this mapping and this table" if known is None else f"run {known.run} has not ended"
         yield Line("verify", asked, said, "unknown", mend=mend)
     else:
-        is_ok = not known.findings and known.age_s <= limits.verify_max_age_s
+        is_ok = not known.findings and known.age_s <= limit_s
         said = f"run {known.run}: {known.findings:,} finding(s)"
         if is_ok and not isinstance(found.looks, Unknown):
             yield _since(found, known, found.looks[1], Line("verify", asked, said, "ok", known.age_s))

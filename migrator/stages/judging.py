@@ -207,30 +207,31 @@ def _readers(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
     asked = "at least one reader is alive, and every living instance has this mapping"
     found = f"{len(facts.readers)} reader(s), {len(roster.living)} instance(s)"
     if strangers:
-        found += f"; another mapping: {_named(strangers)}"
+        found += f"; another mapping: {named(strangers)}"
     is_ok = bool(facts.readers) and not strangers
     yield Line("instances", asked, found, verdict(is_ok), mend="" if is_ok else mend)
-    yield from _silent(roster)
+    yield silent_line(roster)
     version = facts.phase.version
     late = [one for one in facts.readers if facts.confirmed.get(one.id, 0) != version]
     asked = f"every reader acts by {facts.phase.state} (version {version})"
-    found = f"not yet: {_named(late)}" if late else "all do"
+    found = f"not yet: {named(late)}" if late else "all do"
     yield Line("confirmed", asked, found, verdict(not late), mend="wait some seconds" if late else "")
 
 
-def _silent(roster: Roster) -> Iterable[Line]:
+def silent_line(roster: Roster) -> Line:
     """One that was cut off from the journal still answers as the phase was that it saw last."""
     silent = roster.silent
     asked = "no instance fell silent without a goodbye"
-    found = f"silent: {_named(silent)}" if silent else "none did"
+    found = f"silent: {named(silent)}" if silent else "none did"
     mend = f"once it is sure that they are gone: --gone {silent[0].id}" if silent else ""
-    yield Line("silent", asked, found, "unknown" if silent else "ok", mend=mend)
+    return Line("silent", asked, found, "unknown" if silent else "ok", mend=mend)
 
 
-def _named(instances: Sequence[Instance]) -> str:
-    named = [f"{one.service} on {one.host}:{one.pid}" for one in instances[:_SHOWN]]
+def named(instances: Sequence[Instance]) -> str:
+    """The first of them, in words."""
+    shown = [f"{one.service} on {one.host}:{one.pid}" for one in instances[:_SHOWN]]
     more = f" and {len(instances) - _SHOWN} more" if len(instances) > _SHOWN else ""
-    return ", ".join(named) + more
+    return ", ".join(shown) + more
 
 
 def _ramped(facts: Facts, _: CutoverSettings) -> Iterable[Line]:

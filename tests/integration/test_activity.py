@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -148,6 +149,103 @@ def test_who_may_not_see_transactions_of_others_says_what_is_missing(
             other.execute("ROLLBACK")
     finally:
         shop.run(*([f"DROP OWNED BY {user}"] if shop.engine == "postgresql" else []), f"DROP USER {user}")
+
+
+@contextmanager
+def plain_user(shop: Capturing) -> Iterator[tuple[str, Capturing]]:
+    """A user who may read all tables, and his connections."""
+    user = f"u{uuid4().hex[:12]}"
+    parts = urlsplit(shop.url)
+    if shop.engine == "postgresql":
+        shop.run(f"CREATE USER {user} PASSWORD 'x'", f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}")
+    else:
+        shop.run(
+            f"CREATE USER {user}@'%' IDENTIFIED BY 'x'", f"GRANT SELECT ON `{parts.path[1:]}`.* TO {user}@'%'"
+        )
+    url = parts._replace(netloc=f"{user}:x@{parts.netloc.rpartition('@')[2]}").geturl()
+    try:
+        with capturing(shop.engine, url) as theirs:
+            yield user, theirs
+    finally:
+        shop.run(*([f"DROP OWNED BY {user}"] if shop.engine == "postgresql" else []), f"DROP USER {user}")
+
+
+def test_a_user_who_owns_nothing_is_told_whose_rights_are_to_go(shop: Capturing) -> None:
+    if shop.engine == "sqlite":
+        return
+    with plain_user(shop) as (writer, _), plain_user(shop) as (_, theirs):
+        whole = "GRANT INSERT, UPDATE ON customer TO"
+        shop.run(f"{whole} {writer}{'@' + repr('%') if shop.engine == 'mariadb' else ''}")
+        statements = SqlActivity(theirs.writing).read_only_sql(tables(shop))
+        mine = [one for one in statements if one.startswith("REVOKE") and writer in one]
+        if shop.engine == "postgresql":
+            assert mine == [f"REVOKE INSERT, UPDATE ON public.customer FROM {writer}"]
+        else:
+            # information_schema shows nobody the rights of others, so they are said to be missing.
+            assert mine == []
+            assert "shown its own rights alone" in "".join(statements)
+            assert "shown its own" not in "".join(SqlActivity(shop.writing).read_only_sql(tables(shop)))
+
+
+@pytest.fixture
+def parts(postgres_database: str) -> Iterator[Capturing]:
+    """A partitioned table of two levels."""
+    with capturing("postgresql", postgres_database) as made:
+        made.run(
+            "CREATE TABLE orders (id integer, day integer, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+            "CREATE TABLE old PARTITION OF orders FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (day)",
+            "CREATE TABLE oldest PARTITION OF old FOR VALUES FROM (0) TO (5)",
+        )
+        yield made
+
+
+def test_rights_on_columns_and_on_partitions_and_those_handed_on_go_too(parts: Capturing) -> None:
+    with plain_user(parts) as (one, _), plain_user(parts) as (other, _):
+        parts.run(
+            f"GRANT UPDATE (day) ON orders TO {one}",
+            f"GRANT INSERT ON oldest TO {one} WITH GRANT OPTION",
+        )
+        with parts.service() as service:
+            service.execute(f"SET ROLE {one}")
+            service.execute(f"GRANT INSERT ON oldest TO {other}")
+        activity = SqlActivity(parts.writing)
+        mine = [text for text in activity.read_only_sql(["public.orders"]) if one in text or other in text]
+        assert mine == [
+            f"REVOKE INSERT ON public.oldest FROM {min(one, other)}{' CASCADE' if one < other else ''}",
+            f"REVOKE INSERT ON public.oldest FROM {max(one, other)}{' CASCADE' if one > other else ''}",
+            f"REVOKE UPDATE ON public.orders FROM {one}",
+        ]
+        parts.run(*mine)
+        left = activity.read_only_sql(["public.orders"])
+        assert not [text for text in left if one in text or other in text]
+
+
+def test_a_partitioned_table_changes_where_a_partition_does(parts: Capturing) -> None:
+    activity, names = SqlActivity(parts.writing), ["public.orders"]
+    before = activity.look(names)
+    with parts.service() as service:
+        service.execute("SET application_name = 'nightly batch'")
+        service.execute("BEGIN")
+        service.execute("INSERT INTO oldest VALUES (1, 1)")
+        seen = activity.look(names)
+        assert list((seen.open or {}).values()) == ["public.orders"]
+        assert [who.rpartition(" (")[2] for who in seen.who.values()] == ["nightly batch)"]
+        service.execute("COMMIT")
+    ends_at = time.monotonic() + 20
+    while changed(before, after := activity.look(names)) != {"orders"}:
+        assert time.monotonic() < ends_at
+        time.sleep(0.2)
+    assert after.open == after.who == {}
+
+
+def test_who_may_write_a_table_is_told(shop: Capturing, activity: SqlActivity) -> None:
+    if shop.engine != "postgresql":
+        return
+    with plain_user(shop) as (writer, theirs):
+        shop.run(f"GRANT DELETE ON orders TO {writer}")
+        found = SqlActivity(theirs.writing).look(tables(shop))
+        assert writer in found.may_write["public.orders"]
+        assert writer not in found.may_write["public.customer"]
 
 
 def test_views_are_told_apart(activity: SqlActivity) -> None:

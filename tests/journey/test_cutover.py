@@ -208,6 +208,16 @@ def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> No
     assert (other["comparisons"], other["verify"]) == ("no", "unknown")
 
 
+def test_a_relay_by_another_mapping_is_no_evidence(shop: Project) -> None:
+    job = str(shop.job)
+    shop.done("cutover", "advance", job, PATTERN)
+    with relaying(shop):
+        assert evidence(shop, "advance", job, PATTERN)["relay"] == "ok"
+        (shop.folder / "mapping.yaml").write_text(MAPPING.replace("keep: [name]", "keep: all"))
+        assert evidence(shop, "advance", job, PATTERN)["relay"] == "unknown"
+        assert "by another mapping" in shop.run("cutover", "advance", job, PATTERN).out.replace("\n", " ")
+
+
 def test_a_table_that_differs_and_lag_stand_against_a_move(shop: Project) -> None:
     job = str(shop.job)
     shop.done("cutover", "advance", job, PATTERN)

@@ -66,6 +66,8 @@ def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -
         desk.instances.enter(me)
     found = lines(shop)
     assert {name for name, (verdict, _) in found.items() if verdict == "ok"} == {
+        "confirmed",
+        "silent",
         "changes",
         "transactions",
         "tombstones",
@@ -134,6 +136,22 @@ def test_a_source_that_changes_meanwhile_is_not_complete(shop: Project) -> None:
     found = {line["name"]: line for line in json.loads(out)["lines"]}
     assert found["changes"]["verdict"] == "no"
     assert "new mark(s); SQLite counts no changes by table" in found["changes"]["found"]
+
+
+def test_who_reads_through_migrator_stands_against_the_end_and_not_against_complete(shop: Project) -> None:
+    completed(shop)
+    found = lines(shop)
+    assert {name for name, (verdict, _) in found.items() if verdict != "ok"} == set()
+    with desk_of(shop) as desk:
+        one = reader(desk, shop)
+        late = lines(shop)
+        assert (late["services"][0], late["confirmed"][0]) == ("no", "no")
+        assert late["confirmed"][1].endswith(f"({PATTERN}, {OTHER})")
+        obey(desk, one)
+        assert {name for name, (verdict, _) in lines(shop).items() if verdict != "ok"} == {"services"}
+    told = shop.run("decommission", "check", str(shop.job)).out
+    assert "without `Migration`, which needs the source" in told
+    assert "relay" not in told[told.index("1. ") :]
 
 
 def test_strip_comes_last(shop: Project) -> None:

@@ -21,7 +21,7 @@ LOOK = Looked({"shop.a": "7", "shop.b": "1"}, 5, "pg_stat_user_tables")
 CLEAN = Verified(7, 0, 60.0, LOOK)
 DONE = Dependence(
     phases={"p": PatternPhase("p", State("complete"), 5)},
-    roster=Roster((READER,), NOW_S, GONE_S),
+    roster=Roster((), NOW_S, GONE_S),
     tables=("shop.a", "shop.b"),
     unread=(),
     looks=(LOOK, LOOK),
@@ -30,7 +30,9 @@ DONE = Dependence(
     waiting={},
     verified=CLEAN,
     tombstones=Tombstones(0, 0),
+    revision="rev",
 )
+SILENT = replace(READER, id="b", alive_at=NOW_S - 3600)
 WRITER = replace(READER, role="dual_write")
 BLIND = Looked({}, 5, "marks", "SQLite counts no changes by table")
 WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
@@ -39,7 +41,23 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"patterns": "no", "complete": "no"},
     ),
     "a pattern that is live": ({"phases": {"p": PatternPhase("p", State("live"), 3)}}, {"complete": "no"}),
-    "a service that writes": ({"roster": Roster((WRITER,), NOW_S, GONE_S)}, {"writers": "no"}),
+    "a service that writes": (
+        {"roster": Roster((WRITER,), NOW_S, GONE_S)},
+        {"services": "no", "writers": "no"},
+    ),
+    "a service that reads through migrator still": (
+        {"roster": Roster((READER,), NOW_S, GONE_S), "confirmed": {"a": {"p": 5}}},
+        {"services": "no"},
+    ),
+    "a reader that acts by an older phase": (
+        {"roster": Roster((READER,), NOW_S, GONE_S), "confirmed": {"a": {"p": 4}}},
+        {"services": "no", "confirmed": "no"},
+    ),
+    "a reader by another mapping": (
+        {"roster": Roster((replace(READER, revision="x"),), NOW_S, GONE_S), "confirmed": {"a": {"p": 5}}},
+        {"services": "no", "confirmed": "no"},
+    ),
+    "a silent reader": ({"roster": Roster((SILENT,), NOW_S, GONE_S)}, {"silent": "unknown"}),
     "a table that changes": (
         {"looks": (LOOK, replace(LOOK, tables={"shop.a": "7", "shop.b": "2"}))},
         {"changes": "no", "verify": "no"},
@@ -94,7 +112,10 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"verify": "unknown"},
     ),
     "findings": ({"verified": Verified(7, 1, 60.0)}, {"verify": "no"}),
-    "an old verify": ({"verified": Verified(7, 0, 90_000.0)}, {"verify": "no"}),
+    "an old verify": (
+        {"verified": replace(CLEAN, age_s=90_000.0), "phases": {"p": PatternPhase("p", State("live"), 3)}},
+        {"verify": "no", "complete": "no"},
+    ),
     "no verify": ({"verified": None}, {"verify": "unknown"}),
     "a verify that goes on": ({"verified": Verified(7, 0, None)}, {"verify": "unknown"}),
     "a table that cannot be asked": ({"verified": Unknown("away")}, {"verify": "unknown"}),
@@ -124,6 +145,59 @@ def test_a_job_of_which_nothing_depends_on_sql_is_done() -> None:
 def test_what_still_depends_on_sql_stands_against_the_end(what: str) -> None:
     wrong, said = WRONG[what]
     assert failing(replace(DONE, **wrong)) == said
+
+
+def test_who_still_reads_sql_is_named_with_what_he_reads() -> None:
+    roster = Roster((READER, replace(WRITER, id="b")), NOW_S, GONE_S)
+    found = replace(DONE, roster=roster, confirmed={"a": {"p": 4}})
+    said = {line.name: line.found for line in before_the_end(found, CutoverSettings())}
+    assert said["confirmed"] == "not yet: shop on web-1:1 (p)"
+    assert said["services"] == "1: shop on web-1:1"
+
+
+def test_who_fell_silent_counts_for_a_day() -> None:
+    old = Roster((replace(SILENT, alive_at=NOW_S - 90_000),), NOW_S, GONE_S)
+    assert failing(replace(DONE, roster=old)) == {}
+    live = {"p": PatternPhase("p", State("live"), 4)}
+    for phases, mend in ((live, "--gone b"), (DONE.phases, "for a day")):
+        found = replace(DONE, phases=phases, roster=Roster((SILENT,), NOW_S, GONE_S))
+        said = {line.name: line.mend for line in before_the_end(found, CutoverSettings())}
+        assert mend in said["silent"]
+
+
+def test_with_all_complete_a_verify_does_not_grow_old_while_the_source_rests() -> None:
+    """By then the table may be newer than the rows, and no later verify could be clean."""
+    assert failing(replace(DONE, verified=replace(CLEAN, age_s=90_000.0))) == {}
+    changed = replace(LOOK, tables={"shop.a": "6", "shop.b": "1"})
+    assert failing(replace(DONE, verified=replace(CLEAN, age_s=90_000.0, look=changed))) == {"verify": "no"}
+
+
+def test_a_mark_left_after_the_last_move_is_not_the_relays() -> None:
+    said = {
+        one.name: one.mend
+        for one in before_the_end(replace(DONE, marks=MarksState(2, 1.0)), CutoverSettings())
+    }
+    assert "`migrator relay --once --anyway`" in said["marks"]
+    assert "--discard-marks" in said["marks"]
+
+
+def test_a_move_to_complete_wants_its_readers_alive() -> None:
+    found = replace(DONE, roster=Roster((READER,), NOW_S, GONE_S), confirmed={"a": {"p": 5}})
+    assert {line.verdict for line in still_needed(found, CutoverSettings())} == {"ok"}
+
+
+def test_who_changes_a_table_is_named_or_else_who_may() -> None:
+    before = replace(LOOK, open={"3/7": "shop.a"}, who={"3/7": "app (nightly batch)"})
+    may = {"shop.a": ["app", "root"], "shop.b": ["app", "root"]}
+    after = replace(before, tables={"shop.a": "8", "shop.b": "2"}, may_write=may)
+    found = {
+        line.name: line.found
+        for line in before_the_end(replace(DONE, looks=(before, after)), CutoverSettings())
+    }
+    assert found["changes"] == (
+        "by pg_stat_user_tables: shop.a (by app (nightly batch)), shop.b (app, root may write)"
+    )
+    assert found["transactions"] == "1, writing to shop.a, of app (nightly batch)"
 
 
 def test_tables_are_left_on_purpose_by_name() -> None:

@@ -1,0 +1,102 @@
+"""Every pattern is complete: the service may write the table itself, and nothing of ours puts old rows over it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import sessionmaker
+
+from migrator.api import Migration
+from migrator.errors import SettingsError
+from migrator.model import Item
+from migrator.phase import State
+from migrator.ports.phases import Move
+from tests.journey.command import Project
+from tests.journey.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled, live
+
+SAID = "every access pattern is complete"
+WRITING = (["backfill", "--again"], ["relay"], ["relay", "--once"], ["verify", "--repair"], ["undo", "--yes"])
+
+
+def complete(shop: Project, *patterns: str) -> Project:
+    with desk_of(shop) as desk:
+        for pattern in patterns:
+            known = desk.phases.all()[pattern]
+            desk.phases.move(Move(pattern, known.state, State("complete"), "ada"), known.version)
+    return shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path, dynamodb_url: str) -> Project:
+    """Every pattern is live."""
+    return live(filled(cutover_shop(tmp_path, dynamodb_url)))
+
+
+def ours(shop: Project) -> Item:
+    """An item as the service's own UpdateItem left it: `_src` is still there."""
+    key = ("C#2", "META")
+    item = {**shop.store().get([key])[key], "name": "Grace"}
+    shop.store().put([item])
+    return item
+
+
+def test_nothing_of_ours_writes_over_what_the_service_wrote(shop: Project) -> None:
+    item = ours(complete(shop, PATTERN, OTHER))
+    change(shop, "UPDATE customer SET name = 'old' WHERE id = 2")
+    for command, *words in WRITING:
+        refused = shop.run(command, str(shop.job), *words)
+        assert (refused.code, SAID in refused.err, "--anyway" in refused.err) == (2, True, True), command
+    assert item in shop.items()
+
+
+def test_who_knows_that_nobody_writes_the_table_yet_says_so(shop: Project) -> None:
+    job = str(complete(shop, PATTERN, OTHER).job)
+    change(shop, "UPDATE customer SET name = 'late' WHERE id = 2")
+    shop.done("relay", job, "--once", "--anyway")
+    assert shop.store().get([("C#2", "META")])[("C#2", "META")]["name"] == "late"
+    shop.done("verify", job, "--settle", "0", "--repair", "--anyway")
+    shop.done("backfill", job, "--again", "--anyway")
+    shop.done("undo", job, "--yes", "--anyway")
+
+
+def test_what_changes_nothing_is_still_allowed(shop: Project) -> None:
+    job = str(complete(shop, PATTERN, OTHER).job)
+    for words in (["verify", "--settle", "0"], ["backfill", "--dry-run"], ["relay", "--dry-run"]):
+        shop.done(words[0], job, *words[1:])
+    shop.done("undo", job, "--dry-run")
+
+
+def test_as_long_as_one_pattern_may_go_back_rows_are_the_truth(shop: Project) -> None:
+    job = str(complete(shop, PATTERN).job)
+    change(shop, "UPDATE customer SET name = 'new' WHERE id = 2")
+    shop.done("relay", job, "--once")
+    shop.done("backfill", job, "--again")
+
+
+def test_a_relay_that_runs_ends_by_itself(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay = shop.start("relay", str(shop.job))
+    ends_at = time.monotonic() + 30
+    while "relay" not in {one["kind"] for one in _writers(shop)}:
+        assert time.monotonic() < ends_at
+        time.sleep(0.2)
+    complete(shop, PATTERN, OTHER)
+    _, err = relay.communicate(timeout=30)
+    assert (relay.returncode, f"{SAID}: nothing is made of rows any more" in err) == (0, True)
+
+
+def _writers(shop: Project) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = shop.done("status", str(shop.job), "--json").data["live"]["writers"]
+    return found
+
+
+def test_a_service_does_not_start_to_write_beside_sql(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete(shop, PATTERN, OTHER)
+    for name in ("MIGRATOR_SOURCE_URL", "MIGRATOR_HOME"):
+        monkeypatch.setenv(name, shop.environment[name])
+    sessions = sessionmaker(create_engine(shop.environment["MIGRATOR_SOURCE_URL"]))
+    refused = pytest.raises(SettingsError, match=f"{SAID}.* without dual_write")
+    with Migration.load(str(shop.job), service="shop-api") as migration, refused:
+        migration.dual_write(sessions)
