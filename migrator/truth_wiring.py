@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from migrator.errors import SettingsError
 from migrator.journal.phases import SqlPhases
 from migrator.journal.store import SqlJournal
 from migrator.mapping.direct import patterns_reading
 from migrator.model import Mapping
+from migrator.phase import ROUTES
 from migrator.settings import Job
 
+ANSWERING = [phase for phase, route in ROUTES.items() if "table" in (route.answers, route.in_share)]
 ANYWAY = "say --anyway where you know that nobody has written to the table yet"
 
 
@@ -30,6 +34,19 @@ def all_complete(job: Job, mapping: Mapping, journal: SqlJournal) -> bool:
     phases = SqlPhases(journal.database, job.name).all() if mapping.patterns else {}
     known = [phases.get(name) for name in mapping.patterns]
     return bool(known) and all(one is not None and one.state.phase == "complete" for one in known)
+
+
+def refuse_answering(job: Job, mapping: Mapping, journal: SqlJournal, entities: Collection[str]) -> None:
+    """Raises: SettingsError where callers are answered from items of the entities."""
+    phases = SqlPhases(journal.database, job.name).all()
+    reading = [name for name in patterns_reading(mapping, sorted(entities)) if name in phases]
+    answering = [
+        f"{name} ({phases[name].state})" for name in reading if phases[name].state.phase in ANSWERING
+    ]
+    if answering:
+        what = f"callers are answered from these items: {', '.join(answering)}"
+        advice = "`migrator cutover rollback` these patterns to shadow or off first, or say --anyway"
+        raise SettingsError(f"{what}; {advice}")
 
 
 def need_direct(job: Job, mapping: Mapping, journal: SqlJournal) -> None:

@@ -34,7 +34,7 @@ from migrator.wiring import Target
 @click.option(
     "--anyway",
     is_flag=True,
-    help="Delete also what the journal does not know to be of this job alone, and where every pattern is complete.",
+    help="Delete also what the journal does not know to be of this job alone, and what callers are answered from.",
 )
 @json_option
 def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
@@ -57,7 +57,7 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
         target = wiring.open_target(read, mapping.table, stop.is_set)
         table_id = live_wiring.existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read))
-        _refuse_late(read, mapping, journal, how)
+        _refuse_late(read, mapping, journal, wanted, how)
         names = wanted if how["anyway"] else _own(journal, read, table_id, wanted, named=bool(entities))
         stage = _stage(read, target, names, stop)
         if dry_run:
@@ -73,13 +73,16 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
     return 0
 
 
-def _refuse_late(job: Job, mapping: Mapping, journal: SqlJournal, how: dict[str, bool]) -> None:
-    """Raises: SettingsError where the service may have written what would be deleted."""
+def _refuse_late(
+    job: Job, mapping: Mapping, journal: SqlJournal, wanted: frozenset[str], how: dict[str, bool]
+) -> None:
+    """Raises: SettingsError where the service may have written what would be deleted, or callers read it."""
     if how["dry_run"]:
         return
     truth_wiring.refuse_taken_out(job, journal)
     if not how["anyway"]:
         truth_wiring.refuse_complete(job, mapping, journal)
+        truth_wiring.refuse_answering(job, mapping, journal, wanted)
 
 
 def _own(

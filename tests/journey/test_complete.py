@@ -52,6 +52,15 @@ def test_nothing_of_ours_writes_over_what_the_service_wrote(shop: Project) -> No
     assert item in shop.items()
 
 
+def test_what_callers_are_answered_from_is_not_taken_away(shop: Project) -> None:
+    refused = shop.run("undo", str(shop.job), "--yes")
+    said = f"callers are answered from these items: {PATTERN} (live), {OTHER} (live)"
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert len(shop.items()) > 1
+    shop.done("undo", str(shop.job), "--dry-run")
+    shop.done("undo", str(shop.job), "--yes", "--anyway")
+
+
 def test_who_knows_that_nobody_writes_the_table_yet_says_so(shop: Project) -> None:
     job = str(complete(shop, PATTERN, OTHER).job)
     change(shop, "UPDATE customer SET name = 'late' WHERE id = 2")
