@@ -88,6 +88,11 @@ class Driver:
             return by_itself and not driver.in_transaction
         return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)
 
+    @property
+    def done(self) -> int:
+        """How many rows SQLite has changed on this connection; of what it undid again it counts triggers' changes only."""
+        return int(self._driver.total_changes) if self.dialect == "sqlite" else 0
+
     def spoken(self, text: str) -> Spoken:
         """How the statement is to be read. MySQL is asked what double quotes mean where there are some."""
         formats = self.paramstyle in ("format", "pyformat")
