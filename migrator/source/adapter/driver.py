@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, TypeAlias
 
 from migrator.errors import UnmarkedError
@@ -106,8 +107,22 @@ class Driver:
     def sql(self, text: str) -> Sql:
         return Sql.begun(self.paramstyle, text)
 
+    def cursor(self) -> Any:
+        """A cursor that gives each row whole: of a dict, columns of one name are lost."""
+        if self.dialect != "postgresql":
+            return self.connection.cursor()
+        driver = self._driver
+        if not hasattr(driver, "row_factory") and hasattr(driver, "cursor_factory"):
+            return self.connection.cursor(cursor_factory=_psycopg2_cursor())
+        made = self.connection.cursor()
+        # Of an async connection SQLAlchemy gives a cursor that stands before the driver's.
+        own = getattr(made, "_cursor", made)
+        if hasattr(own, "row_factory"):
+            own.row_factory = _psycopg_rows()
+        return made
+
     def rows(self, sql: Sql) -> list[Row]:
-        cursor = self.connection.cursor()
+        cursor = self.cursor()
         try:
             cursor.execute("".join(sql.parts), tuple(sql.values))
             return [tuple(row) for row in plain(cursor)]
@@ -149,6 +164,16 @@ class Driver:
         if self.dialect == "sqlite":
             return int(self.rows(self.sql("SELECT last_insert_rowid()"))[0][0]) or None
         return cursor.lastrowid or None
+
+
+def _psycopg_rows() -> Any:
+    from psycopg.rows import tuple_row
+
+    return tuple_row
+
+
+def _psycopg2_cursor() -> Any:
+    return import_module("psycopg2.extensions").cursor
 
 
 def plain(cursor: Any) -> list[Any]:
