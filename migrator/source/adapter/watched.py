@@ -41,6 +41,11 @@ class Watched:
     keeps_parts: bool = False
 
     @property
+    def meets_unseen(self) -> bool:
+        """Whether a new row may meet others than those of which unique columns have its values."""
+        return self.captured is not None and bool(self.captured.table.meetings)
+
+    @property
     def name(self) -> str:
         return (
             self.captured.name
