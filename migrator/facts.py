@@ -80,7 +80,21 @@ class ForeignKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Meeting:
+    """SQL of SQLite's that says of a row `gone` that a row `NEW` meets it in a unique index.
+
+    `columns`: real names of those that it reads. `whole`: the index is of columns only, and of every row.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TableFacts:
+    """`meetings`: on SQLite, of each unique index in which more or other rows meet than those of the same values."""
+
     name: str
     real: str
     columns: tuple[Column, ...]
@@ -88,6 +102,7 @@ class TableFacts:
     unique: tuple[tuple[str, ...], ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     schema: str | None = None
+    meetings: tuple[Meeting, ...] = ()
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)

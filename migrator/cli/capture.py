@@ -87,7 +87,7 @@ def install(job: Path, dry_run: bool, form: str | None, by_services: bool, take_
         if not _may_be_direct(session, take_back=take_back):
             return DIFFERENT
         done = session.stage.install(session.plans)
-        for limit in session.stage.limits(session.plans):
+        for limit in session.stage.limits():
             click.echo(f"warning: {limit}", err=True)
     if done.lost_marks:
         what = "warning: the table of marks was gone, and changes with it; it is there again"

@@ -120,7 +120,9 @@ def _live(
             )
         return live, False
     entities = {one.name: one for one in laid.checked.entities}
-    look = SecondLook(laid.source, stage.store, stage.journal, entities, target.design, stage.clock)
+    look = SecondLook(
+        *(laid.source, stage.store, stage.journal, entities, target.design, stage.clock, stage.objects)
+    )
     settle_s = DEFAULT_SETTLE_S if asked["settle_s"] is None else asked["settle_s"]
 
     def confirm(run: Run) -> Mapping[Root, set[ItemKey]]:

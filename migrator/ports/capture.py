@@ -62,7 +62,7 @@ class Capture(Protocol):
     def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
         """All reasons why changes of the tables cannot be captured, with what to do."""
 
-    def limits(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
+    def limits(self, marked_by: MarkedBy = "triggers") -> list[str]:
         """Changes of the tables that would leave no mark, and that nobody may make therefore."""
 
     def installation(self) -> Installation | None: ...

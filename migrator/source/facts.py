@@ -78,6 +78,7 @@ class _Schema:
                 unique=tuple(tuple(written[name] for name in key) for key in self.found.unique.get(real, ())),
                 foreign_keys=tuple(self._foreign_keys(real, schemas)),
                 schema=self.found.schema,
+                meetings=self.found.meetings.get(real, ()),
             )
 
     def _foreign_keys(self, real: str, schemas: Sequence[_Schema]) -> Iterator[ForeignKey]:

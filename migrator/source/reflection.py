@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.exc import SAWarning
 
-from migrator.facts import Column
+from migrator.facts import Column, Meeting
 from migrator.source import mysql_facts, postgresql_facts, sqlite_facts
 from migrator.source.kinds import kind_of
+from migrator.source.sqlite_meetings import meetings
 
 _NOT_THE_USERS = ("sqlite_", "migrator_")
 
@@ -27,6 +28,7 @@ class Reflected:
     primary_keys: dict[str, list[str]]
     unique: dict[str, list[tuple[str, ...]]]
     foreign_keys: dict[str, list[ReflectedForeignKeyConstraint]]
+    meetings: dict[str, tuple[Meeting, ...]] = field(default_factory=dict)
 
 
 def reflected(connection: Connection, schema: str | None = None) -> Reflected:
@@ -62,7 +64,8 @@ def _of_sqlite(connection: Connection, _: str | None) -> Reflected:
     keys = _primary_keys(inspector, None)
     columns = {name: list(_sqlite_columns(connection, inspector, name, keys.get(name, []))) for name in names}
     unique = {name: sqlite_facts.unique_columns(connection, name) for name in names}
-    return Reflected(None, columns, keys, unique, _foreign_keys_of(inspector, None))
+    met = {name: meetings(connection, name) for name in names}
+    return Reflected(None, columns, keys, unique, _foreign_keys_of(inspector, None), met)
 
 
 def _sqlite_columns(

@@ -82,9 +82,9 @@ class CaptureStage:
         """What an install would do now."""
         return self.capture.install_steps(self._tables(plans), self.job, self.marked_by)
 
-    def limits(self, plans: Sequence[EntityPlan]) -> list[str]:
+    def limits(self) -> list[str]:
         """Changes that leave no mark all the same."""
-        return self.capture.limits(self._tables(plans), self.marked_by)
+        return self.capture.limits(self.marked_by)
 
     def install(self, plans: Sequence[EntityPlan]) -> Installed:
         """Raises: SettingsError with every refusal at once; nothing was done then."""

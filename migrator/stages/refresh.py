@@ -55,11 +55,12 @@ def drawn(tickets: Tickets, memory: Memory) -> int:
 def behind(ticket: int, known: int) -> str:
     """Why nothing is written: what the source's counter says, and what was written with."""
     what = f"the source's ticket counter stands at {ticket}, and items were written with {known}"
-    return f"{what}: the source was restored to an older state; run migrator capture epoch JOB --raise, then verify --repair"
+    why = "the source was restored to an older state, or capture was uninstalled and installed anew"
+    return f"{what}: {why}; run migrator capture epoch JOB --raise, then verify --repair"
 
 
 class RestoredError(SettingsError):
-    """The source was restored to an older state; nobody writes until its epoch was raised."""
+    """The source's counter has gone back; nobody writes until its epoch was raised."""
 
 
 class UnsettledError(StoppedError):

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import item_key_of
 from migrator.model import Item, ItemKey, SourceKey, TableDesign
-from migrator.ports import Finding, FindingKind, ItemStore, Journal, Run, Source
+from migrator.ports import Finding, FindingKind, ItemStore, Journal, ObjectStore, Run, Source
 from migrator.ports.live import Root
 from migrator.stages.projection import project
-from migrator.stages.verify import compare_item
+from migrator.stages.verify import compare_item, missing_objects
 
 LOOKED_AT: tuple[FindingKind, ...] = ("missing", "different", "collision", "unexpected")
 """Kinds of findings that name a row and an item."""
@@ -29,6 +29,7 @@ class SecondLook:
     entities: Mapping[str, CompiledEntity]
     table: TableDesign
     clock: Callable[[], float]
+    objects: ObjectStore | None = None
 
     def confirm(self, run: Run) -> dict[Root, set[ItemKey]]:
         """Rows that still differ from their items, with the item keys in question."""
@@ -61,6 +62,7 @@ class SecondLook:
         }
         stored = self.store.get(sorted(asked, key=repr))
         found = [one for item in projected.items for one in compare_item(entity, item, stored)]
+        found += missing_objects(entity, projected, self.objects)
         gone = {self.table.key_of(item) for item in projected.expired}
         for root, keys in told.items():
             stale = keys - expected[root[1]].keys() - gone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import TypeAlias
@@ -149,23 +149,12 @@ class _PageCheck:
         projected = project(entity, rows, stage.clock())
         stored = stage.store.get([entity.table.key_of(item) for item in projected.items])
         found = [finding for item in projected.items for finding in compare_item(entity, item, stored)]
-        found += self._objects(projected)
+        found += missing_objects(entity, projected, stage.objects)
         findings = [*projected.refused, *found]
         tally = _tally(projected, found)
         stage.check()
         stage.journal.finish_page(self.run, page, tally, findings)
         return page, tally, round((time.monotonic() - started) * 1000)
-
-    def _objects(self, projected: Projection) -> list[Finding]:
-        """A finding for each object that an item points to and S3 has not, or has in another size."""
-        if not projected.objects or self.stage.objects is None:
-            return []
-        sizes = self.stage.objects.sizes(list(projected.objects))
-        return [
-            Finding("missing", self.entity.name, f"the object {name} that an item points to is not in S3")
-            for name, data in projected.objects.items()
-            if sizes.get(name) != len(data)
-        ]
 
 
 def _tally(projected: Projection, found: Sequence[Finding]) -> Tally:
@@ -202,6 +191,26 @@ def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey
         )
         for one in differences(expected, item, ignored)
     ]
+
+
+def missing_objects(
+    entity: CompiledEntity, projected: Projection, objects: ObjectStore | None
+) -> list[Finding]:
+    """A finding for each object that an item points to and S3 has not, or has in another size."""
+    if not projected.objects or objects is None:
+        return []
+    sizes = objects.sizes(list(projected.objects))
+    gone = {name for name, data in projected.objects.items() if sizes.get(name) != len(data)}
+    return [
+        _finding("missing", entity, item, f"the object {name} that an item points to is not in S3")
+        for item in (projected.items if gone else ())
+        for name in dict.fromkeys(_pointers(item))
+        if name in gone
+    ]
+
+
+def _pointers(item: Item) -> Iterator[str]:
+    return (str(value["s3"]) for value in item.values() if isinstance(value, dict) and "s3" in value)
 
 
 def _named(owner: str) -> str:

@@ -64,8 +64,11 @@ class S3Objects(Forked):
 
     def make_bucket(self) -> None:
         """Makes the bucket where there is none: for an S3 on this machine, never for AWS."""
+        region = self.client.meta.region_name
+        # us-east-1 is the one region that S3 does not want to be told.
+        place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
         try:
-            self.client.create_bucket(Bucket=self.bucket)
+            self.client.create_bucket(Bucket=self.bucket, **place)
         except ClientError as error:
             if error_code(error) not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
                 raise self._in_words(error, "create_bucket") from None

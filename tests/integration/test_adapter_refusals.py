@@ -185,6 +185,21 @@ def test_a_table_that_replaces_rows_by_itself_is_refused(parts: Capturing) -> No
         assert_same(parts, seen, 2)
 
 
+@pytest.mark.parametrize("parts", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("index", ["(lower(name))", "(name COLLATE NOCASE)", "(name) WHERE n > 0"])
+def test_a_replace_that_may_meet_rows_in_such_an_index_is_refused(parts: Capturing, index: str) -> None:
+    parts.run(f"CREATE UNIQUE INDEX wide ON part {index}")
+    with heard(parts, ["part"]) as (engine, seen):
+        for words in ("REPLACE INTO", "INSERT OR REPLACE INTO", "UPDATE OR REPLACE part SET n = 1;"):
+            statement = f"{words} part VALUES (3, 'A', 1)" if "INTO" in words else words
+            with engine.connect() as connection, pytest.raises(UnmarkedError, match=r"part, and"):
+                connection.exec_driver_sql(statement)
+        with engine.begin() as connection:
+            connection.exec_driver_sql("INSERT INTO part VALUES (3, 'c', 1)")
+            connection.exec_driver_sql("UPDATE part SET name = 'd' WHERE id = 3")
+        assert_same(parts, seen, 2)
+
+
 @pytest.mark.parametrize("parts", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("end", [";", " -- why", " ; ", "\n/* why */"])
 def test_a_key_that_the_database_makes_is_asked_for_behind_any_end(parts: Capturing, end: str) -> None:

@@ -214,6 +214,24 @@ def test_a_truncate_leaves_a_mark_for_every_row(shop: Capturing) -> None:
 
 
 @pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_truncate_that_may_not_see_every_row_is_refused(shop: Capturing, isolation: str) -> None:
+    """A row that was committed after its snapshot would go without a mark."""
+    with shop.service() as service:
+        service.execute(f"BEGIN ISOLATION LEVEL {isolation}")
+        service.execute("SELECT 1 FROM purchase")
+        shop.run("INSERT INTO customer VALUES (7, 'x', 'y')")
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="without a mark") as refused:
+            service.execute("TRUNCATE purchase")
+        assert "DELETE" in str(refused.value.diag.message_hint)
+        service.execute("ROLLBACK")
+        service.execute(f"BEGIN ISOLATION LEVEL {isolation}")
+        service.execute("DELETE FROM purchase")
+        service.execute("COMMIT")
+    assert len(shop.left()) == 1 + 3
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
 def test_a_replicated_change_leaves_its_mark(shop: Capturing) -> None:
     with shop.service() as service:
         service.execute("SET session_replication_role = replica")

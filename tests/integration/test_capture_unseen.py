@@ -106,10 +106,48 @@ def test_a_row_that_replace_takes_away_leaves_a_mark(tmp_path: Path, recursive: 
             assert images(made.left()) == [("t", (3, "b", 9), (3, "b", 2))]
 
 
-def test_what_replace_may_take_away_unseen_is_said(tmp_path: Path) -> None:
+INDEXES = {
+    "a collation": "(name COLLATE NOCASE)",
+    "two": "(n, name COLLATE NOCASE DESC)",
+    "an expression": "(lower( name ) /* a, b */, ifnull([n], 0) DESC)",
+    "an expression with a collation": "((name || 'name') COLLATE NOCASE)",
+    "a type of a column's name": "(CAST(lower(name) AS text) , +n)",
+    "a condition": '(name COLLATE NOCASE) WHERE "N" > 0 AND name IS NOT NULL',
+}
+
+
+@pytest.mark.parametrize("index", INDEXES.values(), ids=INDEXES)
+def test_so_does_one_that_it_meets_in_another_index(tmp_path: Path, index: str) -> None:
     with capturing("sqlite", new_sqlite(tmp_path / "a.db")) as made:
-        made.run("CREATE TABLE t (id INTEGER PRIMARY KEY, n)", "CREATE UNIQUE INDEX few ON t (n) WHERE n > 5")
-        (limit,) = made.capture.limits([captured(made.table("t"), ["id"])])
-        assert limit == (
-            "table t: rows that INSERT OR REPLACE takes away by the partial index few leave no mark; delete them first"
+        made.run("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, n INTEGER, text TEXT)")
+        made.run(
+            f"CREATE UNIQUE INDEX wide ON t {index}",
+            "INSERT INTO t (id, name, n) VALUES (1, 'Ann', 7), (2, 'Bob', 8)",
         )
+        made.install(captured(made.table("t"), ["id"]))
+        made.run("INSERT OR REPLACE INTO t (id, name, n) VALUES (3, 'ANN', 7)")
+        assert images(made.left()) == [("t", (1,), None), ("t", None, (3,))]
+        made.run("UPDATE OR REPLACE t SET name = 'ann', n = 7 WHERE id = 2")
+        assert images(made.left()) == [("t", (3,), None), ("t", (2,), (2,))]
+        made.run("INSERT INTO t (id, name, n) VALUES (4, 'Cid', 7)", "UPDATE t SET n = -1 WHERE id = 4")
+        assert images(made.left()) == [("t", None, (4,)), ("t", (4,), (4,))]
+        assert made.capture.limits() == []
+
+
+def test_what_a_row_meets_is_found_by_the_indexes(tmp_path: Path) -> None:
+    with capturing("sqlite", new_sqlite(tmp_path / "a.db")) as made:
+        made.run(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE UNIQUE, b TEXT, c TEXT, d INTEGER)"
+        )
+        made.run(
+            "CREATE UNIQUE INDEX b ON t (b COLLATE NOCASE)",
+            "CREATE UNIQUE INDEX c ON t (lower(c))",
+            "CREATE UNIQUE INDEX d ON t (d) WHERE c IS NOT NULL",
+        )
+        asked = " OR ".join(f"({one.sql.replace('NEW', 'new')})" for one in made.table("t").meetings)
+        with made.service() as service:
+            row = "SELECT ? AS id, ? AS a, ? AS b, ? AS c, ? AS d"
+            plan = service.execute(
+                f"EXPLAIN QUERY PLAN SELECT * FROM ({row}) AS new JOIN t AS gone ON {asked}", ("x",) * 5
+            )
+            assert not any("SCAN gone" in one[3] for one in plan), list(plan)

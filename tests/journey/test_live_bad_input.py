@@ -289,9 +289,8 @@ def test_a_source_that_was_restored_is_refused_until_the_epoch_is_raised(shop: P
     for command in (["relay", "--once"], ["backfill", "--again"]):
         refused = shop.run(command[0], *command[1:], job)
         assert refused.code == 2
-        assert (
-            "the source was restored to an older state; run migrator capture epoch JOB --raise" in refused.err
-        )
+        why = "restored to an older state, or capture was uninstalled and installed anew"
+        assert f"{why}; run migrator capture epoch JOB --raise" in refused.err
     assert marks(shop) == 1
     shop.done("capture", "epoch", job, "--raise")
     found = shop.run("verify", job, "--repair", "--settle", "0")

@@ -71,6 +71,20 @@ def test_values_are_in_s3_and_verify_misses_one_that_is_gone(made: tuple[Project
     assert f"the object {gone} that an item points to is not in S3" in " ".join(listed.out.split())
 
 
+def test_a_repair_brings_back_an_object_that_is_gone(made: tuple[Project, str], s3: Any) -> None:
+    shop, bucket = made
+    job, mapping = str(shop.job), shop.folder / "documents.yaml"
+    mapping.write_text(MAPPING.replace("type: type", "type: type, ttl: expiresAt"))
+    s3.create_bucket(Bucket=bucket)
+    for words in (["table", "create"], ["capture", "install"], ["backfill"]):
+        shop.done(*words, job)
+    s3.delete_object(Bucket=bucket, Key=f"large/{hashlib.sha256(b'short').hexdigest()}")
+    found = shop.run("verify", job, "--repair", "--settle", "0")
+    assert (found.code, "1 row(s) marked" in found.err) == (1, True)
+    shop.done("relay", job, "--once")
+    assert "clean" in shop.done("verify", job, "--settle", "0").out
+
+
 def test_a_job_without_a_bucket_says_so(made: tuple[Project, str]) -> None:
     shop, bucket = made
     shop.job.write_text(shop.job.read_text().replace(f"bucket: {bucket}, ", ""))

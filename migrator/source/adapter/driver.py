@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, TypeAlias
 
 from migrator.errors import UnmarkedError
@@ -88,6 +89,11 @@ class Driver:
             return by_itself and not driver.in_transaction
         return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)
 
+    @property
+    def done(self) -> int:
+        """How many rows SQLite has changed on this connection; of what it undid again it counts triggers' changes only."""
+        return int(self._driver.total_changes) if self.dialect == "sqlite" else 0
+
     def spoken(self, text: str) -> Spoken:
         """How the statement is to be read. MySQL is asked what double quotes mean where there are some."""
         formats = self.paramstyle in ("format", "pyformat")
@@ -101,8 +107,22 @@ class Driver:
     def sql(self, text: str) -> Sql:
         return Sql.begun(self.paramstyle, text)
 
+    def cursor(self) -> Any:
+        """A cursor that gives each row whole: of a dict, columns of one name are lost."""
+        if self.dialect != "postgresql":
+            return self.connection.cursor()
+        driver = self._driver
+        if not hasattr(driver, "row_factory") and hasattr(driver, "cursor_factory"):
+            return self.connection.cursor(cursor_factory=_psycopg2_cursor())
+        made = self.connection.cursor()
+        # Of an async connection SQLAlchemy gives a cursor that stands before the driver's.
+        own = getattr(made, "_cursor", made)
+        if hasattr(own, "row_factory"):
+            own.row_factory = _psycopg_rows()
+        return made
+
     def rows(self, sql: Sql) -> list[Row]:
-        cursor = self.connection.cursor()
+        cursor = self.cursor()
         try:
             cursor.execute("".join(sql.parts), tuple(sql.values))
             return [tuple(row) for row in plain(cursor)]
@@ -144,6 +164,16 @@ class Driver:
         if self.dialect == "sqlite":
             return int(self.rows(self.sql("SELECT last_insert_rowid()"))[0][0]) or None
         return cursor.lastrowid or None
+
+
+def _psycopg_rows() -> Any:
+    from psycopg.rows import tuple_row
+
+    return tuple_row
+
+
+def _psycopg2_cursor() -> Any:
+    return import_module("psycopg2.extensions").cursor
 
 
 def plain(cursor: Any) -> list[Any]:

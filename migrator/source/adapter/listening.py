@@ -62,7 +62,7 @@ class Listening:
 
     def _listen(self, to: Engine | Connection) -> None:
         for name, listener in self._listeners():
-            if isinstance(to, Engine) or not name.startswith("do_"):
+            if isinstance(to, Engine) or not name.startswith(("do_", "handle_")):
                 sa.event.listen(to, name, listener, **_OPTIONS.get(name, {}))
 
     def detach(self) -> None:
@@ -80,6 +80,7 @@ class Listening:
         return (
             ("before_cursor_execute", self._before),
             ("after_cursor_execute", self._after),
+            ("handle_error", self._failed),
             ("do_executemany", self._execute_alone),
             ("do_execute", self._execute_for_keys),
             ("do_execute_no_params", self._execute_for_keys),
@@ -120,6 +121,7 @@ class Listening:
             raise
         setattr(context, _PENDING, pending)
         if pending is not None:
+            pending.done_before = driver.done
             self.works.begin(connection)
         return statement, parameters
 
@@ -139,6 +141,17 @@ class Listening:
             raise
         if self.marking.keeps_images:
             self.works.add(connection, changed)
+
+    def _failed(self, failure: sa.engine.ExceptionContext) -> None:
+        """A statement failed, and a caller may go on: what the database keeps of it has no mark."""
+        context, connection = failure.execution_context, failure.connection
+        pending: Pending | None = getattr(context, _PENDING, None)
+        if pending is None or connection is None or failure.is_disconnect:
+            return
+        setattr(context, _PENDING, None)
+        is_refused = isinstance(failure.original_exception, connection.dialect.loaded_dbapi.Error)
+        if pending.may_be_kept(driver_of(connection), failure.statement or "", is_refused=is_refused):
+            self.works.fail(connection)
 
     def left(self, driver: Driver, changed: Sequence[Changed]) -> None:
         """Leaves the marks that no trigger leaves, in the transaction of the change."""

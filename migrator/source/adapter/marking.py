@@ -90,6 +90,11 @@ class Marking:
         if said.write.is_upsert:
             if said.moves:
                 raise refused(said.table.name, "it gives new primary keys to the rows that it meets")
+            if said.write.replaces and said.table.meets_unseen:
+                raise refused(
+                    said.table.name,
+                    "may replace rows by an index with an expression, a condition or a COLLATE",
+                )
             state = pending.states.setdefault(said.table.place, {})
             for columns, keys in said.met():
                 state |= self.images.met(driver, said.table, keys, columns)

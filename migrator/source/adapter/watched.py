@@ -18,12 +18,14 @@ from migrator.source.adapter.write import words_of
 from migrator.source.capture.design import columns_of
 
 _REPLACES = re.compile(r"(?i)\bON\s+CONFLICT\s+REPLACE\b")
+_KEEPS_PARTS = re.compile(r"(?i)\bON\s+CONFLICT\s+FAIL\b")
 
 
 @dataclass(frozen=True)
 class Watched:
     """`key`, `unique`: real column names, of the primary key and of others that tell rows apart; `columns`: of all;
-    `types`: the declared ones, by those names; `replaces`: whether a new row of SQLite may take others away by itself.
+    `types`: the declared ones, by those names; `replaces`: whether a new row of SQLite may take others away by itself;
+    `keeps_parts`: whether SQLite keeps what a statement did before it failed.
 
     `captured` None: its rows make no marks, but foreign keys of captured tables act when it changes.
     """
@@ -36,6 +38,12 @@ class Watched:
     below: tuple[Below, ...] = ()
     types: Mapping[str, str] = field(default_factory=dict)
     replaces: bool = False
+    keeps_parts: bool = False
+
+    @property
+    def meets_unseen(self) -> bool:
+        """Whether a new row may meet others than those of which unique columns have its values."""
+        return self.captured is not None and bool(self.captured.table.meetings)
 
     @property
     def name(self) -> str:
@@ -153,7 +161,7 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Watc
         connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one()
     )
     if dialect == "sqlite":
-        tables = _with_replacing(connection, tables)
+        tables = _with_conflicts(connection, tables)
     if dialect == "postgresql":
         hidden = frozenset(beneath([*links.heirs, *links.views], tables) - tables.keys())
         views = _names(hidden)
@@ -175,13 +183,16 @@ def _names(places: Iterable[Place]) -> frozenset[str]:
     return frozenset(place.name.lower() for place in places)
 
 
-def _with_replacing(connection: Connection, tables: Mapping[Place, Watched]) -> dict[Place, Watched]:
+def _with_conflicts(connection: Connection, tables: Mapping[Place, Watched]) -> dict[Place, Watched]:
     asked = "SELECT lower(name), sql FROM sqlite_master WHERE type = 'table'"
     texts = {name: text or "" for name, text in connection.exec_driver_sql(asked)}
-    return {
-        place: replace(one, replaces=bool(_REPLACES.search(texts.get(place.name.lower(), ""))))
-        for place, one in tables.items()
-    }
+    found = {}
+    for place, one in tables.items():
+        text = texts.get(place.name.lower(), "")
+        found[place] = replace(
+            one, replaces=bool(_REPLACES.search(text)), keeps_parts=bool(_KEEPS_PARTS.search(text))
+        )
+    return found
 
 
 def _views(inspector: sa.Inspector, schemas: Iterable[str | None], names: set[str]) -> frozenset[str]:

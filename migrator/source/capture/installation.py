@@ -52,12 +52,12 @@ class SqlCapture:
 
         return self._writing.write("looking for what cannot be captured", work)
 
-    def limits(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
+    def limits(self, marked_by: MarkedBy = "triggers") -> list[str]:
         if marked_by == "services":
             return [_UNMARKED]
 
-        def work(connection: Connection, ddl: Ddl) -> list[str]:
-            return limits(connection, ddl, tables)
+        def work(connection: Connection, _: Ddl) -> list[str]:
+            return limits(connection)
 
         return self._writing.write("looking for what cannot be captured", work)
 

@@ -35,6 +35,7 @@ _SETTINGS = {
     "bytea_output": "'hex'",
     "row_security": "off",
 }
+_TRUNCATE = "'Do it in a transaction of ISOLATION LEVEL READ COMMITTED, or DELETE the rows.'"
 PARTS = {"row": "migrator_row", "update": "migrator_update", "truncate": "migrator_truncate"}
 
 
@@ -125,6 +126,11 @@ class PostgresqlDdl:
         return f"""
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
+        -- Of a transaction's snapshot what was committed since would be missing.
+        IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+            RAISE EXCEPTION 'TRUNCATE of a captured table: rows that this transaction does not see would go without a mark'
+                USING ERRCODE = 'feature_not_supported', HINT = {_TRUNCATE};
+        END IF;
         EXECUTE format({literal(truncated)}, TG_RELID::regclass);
         RETURN NULL;
     END IF;

@@ -72,21 +72,13 @@ def views(connection: Connection, ddl: Ddl) -> set[str]:
     return set(connection.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")))
 
 
-def limits(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[str]:
-    """What leaves no mark and cannot be made to, of these tables."""
+def limits(connection: Connection) -> list[str]:
+    """What leaves no mark and cannot be made to."""
     if connection.dialect.name == "mysql":
         return [
             "TRUNCATE and ALTER TABLE … DROP PARTITION fire no trigger here: use DELETE on captured tables"
         ]
-    if connection.dialect.name != "sqlite":
-        return []
-    found = []
-    for one in tables:
-        partial = sa.text('SELECT name FROM pragma_index_list(:t) WHERE "unique" = 1 AND partial = 1')
-        for index in connection.scalars(partial, {"t": one.table.real}):
-            what = f"rows that INSERT OR REPLACE takes away by the partial index {index} leave no mark"
-            found.append(f"table {one.name}: {what}; delete them first")
-    return found
+    return []
 
 
 def _unseen(ddl: Ddl, captured: Captured) -> str:

@@ -58,15 +58,18 @@ class SqliteDdl:
         A row that meets another one's key in another way (an upsert) leaves such a mark too, which does no harm.
         """
         table = captured.table
-        keys = [key for key in dict.fromkeys([table.primary_key, *table.unique]) if key]
-        if not keys:
+        wider = [one.columns for one in table.meetings if one.whole]
+        keys = [_real(captured, key) for key in dict.fromkeys([table.primary_key, *table.unique]) if key]
+        # A key that is compared in a wider way, too, would have no index of its own.
+        columns = [[quoted(name) for name in key] for key in keys if key not in wider]
+        conditions = [" AND ".join(f"gone.{one} = NEW.{one}" for one in names) for names in columns]
+        conditions += [one.sql for one in table.meetings]
+        if not conditions:
             return {}
-        columns = [[quoted(column.real) for column in columns_of(captured, key)] for key in keys]
-        met = " OR ".join(
-            "(" + " AND ".join(f"gone.{one} = NEW.{one}" for one in names) + ")" for names in columns
-        )
-        own = columns[0] if table.primary_key else ["rowid"]
+        met = " OR ".join(f"({one})" for one in conditions)
+        own = [quoted(name) for name in _real(captured, table.primary_key)] or ["rowid"]
         itself = " AND ".join(f"gone.{one} IS OLD.{one}" for one in own)
+        columns += [[quoted(name) for name in one.columns] for one in table.meetings]
         changed = ", ".join(dict.fromkeys(name for names in columns for name in names))
         held = image(columns_of(captured, captured.columns), "gone")
         begin = (
@@ -93,6 +96,10 @@ class SqliteDdl:
             f" FOR EACH ROW{when}\nBEGIN\n"
             f"    INSERT INTO {self.mark} ({targets}) VALUES (\n        {values});\nEND"
         )
+
+
+def _real(captured: Captured, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(column.real for column in columns_of(captured, names))
 
 
 def _trigger(captured: Captured, event: str, body: str, digest: str) -> Trigger:

@@ -75,6 +75,27 @@ def test_unique_columns_of_sqlite_hold_for_every_row(tmp_path: Path) -> None:
     assert sqlite_facts(tmp_path, script).tables["t"].unique == (("a",), ("c", "b"), ("b",))
 
 
+def test_where_more_rows_of_sqlite_meet_than_those_of_the_same_values(tmp_path: Path) -> None:
+    script = """
+        CREATE TABLE same (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE UNIQUE);
+        CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE, b TEXT, UNIQUE (b COLLATE NOCASE));
+        CREATE UNIQUE INDEX "an (index" ON t (a, x'61' || lower([B]) ASC) WHERE "a" <> 'b,b' OR b IS NULL;
+        CREATE UNIQUE INDEX plain ON t (a, b);
+    """
+    tables = sqlite_facts(tmp_path, script).tables
+    assert tables["same"].meetings == ()
+    found = {one.columns: one for one in tables["t"].meetings}
+    assert found.keys() == {("b",), ("a", "b")}
+    assert found["b",].whole
+    assert found["b",].sql == '(gone."b") = (NEW."b") COLLATE "NOCASE"'
+    assert not found["a", "b"].whole
+    assert found["a", "b"].sql == (
+        '(gone."a") = (NEW."a") COLLATE "NOCASE"'
+        """ AND (x'61' || lower(gone."b")) = (x'61' || lower(NEW."b")) COLLATE "BINARY\""""
+        """ AND (gone."a" <> 'b,b' OR gone."b" IS NULL) AND (NEW."a" <> 'b,b' OR NEW."b" IS NULL)"""
+    )
+
+
 def test_a_foreign_key_of_sqlite_may_be_written_in_any_case_and_without_columns(tmp_path: Path) -> None:
     script = """
         CREATE TABLE Artist (ArtistId INTEGER PRIMARY KEY);
