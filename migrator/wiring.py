@@ -70,12 +70,16 @@ def read_mapping(path: Path) -> ParsedMapping:
 
 @dataclass(frozen=True)
 class Work:
-    """What a command is about to do with the source: under which name, how many at once, and how patiently."""
+    """What a command is about to do with the source: under which name, how many at once, and how patiently.
+
+    `apart`: how many other pools share the limit of connections.
+    """
 
     name: str = name_of()
     workers: int = 1
     retry: Retry = Retry()
     keepers: Keepers | None = None
+    apart: int = 1
 
 
 def keepers(folder: Path, target: TargetSettings | None = None) -> Keepers:
@@ -92,7 +96,7 @@ def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Wo
         mapping.names,
         Manners(
             name=work.name,
-            pool_size=min(work.workers + 1, settings.max_connections or work.workers + 1),
+            pool_size=settings.connections(work.workers + 1, apart=work.apart),
             statement_timeout_s=settings.statement_timeout_s,
         ),
         schemas=mapping.schemas_read,
@@ -247,7 +251,8 @@ def lay(
         workers or job.tuning.workers,
         Retry(backoff_of(job), stop),
     )
-    work = Work(name, at_once, retry, keepers(job.path.parent, job.target))
+    apart = 2 if job.journal == IN_SOURCE else 1
+    work = Work(name, at_once, retry, keepers(job.path.parent, job.target), apart)
     with open_source(job.source, parsed, work) as source:
         yield Laid(job, without_direct(checked_on(source, parsed), job.direct), source)
 

@@ -21,6 +21,7 @@ _BY_SQLSTATE = {
     "42883": "no such function, or two types that cannot be compared; correct the statement or the condition",
     "42601": "the statement has a syntax error; correct the SQL in the mapping",
     "42P18": "the type of a parameter cannot be told; write CAST(:name AS its type)",
+    "0A000": "the server cannot do that; a standby takes no writes: name its primary in the source's URL",
     "25006": "the statement would write; the source is only read, write one SELECT",
     "40001": f"a replica cancelled the snapshot; raise max_standby_streaming_delay or {_RESUME}",
     "53300": "the server has no connection left; use fewer workers",
@@ -152,6 +153,20 @@ def is_contended(error: BaseException) -> bool:
 
 _CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
 _CONTENDED_MYSQL = frozenset({1205, 1213})
+
+
+def takes_no_writes(error: BaseException) -> bool:
+    """Whether the server, or the file, only lets itself be read: a standby, one that was made read-only."""
+    cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlstate", None) == "25006" or _mysql_number(cause) in _READ_ONLY_MYSQL:
+        return True
+    # What a standby says to BEGIN READ WRITE; the state alone says no more than "not supported".
+    if getattr(cause, "sqlstate", None) == "0A000" and "recovery" in str(cause):
+        return True
+    return str(getattr(cause, "sqlite_errorname", "")).startswith("SQLITE_READONLY")
+
+
+_READ_ONLY_MYSQL = frozenset({1290, 1792, 1836})
 
 
 def refuses_login(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection
+from sqlalchemy.engine import URL, Connection, Engine
 
 from migrator.errors import SettingsError, SourceError
 from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts
@@ -75,6 +75,11 @@ class SqlSource:
     @property
     def dialect(self) -> str:
         return str(self._reading.engine.dialect.name)
+
+    @property
+    def engine(self) -> Engine:
+        """The primary's, by which others may look too: within the limit of connections."""
+        return self._reading.engine
 
     def facts(self) -> SchemaFacts:
         found = self._reading.read(
