@@ -41,16 +41,20 @@ _PRAGMAS = (
 
 
 class Database:
-    """Transactions on the journal's tables, from any thread."""
+    """Transactions on the journal's tables, from any thread.
 
-    def __init__(self, url: str | URL) -> None:
-        self.url = _url(url)
+    `where`: the database's URL, or an engine of a server, whose transactions see what others committed before each
+    statement, and write.
+    """
+
+    def __init__(self, where: str | URL | Engine) -> None:
+        self.url = _url(where.url if isinstance(where, Engine) else where)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._one_at_a_time = RLock() if self.sqlite else None
         self._held = False
         # Pools of the parent. They are kept: closing them here would say goodbye to its servers.
         self._inherited: list[Pool] = []
-        self.engine = _engine(self.url)
+        self.engine = where if isinstance(where, Engine) else _engine(self.url)
         tell_of_forks(self)
         with self._told():
             self._set_up()
