@@ -127,10 +127,15 @@ def _url(text: str | URL) -> URL:
 def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() != "sqlite":
-            patience = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
+            more: dict[str, Any] = (
+                {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
+            )
+            if url.get_backend_name() == "postgresql":
+                # Of a database that keeps any bytes (SQL_ASCII), the driver would give bytes for texts.
+                more["client_encoding"] = "utf8"
             # What another has committed meanwhile must be seen by the next statement: the rule on PostgreSQL, not on MySQL.
             level = "READ COMMITTED"
-            return create_engine(url, pool_pre_ping=True, connect_args=patience, isolation_level=level)
+            return create_engine(url, pool_pre_ping=True, connect_args=more, isolation_level=level)
         if url.database in _IN_MEMORY:
             engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
         else:

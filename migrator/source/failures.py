@@ -22,6 +22,10 @@ _BY_SQLSTATE = {
     "42601": "the statement has a syntax error; correct the SQL in the mapping",
     "42P18": "the type of a parameter cannot be told; write CAST(:name AS its type)",
     "0A000": "the server cannot do that; a standby takes no writes: name its primary in the source's URL",
+    **dict.fromkeys(
+        ("22021", "22P05"),
+        "a text holds bytes that are no UTF-8; correct them there, or read it by `columns:` as convert_to(…, 'SQL_ASCII')",
+    ),
     "25006": "the statement would write; the source is only read, write one SELECT",
     "40001": f"a replica cancelled the snapshot; raise max_standby_streaming_delay or {_RESUME}",
     "53300": "the server has no connection left; use fewer workers",
