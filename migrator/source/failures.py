@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migrator.errors import MissingNameError, SourceError, UnfitValueError
+from migrator.errors import MissingNameError, SourceError, TooSlowError, UnfitValueError
 
 _RESUME = "run the same command again"
 
@@ -125,7 +125,12 @@ _CONNECTING = "the connection failed; look at host, port, user and password of t
 _OTHERWISE = "see the database's own log; nothing was written"
 
 
-_MISSING = frozenset({_BY_SQLSTATE["42P01"], _BY_SQLSTATE["42703"]})
+_MADE: dict[type[SourceError], frozenset[str]] = {
+    MissingNameError: frozenset({_BY_SQLSTATE["42P01"], _BY_SQLSTATE["42703"]}),
+    TooSlowError: frozenset(
+        {_BY_SQLSTATE["57014"], _BY_SQLITE_NAME["SQLITE_INTERRUPT"], _BY_MYSQL_NUMBER[3024]}
+    ),
+}
 _BROKEN_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "25P03", "53300", "40001"})
 _BROKEN_MYSQL = frozenset({1040, 1053, 1077, 1079, 1152, 1412, 1927, 2002, 2003, 2006, 2013, 2055, 4031})
 _BROKEN_TEXT = re.compile(
@@ -198,7 +203,7 @@ def source_error(error: BaseException, place: str, doing: str, tried: str = "") 
     """
     cause = getattr(error, "orig", None) or error
     reason = _reason(cause)
-    made: type[SourceError] = MissingNameError if reason in _MISSING else SourceError
+    made: type[SourceError] = next((one for one, of in _MADE.items() if reason in of), SourceError)
     if made is SourceError and type(error).__name__ in _OF_ONE_STATEMENT:
         made = SourceError if getattr(cause, "sqlstate", "") == _DENIED else UnfitValueError
     return made(f"{place}: {doing}: {type(cause).__name__}: {reason}{tried}")
