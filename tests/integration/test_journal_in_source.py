@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from migrator import wiring
 from migrator.errors import SettingsError
 from migrator.journal.store import SqlJournal
-from migrator.ports import RunIdentity
+from migrator.ports import Page, RunIdentity, Tally
 from migrator.settings import Job, load_job
 from migrator.source.reader import SqlSource
 from migrator.source.url import source_url
@@ -64,6 +64,17 @@ def test_mariadb_sees_the_manners_of_a_source(mysql_database: str, tmp_path: Pat
         level = "@@SESSION.tx_isolation"
         found = asked(journal, f"SELECT @@SESSION.max_statement_time, @@SESSION.lock_wait_timeout, {level}")
     assert found == (2.5, 30, "READ-COMMITTED")
+
+
+def test_a_page_that_is_repeated_counts_once_on_mariadb(mysql_database: str, tmp_path: Path) -> None:
+    """MariaDB counts rows that an UPDATE changed, unless it is asked to count those that it found."""
+    with wiring.open_journal(job(tmp_path, mysql_database)) as journal:
+        run = journal.start_run(IDENTITY)
+        page = Page("order", 1, None, None)
+        journal.plan_pages(run, "order", [page])
+        for _ in range(2):
+            journal.finish_page(run, page, Tally(rows=3), [])
+        assert journal.tally(run).rows == 3
 
 
 def test_a_password_may_change_while_a_run_goes_on(mysql_database: str, tmp_path: Path) -> None:
