@@ -256,7 +256,7 @@ def open_court(desk: Desk, command: str, stop: Callable[[], bool]) -> Iterator[C
     job = desk.job
     with (
         wiring.lay(job, command, stop=stop) as laid,
-        live_wiring.open_live(job, command, stop=stop, patience=live_wiring.ONCE) as live,
+        live_wiring.open_live(job, command, stop=stop, patience=live_wiring.ONCE, source=laid.source) as live,
     ):
         yield Court(desk, laid, live, wiring.open_target(job, laid.checked.mapping.table, stop), stop)
 

@@ -39,6 +39,10 @@ class UnfitValueError(SourceError):
     """The source does not take a value for a column, or a statement for its schema; other statements may do."""
 
 
+class TooSlowError(SourceError):
+    """The source ended a statement that took longer than allowed; a smaller one may do."""
+
+
 class TargetError(MigratorError):
     """DynamoDB refused or does not fit (no table, other keys, no credentials)."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,14 +14,12 @@ from migrator.facts import EntityPlan
 from migrator.journal.instances import SqlInstances
 from migrator.journal.memory import SqlMemory
 from migrator.journal.store import SqlJournal
-from migrator.journal.traces import SqlTraces
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.changes import needs_memory
 from migrator.mapping.columns import columns_digest
 from migrator.mapping.image_keys import compile_image_keys, no_keys
 from migrator.ports.capture import Installation
 from migrator.ports.instances import Roster
-from migrator.ports.live import Root
 from migrator.retry import Backoff, Retry
 from migrator.settings import Job
 from migrator.source.address import address_of
@@ -30,9 +28,9 @@ from migrator.source.capture.marks import SqlMarks
 from migrator.source.capture.tickets import SqlTickets
 from migrator.source.capture.writing import Writing
 from migrator.source.manners import Manners, name_of
+from migrator.source.reader import SqlSource
 from migrator.stages.capture import CAPTURED, CaptureStage, CaptureStatus, own_installation
 from migrator.stages.entities import live_entities
-from migrator.stages.forget import Forget
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
 from migrator.stages.refresh import LiveEntity, Refresh, behind
@@ -63,12 +61,19 @@ def open_live(
     *,
     stop: Callable[[], bool] = lambda: False,
     patience: Backoff = DDL_PATIENCE,
-    lock_wait_s: float = DDL_LOCK_WAIT_S,
+    source: SqlSource | None = None,
 ) -> Iterator[Live]:
+    """`source`: by whose connections capture is looked at; None: by one of its own. Nothing connects to write before
+    something is written."""
     settings = job.source
     address = address_of(settings.url, settings.command, keepers(job.path.parent, job.target))
-    manners = Manners(name_of(job.name, command), job.tuning.workers + 1, lock_wait_s)
-    writing = Writing(address, manners, Retry(patience, stop))
+    manners = Manners(
+        name=name_of(job.name, command),
+        pool_size=settings.connections_apart(job.tuning.workers + 1),
+        lock_wait_s=DDL_LOCK_WAIT_S,
+        statement_timeout_s=settings.statement_timeout_s,
+    )
+    writing = Writing(address, manners, Retry(patience, stop), source.engine if source else None)
     try:
         yield Live(SqlCapture(writing), SqlMarks(writing), SqlTickets(writing))
     finally:
@@ -97,7 +102,7 @@ def need_installation(live: Live, laid: Laid) -> Installation:
 
 def capture_status(laid: Laid) -> CaptureStatus:
     """What is captured in the job's source, by whom."""
-    with open_live(laid.job, "doctor", patience=ONCE) as live:
+    with open_live(laid.job, "doctor", patience=ONCE, source=laid.source) as live:
         stage = CaptureStage(live.capture, laid.job.name, laid.checked.mapping.table)
         return stage.status(_plans(laid))
 
@@ -210,8 +215,9 @@ def open_beside(
     """Everything that a writer beside others needs, its heartbeats running."""
     writers = SqlWriters(journal.database, table_id)
     memory = SqlMemory(journal.database, table_id)
+    patience = wiring.backoff_of(laid.job)
     with (
-        open_live(laid.job, "live", stop=stop, patience=wiring.backoff_of(laid.job)) as live,
+        open_live(laid.job, "live", stop=stop, patience=patience, source=laid.source) as live,
         _presences(writers, laid.job, target) as presences,
     ):
         # Before every single request: a retry may come long after its batch began.
@@ -223,28 +229,6 @@ def roster_of(job: Job, journal: SqlJournal) -> Roster:
     """The instances of the job's services, as its journal knows them."""
     instances = SqlInstances(journal.database, job.name)
     return Roster(tuple(instances.known()), instances.now_s(), lifetimes_of(job).gone_s)
-
-
-def forgetting(
-    laid: Laid, target: Target, journal: SqlJournal, table_id: str, roots: Sequence[Root]
-) -> Forget:
-    """The stage that forgets a row, without marks: those are the caller's to add where capture is installed."""
-    writers = SqlWriters(journal.database, table_id)
-    entities = {one.name: one for one in laid.checked.entities}
-    return Forget(
-        roots=roots,
-        entity=entities[roots[0][0]],
-        source=laid.source.at_primary(),
-        store=target.store,
-        dead=ConditionalWrites(target.store),
-        design=target.design,
-        traces=SqlTraces(journal.database, laid.job.name, table_id),
-        writers=writers,
-        now_s=writers.now_s,
-        highest=SqlMemory(journal.database, table_id).highest,
-        lifetimes=lifetimes_of(laid.job),
-        wait=target.store.retry.wait,
-    )
 
 
 def relay_differs(laid: Laid, journal: SqlJournal) -> bool:

@@ -249,11 +249,15 @@ def _open_writer(service: Service, asked: Asked) -> Iterator[_Writer]:
 
 
 def _with_connections(laid: Laid, sessions: int | None) -> Laid:
-    """With a connection for marks and tickets for each session that may commit at the same time."""
+    """With a connection for marks and tickets for each session that may commit at the same time.
+
+    Whether the source lets there be so many was looked at before (_refuse_strict).
+    """
     if sessions is None:
         return laid
     tuning = replace(laid.job.tuning, workers=max(sessions, laid.job.tuning.workers))
-    return replace(laid, job=replace(laid.job, tuning=tuning))
+    unlimited = replace(laid.job.source, max_connections=None)
+    return replace(laid, job=replace(laid.job, tuning=tuning, source=unlimited))
 
 
 def _both(*checks: Callable[[], None]) -> None:

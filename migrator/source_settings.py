@@ -16,7 +16,8 @@ class SourceSettings:
     """`url` and `read_url`: a database's URL, a file's path, or where the URL is found (env:, file:, secret:).
 
     `command`: a program whose output is the URL, or the password of `url` where that is given too.
-    `read_url`: a replica that pages are read from. `max_connections`: of each of the two servers at once.
+    `read_url`: a replica that pages are read from. `max_connections`: of each of the two servers at once; reads, marks and
+    tickets, and a journal in the source have a part each, of one connection at least.
     A limit that is None is not set. Whatever may hold a secret is never shown.
     """
 
@@ -26,6 +27,20 @@ class SourceSettings:
     max_connections: int | None = None
     statement_timeout_s: float | None = None
     max_rows_per_s: float | None = None
+
+    def connections(self, wanted: int, *, apart: int = 1) -> int:
+        """How many of `wanted` connections reads may have beside so many parts for other work."""
+        limit = self.max_connections
+        return wanted if limit is None else max(1, min(wanted, limit - apart * self._part(limit)))
+
+    def connections_apart(self, wanted: int, *, at_least: int = 1) -> int:
+        """How many of `wanted` connections work beside the reads may have."""
+        limit = self.max_connections
+        return wanted if limit is None else max(at_least, min(wanted, self._part(limit)))
+
+    @staticmethod
+    def _part(limit: int) -> int:
+        return max(1, limit // 4)
 
 
 def no_switch(value: Any) -> Any:

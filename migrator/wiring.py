@@ -19,6 +19,7 @@ from migrator.model import TableDesign
 from migrator.retry import Backoff, Retry
 from migrator.settings import Job, TargetSettings, Tuning, load_job
 from migrator.source.address import Keepers, address_of
+from migrator.source.engine import write_engine
 from migrator.source.health import SourceHealth, source_health
 from migrator.source.manners import Manners, name_of
 from migrator.source.pace import Pace
@@ -37,6 +38,7 @@ from migrator.transforms import load_transforms
 
 EMBEDDED = "embedded"
 IN_SOURCE = "source"
+JOURNAL_CONNECTIONS = 15
 
 
 def home() -> Path:
@@ -70,12 +72,16 @@ def read_mapping(path: Path) -> ParsedMapping:
 
 @dataclass(frozen=True)
 class Work:
-    """What a command is about to do with the source: under which name, how many at once, and how patiently."""
+    """What a command is about to do with the source: under which name, how many at once, and how patiently.
+
+    `apart`: how many other pools share the limit of connections.
+    """
 
     name: str = name_of()
     workers: int = 1
     retry: Retry = Retry()
     keepers: Keepers | None = None
+    apart: int = 1
 
 
 def keepers(folder: Path, target: TargetSettings | None = None) -> Keepers:
@@ -92,7 +98,7 @@ def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Wo
         mapping.names,
         Manners(
             name=work.name,
-            pool_size=min(work.workers + 1, settings.max_connections or work.workers + 1),
+            pool_size=settings.connections(work.workers + 1, apart=work.apart),
             statement_timeout_s=settings.statement_timeout_s,
         ),
         schemas=mapping.schemas_read,
@@ -124,12 +130,15 @@ def _journal_url(job: Job) -> str:
 
 
 def _journal_in_source(job: Job) -> SqlJournal:
-    asked = keepers(job.path.parent, job.target)
-    url = address_of(job.source.url, job.source.command, asked).url()
-    if url.get_backend_name() == "sqlite":
+    settings = job.source
+    address = address_of(settings.url, settings.command, keepers(job.path.parent, job.target))
+    if address.url().get_backend_name() == "sqlite":
         what = "journal: source needs a server, and the source is an SQLite file"
         raise SettingsError(f"{what}; leave journal out, or write the URL of another database")
-    return SqlJournal(url)
+    # Two at least: the lease's heartbeat must not wait for another transaction.
+    size = settings.connections_apart(JOURNAL_CONNECTIONS, at_least=2)
+    name, limit_s = name_of(job.name, "journal"), settings.statement_timeout_s
+    return SqlJournal(write_engine(address, Manners(name, size, statement_timeout_s=limit_s)))
 
 
 @dataclass(frozen=True)
@@ -242,12 +251,9 @@ def lay(
     `command`: what the source's administrator sees beside the job's name. `stop`: whether to give up waiting.
     """
     parsed = read_mapping(job.mapping)
-    name, at_once, retry = (
-        name_of(job.name, command),
-        workers or job.tuning.workers,
-        Retry(backoff_of(job), stop),
-    )
-    work = Work(name, at_once, retry, keepers(job.path.parent, job.target))
+    asked, retry = keepers(job.path.parent, job.target), Retry(backoff_of(job), stop)
+    apart = 2 if job.journal == IN_SOURCE else 1
+    work = Work(name_of(job.name, command), workers or job.tuning.workers, retry, asked, apart)
     with open_source(job.source, parsed, work) as source:
         yield Laid(job, without_direct(checked_on(source, parsed), job.direct), source)
 

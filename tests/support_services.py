@@ -103,7 +103,7 @@ def postgres_source() -> str:
         return (
             f"{where.hostname}:{where.port or 5432}, version {postgres_version(url) or '(does not answer)'}"
         )
-    if _postgres_binaries():
+    if postgres_binaries():
         return "a server of our own from the installed binaries"
     return "a container" if docker_answers() else "none"
 
@@ -121,7 +121,7 @@ def postgres_server() -> Iterator[str]:
                 f"the server of {POSTGRES_VARIABLE} does not answer; start it, or unset the variable"
             )
         yield url
-    elif _postgres_binaries():
+    elif postgres_binaries():
         with own_postgres() as own:
             yield own.url
     elif docker_answers():
@@ -156,7 +156,7 @@ def run_script(url: str, script: str) -> None:
         connection.execute(script.encode())
 
 
-def _postgres_binaries() -> list[Path]:
+def postgres_binaries() -> list[Path]:
     """Folders that hold initdb and pg_ctl, oldest version first."""
     on_path = shutil.which("initdb")
     folders = [*Path("/usr/lib/postgresql").glob("*/bin"), *([Path(on_path).parent] if on_path else [])]
@@ -170,11 +170,11 @@ def _version_of(folder: Path) -> int:
 @contextmanager
 def own_postgres() -> Iterator[OwnServer]:
     """A server in a folder of its own; as root it runs as another user, since PostgreSQL refuses root."""
-    if not _postgres_binaries():
+    if not postgres_binaries():
         raise MissingPart("no initdb and pg_ctl; install PostgreSQL")
-    binaries = _postgres_binaries()[-1]
+    binaries = postgres_binaries()[-1]
     home = Path(tempfile.mkdtemp(prefix="migrator-pg-"))
-    user = _other_user()
+    user = other_user()
     if user:
         shutil.chown(home, user)
     port, cluster = free_port(), home / "cluster"
@@ -201,7 +201,7 @@ def own_postgres() -> Iterator[OwnServer]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _other_user() -> str | None:
+def other_user() -> str | None:
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}

@@ -48,7 +48,9 @@ def _session(path: Path, command: str, marked_by: MarkedBy = "triggers") -> Iter
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         laid = stack.enter_context(wiring.lay(job, f"capture {command}", stop=stop.is_set))
-        live = stack.enter_context(live_wiring.open_live(job, f"capture {command}", stop=stop.is_set))
+        live = stack.enter_context(
+            live_wiring.open_live(job, f"capture {command}", stop=stop.is_set, source=laid.source)
+        )
         stage = CaptureStage(live.capture, job.name, laid.checked.mapping.table, marked_by)
         yield _Session(job, live, stage, [entity.plan for entity in laid.checked.entities])
 

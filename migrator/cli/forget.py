@@ -11,7 +11,7 @@ from threading import Event
 
 import click
 
-from migrator import live_wiring, wiring
+from migrator import forget_wiring, live_wiring, wiring
 from migrator.cli.options import job_argument, json_option, read_job, stop_on_signals
 from migrator.cli.row_keys import entity_named, row_key
 from migrator.errors import DIFFERENT, SettingsError
@@ -73,9 +73,9 @@ def _stage(
     target = wiring.open_target(job, laid.checked.mapping.table, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
     journal = stack.enter_context(wiring.open_journal(job))
-    stage = live_wiring.forgetting(laid, target, journal, table_id, _roots(laid.checked, compiled, key))
+    stage = forget_wiring.forgetting(laid, target, journal, table_id, _roots(laid.checked, compiled, key))
     stage.segments, stage.workers, stage.stop = tuning.scan_segments, tuning.workers, stop
-    live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set))
+    live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set, source=laid.source))
     if live_wiring.found_installation(live, laid) is not None:
         plans = [one.plan for one in laid.checked.entities]
         stage.marks, stage.captured = live.marks, {one.name: one for one in live.capture.captured(plans)}

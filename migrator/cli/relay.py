@@ -80,7 +80,7 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> i
 
 
 def _marks_alone(stack: ExitStack, laid: Laid, stop: Event, *, discard: bool) -> int:
-    live = stack.enter_context(live_wiring.open_live(laid.job, "relay", stop=stop.is_set))
+    live = stack.enter_context(live_wiring.open_live(laid.job, "relay", stop=stop.is_set, source=laid.source))
     live_wiring.need_installation(live, laid)
     if discard:
         click.echo(f"{live.marks.discard_failed(DISCARDED_TRIES):,} mark(s) discarded; run verify --repair")

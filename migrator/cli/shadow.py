@@ -17,6 +17,7 @@ from migrator import live_wiring, logs, wiring
 from migrator.cli.options import job_argument, json_option, read_job, seconds, stdout, stop_on_signals
 from migrator.errors import DIFFERENT, Interrupted, SettingsError
 from migrator.journal.evidence import SqlEvidence
+from migrator.live_wiring import ONCE, open_live
 from migrator.mapping.document import did_you_mean
 from migrator.model import Mapping, Pattern
 from migrator.replay_results import ReplayResult
@@ -83,7 +84,7 @@ def replay(job: Path, names: tuple[str, ...], samples: int, workers: int, **aske
             target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
             live_wiring.existing_table(read, target)
             store = target.store
-            live = stack.enter_context(live_wiring.open_live(read, "shadow", patience=live_wiring.ONCE))
+            live = stack.enter_context(open_live(read, "shadow", patience=ONCE, source=laid.source))
             lag_s = RelayLag(live.marks.state)
         progress = _progress()
         stack.enter_context(progress)

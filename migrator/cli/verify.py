@@ -87,15 +87,16 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
             truth_wiring.refuse_complete(read, laid.checked.mapping, journal)
         scope = "" if sample is None else f"sample={sample};seed={sample.seed}"
         identity = identity_of("verify", laid, table_id, laid.checked.entities, scope)
+        stage = _stage(laid, target, journal, sample, workers)
+        stage.stop, stage.check, stage.direct = stop, lease.check, direct_items(laid.checked)
+        # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
+        live, captured = _live(stack, stage, laid, target, asked)
         run = begin(journal, identity, again=True)
         if run.resumed:
             click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
-        stage = _stage(laid, target, journal, sample, workers)
-        stage.stop, stage.check, stage.direct = stop, lease.check, direct_items(laid.checked)
-        live, captured = _live(stack, stage, laid, target, asked)
-        if sample is None:
-            verify_wiring.keep_look(live, laid, journal, run)
         with RunEnd(journal, run, read.hooks), stage.progress:
+            if sample is None:
+                verify_wiring.keep_look(live, laid, journal, run)
             result = stage.run(run, laid.checked.entities)
         _print(result, journal, laid, as_json=asked["as_json"], whole_keys=asked["whole_keys"])
         if captured and asked["repair"]:
@@ -110,7 +111,9 @@ def _live(
     stack: ExitStack, stage: Verify, laid: Laid, target: Target, asked: Mapping[str, Any]
 ) -> tuple[Live, bool]:
     """Capture's edges, and whether it is installed; then the verify knows that rows change meanwhile."""
-    live = stack.enter_context(live_wiring.open_live(laid.job, "verify", stop=stage.stop.is_set))
+    live = stack.enter_context(
+        live_wiring.open_live(laid.job, "verify", stop=stage.stop.is_set, source=laid.source)
+    )
     if asked["repair"]:
         live_wiring.need_installation(live, laid)
     elif live.capture.installation() is None:

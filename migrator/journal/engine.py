@@ -41,16 +41,20 @@ _PRAGMAS = (
 
 
 class Database:
-    """Transactions on the journal's tables, from any thread."""
+    """Transactions on the journal's tables, from any thread.
 
-    def __init__(self, url: str | URL) -> None:
-        self.url = _url(url)
+    `where`: the database's URL, or an engine of a server, whose transactions see what others committed before each
+    statement, and write.
+    """
+
+    def __init__(self, where: str | URL | Engine) -> None:
+        self.url = _url(where.url if isinstance(where, Engine) else where)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._one_at_a_time = RLock() if self.sqlite else None
         self._held = False
         # Pools of the parent. They are kept: closing them here would say goodbye to its servers.
         self._inherited: list[Pool] = []
-        self.engine = _engine(self.url)
+        self.engine = where if isinstance(where, Engine) else _engine(self.url)
         tell_of_forks(self)
         with self._told():
             self._set_up()
@@ -123,10 +127,15 @@ def _url(text: str | URL) -> URL:
 def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() != "sqlite":
-            patience = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
+            more: dict[str, Any] = (
+                {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
+            )
+            if url.get_backend_name() == "postgresql":
+                # Of a database that keeps any bytes (SQL_ASCII), the driver would give bytes for texts.
+                more["client_encoding"] = "utf8"
             # What another has committed meanwhile must be seen by the next statement: the rule on PostgreSQL, not on MySQL.
             level = "READ COMMITTED"
-            return create_engine(url, pool_pre_ping=True, connect_args=patience, isolation_level=level)
+            return create_engine(url, pool_pre_ping=True, connect_args=more, isolation_level=level)
         if url.database in _IN_MEMORY:
             engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
         else:

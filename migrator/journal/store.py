@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, Engine
 
 from migrator.errors import StoppedError
 from migrator.journal import claims, findings, pages, schema
@@ -26,8 +26,8 @@ _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "differ
 class SqlJournal:
     """ports.Journal on a database of its own."""
 
-    def __init__(self, url: str | URL) -> None:
-        self.database = Database(url)
+    def __init__(self, where: str | URL | Engine) -> None:
+        self.database = Database(where)
 
     @classmethod
     def in_memory(cls) -> SqlJournal:

@@ -40,8 +40,17 @@ class Document:
         return 1
 
     def fault(self, path: Sequence[str | int], what: str, *, warning: bool = False) -> Fault:
-        where = ".".join(str(part) for part in path)
-        return Fault(self.file, self.line(path), where, what, warning)
+        return Fault(self.file, self.line(path), where_of(path), what, warning)
+
+
+def where_of(path: Sequence[str | int]) -> str:
+    """The path as messages show it; a URL that stands where a name should may hold a password, and is hidden."""
+    return ".".join("…" if _may_be_url(part) else str(part) for part in path)
+
+
+def _may_be_url(part: str | int) -> bool:
+    text = str(part)
+    return "://" in text or "@" in text[1:]
 
 
 def load_document(text: str, file: str) -> Document:
@@ -103,6 +112,8 @@ def schema_faults(error: ValidationError, document: Document, fields: dict[str, 
 
 def _sentence(problem: Any, path: Path, known: list[str]) -> str:
     if problem["type"] == "extra_forbidden":
+        if _may_be_url(path[-1]):
+            return "this looks like a URL, and is not a word of this place; write a name before it, such as `url: `"
         return f"'{path[-1]}' is not a word of this place{did_you_mean(str(path[-1]), known)}"
     if problem["type"] == "missing":
         return f"'{problem['loc'][-1]}' is missing; write it here"
@@ -170,8 +181,7 @@ class _Walk:
             return str(node.value)
 
     def _fault(self, node: Node, path: Path, what: str) -> None:
-        where = ".".join(str(part) for part in path)
-        self.faults.append(Fault(self.file, node.start_mark.line + 1, where, what))
+        self.faults.append(Fault(self.file, node.start_mark.line + 1, where_of(path), what))
 
 
 def _integer(text: str) -> int:

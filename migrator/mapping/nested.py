@@ -119,11 +119,18 @@ def _of_json(kind: Kind, scalars: Scalars) -> Step:
         return lambda value: _elements(value, element)
     if kind.name == "map":
         return _map_of_json(kind, scalars)
+    integer = scalars(kind)
     special: dict[str, Step] = {
         "json": lambda value: _plain_json(value, 1),
         "binary": lambda value: bytes.fromhex(value.removeprefix("\\x")),
+        "integer": lambda value: integer(_whole_number(value)),
     }
     return special.get(kind.name) or scalars(kind)
+
+
+def _whole_number(value: Any) -> Any:
+    """PostgreSQL writes an oid as a text of digits."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 def _elements(value: Any, element: Step) -> Any:

@@ -20,6 +20,9 @@ class Source(Protocol):
     def count(self, plan: EntityPlan) -> int:
         """Rows that take part, by plain SQL."""
 
+    def rows_about(self, plan: EntityPlan) -> int:
+        """Rows that take part: counted, or by the database's own estimate where that takes longer than allowed."""
+
     def rows_without_key(self, plan: EntityPlan) -> int:
         """Rows with a NULL in their primary key (SQLite allows it): no page can hold them."""
 

@@ -166,7 +166,10 @@ def _postgresql_engine(address: Address, manners: Manners) -> Engine:
     from migrator.source import postgresql  # needs psycopg, an extra that SQLite does without
 
     wanted = {"application_name": manners.name, "connect_timeout": CONNECT_TIMEOUT_S, **postgresql.ALIVE}
-    engine = _server_engine(address, manners, lambda url: _unless_in(url, wanted))
+    # Whatever the database keeps: of one that keeps any bytes (SQL_ASCII), the driver would give bytes for texts.
+    engine = _server_engine(
+        address, manners, lambda url: _unless_in(url, wanted) | {"client_encoding": "utf8"}
+    )
     sa.event.listen(engine, "connect", partial(postgresql.prepare, manners=manners))
     return engine
 

@@ -51,6 +51,18 @@ def examine(connection: Connection, statement: sa.Executable, params: Mapping[st
     _asked(connection, statement, _WORDS[connection.dialect.name], params)
 
 
+def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:
+    """How many rows the database expects of a statement, which is not run; None of SQLite, which does not say."""
+    dialect = connection.dialect.name
+    if dialect == "sqlite":
+        return None
+    names, rows = _asked(connection, statement, _WORDS[dialect])
+    if dialect == "mysql":
+        return max(int(dict(zip(names, row, strict=True))["rows"] or 0) for row in rows)
+    found = re.search(r" rows=(\d+)", str(rows[0][0]))
+    return None if found is None else int(found[1])
+
+
 def _asked(
     connection: Connection, select: sa.Executable, word: str, params: Mapping[str, Any] | None = None
 ) -> tuple[list[str], list[Row]]:

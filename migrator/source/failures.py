@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migrator.errors import MissingNameError, SourceError, UnfitValueError
+from migrator.errors import MissingNameError, SourceError, TooSlowError, UnfitValueError
 
 _RESUME = "run the same command again"
 
@@ -21,6 +21,11 @@ _BY_SQLSTATE = {
     "42883": "no such function, or two types that cannot be compared; correct the statement or the condition",
     "42601": "the statement has a syntax error; correct the SQL in the mapping",
     "42P18": "the type of a parameter cannot be told; write CAST(:name AS its type)",
+    "0A000": "the server cannot do that; a standby takes no writes: name its primary in the source's URL",
+    **dict.fromkeys(
+        ("22021", "22P05"),
+        "a text holds bytes that are no UTF-8; correct them there, or read it by `columns:` as convert_to(…, 'SQL_ASCII')",
+    ),
     "25006": "the statement would write; the source is only read, write one SELECT",
     "40001": f"a replica cancelled the snapshot; raise max_standby_streaming_delay or {_RESUME}",
     "53300": "the server has no connection left; use fewer workers",
@@ -120,7 +125,12 @@ _CONNECTING = "the connection failed; look at host, port, user and password of t
 _OTHERWISE = "see the database's own log; nothing was written"
 
 
-_MISSING = frozenset({_BY_SQLSTATE["42P01"], _BY_SQLSTATE["42703"]})
+_MADE: dict[type[SourceError], frozenset[str]] = {
+    MissingNameError: frozenset({_BY_SQLSTATE["42P01"], _BY_SQLSTATE["42703"]}),
+    TooSlowError: frozenset(
+        {_BY_SQLSTATE["57014"], _BY_SQLITE_NAME["SQLITE_INTERRUPT"], _BY_MYSQL_NUMBER[3024]}
+    ),
+}
 _BROKEN_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "25P03", "53300", "40001"})
 _BROKEN_MYSQL = frozenset({1040, 1053, 1077, 1079, 1152, 1412, 1927, 2002, 2003, 2006, 2013, 2055, 4031})
 _BROKEN_TEXT = re.compile(
@@ -154,6 +164,20 @@ _CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
 _CONTENDED_MYSQL = frozenset({1205, 1213})
 
 
+def takes_no_writes(error: BaseException) -> bool:
+    """Whether the server, or the file, only lets itself be read: a standby, one that was made read-only."""
+    cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlstate", None) == "25006" or _mysql_number(cause) in _READ_ONLY_MYSQL:
+        return True
+    # What a standby says to BEGIN READ WRITE; the state alone says no more than "not supported".
+    if getattr(cause, "sqlstate", None) == "0A000" and "recovery" in str(cause):
+        return True
+    return str(getattr(cause, "sqlite_errorname", "")).startswith("SQLITE_READONLY")
+
+
+_READ_ONLY_MYSQL = frozenset({1290, 1792, 1836})
+
+
 def refuses_login(error: BaseException) -> bool:
     """Whether the server was there, but takes neither this user nor this password."""
     if getattr(error, "sqlstate", None) in ("28P01", "28000") or _mysql_number(error) in (1045, 1698):
@@ -179,7 +203,7 @@ def source_error(error: BaseException, place: str, doing: str, tried: str = "") 
     """
     cause = getattr(error, "orig", None) or error
     reason = _reason(cause)
-    made: type[SourceError] = MissingNameError if reason in _MISSING else SourceError
+    made: type[SourceError] = next((one for one, of in _MADE.items() if reason in of), SourceError)
     if made is SourceError and type(error).__name__ in _OF_ONE_STATEMENT:
         made = SourceError if getattr(cause, "sqlstate", "") == _DENIED else UnfitValueError
     return made(f"{place}: {doing}: {type(cause).__name__}: {reason}{tried}")

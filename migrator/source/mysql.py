@@ -9,7 +9,7 @@ from typing import Any
 
 from pymysql import converters
 from pymysql.connections import Connection
-from pymysql.constants import FIELD_TYPE
+from pymysql.constants import CLIENT, FIELD_TYPE
 from pymysql.cursors import Cursor
 from sqlalchemy.engine import Connection as SqlConnection
 
@@ -44,7 +44,8 @@ def arguments(password: str | None) -> dict[str, Any]:
         "charset": "utf8mb4",
         "use_unicode": True,
         "sql_mode": _MODES,
-        "client_flag": 0,  # not MULTI_STATEMENTS
+        # Not MULTI_STATEMENTS. An UPDATE counts the rows that it finds, as on other servers: the journal goes by it.
+        "client_flag": CLIENT.FOUND_ROWS,
         "conv": {
             **converters.conversions,
             FIELD_TYPE.TIMESTAMP: _zoned,

@@ -91,9 +91,8 @@ class Types:
             (name, self.kind(type_, modifier)) for name, type_, modifier in self.fields.get(oid, [])
         )
         # What a cast mends in a column it cannot mend in a part of one.
-        wrong = next((name for name, kind in fields if kind.name == "unknown" or kind.read_as), None)
-        if wrong is not None:
-            return Kind("unknown", instead=f"CAST(({{column}}).{wrong} AS text)")
+        if any(kind.name == "unknown" or kind.read_as for _, kind in fields):
+            return Kind("unknown", instead="CAST(to_jsonb({column}) AS text)")
         return Kind("map", fields=fields)
 
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection
+from sqlalchemy.engine import URL, Connection, Engine
 
-from migrator.errors import SettingsError, SourceError
+from migrator.errors import SettingsError, SourceError, TooSlowError
 from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts
 from migrator.mapping.changes import Lookup
 from migrator.mapping.keys import decode_key, encode_key
@@ -21,7 +21,7 @@ from migrator.retry import Retry
 from migrator.source import selects
 from migrator.source.address import Address
 from migrator.source.climbs import climb_select
-from migrator.source.explain import PageSelect, examine, explained
+from migrator.source.explain import PageSelect, examine, explained, rows_expected
 from migrator.source.facts import reflect
 from migrator.source.fetching import first_rows
 from migrator.source.manners import Manners
@@ -44,9 +44,8 @@ class SqlSource:
     """Reads by SQL; each call is one read-only snapshot. Safe to call from many threads at once.
 
     `url`: as `source_url` gives it, or where it is asked for; the first call connects. `schemas`: those to read beside
-    the default one.
-    `replica`: the URL of one that pages are read from. `pace`: waited for before pages, and told of their rows, children
-    included.
+    the default one. `replica`: the URL of one that pages are read from. `pace`: waited for before pages, and told of
+    their rows, children included.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
 
@@ -76,15 +75,29 @@ class SqlSource:
     def dialect(self) -> str:
         return str(self._reading.engine.dialect.name)
 
+    @property
+    def engine(self) -> Engine:
+        """The primary's, by which others may look too: within the limit of connections."""
+        return self._reading.engine
+
     def facts(self) -> SchemaFacts:
-        found = self._reading.read(
-            "reading the schema", lambda connection: reflect(connection, self._names, self._schemas)
-        )
+        doing = "reading the schema"
+        found = self._reading.read(doing, lambda one: reflect(one, self._names, self._schemas))
         return self._statements.learn(found)
 
     def count(self, plan: EntityPlan) -> int:
         """Rows that take part, by plain SQL; rows without a key among them."""
         return self.count_where(plan, ())
+
+    def rows_about(self, plan: EntityPlan) -> int:
+        """As `count`; where that takes too long, what the database expects. SQLite expects nothing."""
+        try:
+            return self.count(plan)
+        except TooSlowError:
+            statement = selects.all_select(plan)
+            if rows := self._reading.read(_entity(plan), lambda one: rows_expected(one, statement)):
+                return rows
+            raise
 
     def count_where(self, plan: EntityPlan, conditions: selects.Conditions) -> int:
         """Rows that take part and fit `conditions` (as in `EntityPlan.where`), by plain SQL."""

@@ -49,7 +49,7 @@ class Reading:
         try:
             return self._retry.call(doing, lambda: self._once(work), self._can_pass, self._gave_up(doing))
         except self._failures as error:
-            raise source_error(error, self.place, doing) from None
+            raise self._told(error, doing) from None
 
     def close(self) -> None:
         self.engine.dispose()
@@ -76,4 +76,7 @@ class Reading:
         return self._reached and is_broken(error)
 
     def _gave_up(self, doing: str) -> Callable[[BaseException, str], SourceError]:
-        return lambda error, tried: source_error(error, self.place, doing, f" (gave up after {tried})")
+        return lambda error, tried: self._told(error, doing, f" (gave up after {tried})")
+
+    def _told(self, error: BaseException, doing: str, tried: str = "") -> SourceError:
+        return source_error(error, self.place, doing, tried)

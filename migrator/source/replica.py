@@ -146,20 +146,28 @@ def _postgresql_verdict(mark: Mark, ask: Ask) -> Verdict:
 
 _MARIADB_SERVER = "CONCAT_WS('/', @@hostname, @@port, @@server_id, @@datadir)"
 _MARIADB_MARK = f"SELECT '', {_MARIADB_SERVER}, DATABASE(), @@GLOBAL.gtid_current_pos"
-_MARIADB_STATE = f"SELECT {_MARIADB_SERVER}, DATABASE(), MASTER_GTID_WAIT(:position, 0) = 0"
+_GTID_READ_ONLY = "CAST(@@GLOBAL.read_only AS CHAR) NOT IN ('0', 'OFF') OR @@GLOBAL.innodb_read_only"
+"""The second is what a reader of Aurora says. Source: AWS Knowledge Center, read-only errors after a fail-over of Aurora."""
+_MARIADB_STATE = (
+    f"SELECT {_MARIADB_SERVER}, DATABASE(), MASTER_GTID_WAIT(:position, 0) = 0, {_GTID_READ_ONLY}"
+)
 _MYSQL_MARK = "SELECT '', @@server_uuid, DATABASE(), @@GLOBAL.gtid_executed"
-_MYSQL_STATE = "SELECT @@server_uuid, DATABASE(), GTID_SUBSET(:position, @@GLOBAL.gtid_executed)"
+_MYSQL_STATE = (
+    f"SELECT @@server_uuid, DATABASE(), GTID_SUBSET(:position, @@GLOBAL.gtid_executed), {_GTID_READ_ONLY}"
+)
 
 
 def _gtid_verdict(state: str) -> Callable[[Mark, Ask], Verdict]:
     """A server that replays nothing of the primary's never has its GTIDs, and so is behind for ever."""
 
     def verdict(mark: Mark, ask: Ask) -> Verdict:
-        server, database, replayed = ask(state, {"position": mark.position})
+        server, database, replayed, read_only = ask(state, {"position": mark.position})
         if database != mark.database:
             raise _refused("this is another database")
         if server == mark.server:
             return "ready"
+        if not read_only:
+            raise _refused("this server takes writes of its own (read_only is off)")
         if not mark.position:
             raise _refused(
                 "url's server writes no binary log with GTIDs, so nobody can tell how far this one is"

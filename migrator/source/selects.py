@@ -95,6 +95,12 @@ def count_select(plan: EntityPlan, conditions: Conditions = ()) -> Statement:
     return sa.select(sa.func.count()).select_from(root).where(*_where(root, (*plan.where, *conditions)))
 
 
+def all_select(plan: EntityPlan) -> Statement:
+    """Something of every row that takes part; only its plan is of interest."""
+    root = named(plan.table, "root")
+    return sa.select(sa.literal_column("1")).select_from(root).where(*_where(root, plan.where))
+
+
 def without_key_select(plan: EntityPlan) -> Statement:
     """The count of rows that have NULL in their key."""
     root = named(plan.table, "root")

@@ -240,7 +240,8 @@ SHAPES = (
         "M",
         (
             "A map of its fields, each by its own type's rule; a field that is NULL is left out. "
-            "Refused where a field is."
+            "Refused where a field is, or is money, which only a column's own cast reads without a "
+            "currency sign: `check` says how to have all its fields as the text of a JSON document."
         ),
         ("ROW('Main St', 5)::address", '{"street": "Main St", "no": 5}'),
     ),

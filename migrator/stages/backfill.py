@@ -87,7 +87,7 @@ class Backfill:
         )
 
     def _copy(self, run: Run, entity: CompiledEntity) -> None:
-        rows_total = self.source.count(entity.plan)
+        rows_total = self.source.rows_about(entity.plan)
         if self.options.limit is not None:
             rows_total = min(rows_total, self.options.limit)
             plan_one_page(self.journal, run, entity.plan)

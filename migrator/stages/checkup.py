@@ -46,12 +46,17 @@ class Checkup:
         self.checks.append(Check(name, state, what, mend))
 
     def ask(self, name: str, work: Callable[[], Found], fine: str = "") -> Found | None:
-        """What `work` gives, told as `fine` where that is not empty; None and a failed check for an error of ours."""
+        """What `work` gives, told as `fine` where that is not empty; None and a failed check for any error."""
         try:
             answer = work()
         except MigratorError as error:
             first, _, more = str(error).partition("\n")
             self.tell(name, first, f"{len(more.splitlines())} more line(s)" if more else "", "failed")
+            return None
+        except Exception as error:
+            # A check that meets a fault of our own must not end the others; its text may quote values.
+            mend = "run another command with MIGRATOR_TRACE=1 and report what it prints"
+            self.tell(name, f"internal error ({type(error).__name__})", mend, "failed")
             return None
         if fine:
             self.tell(name, fine)

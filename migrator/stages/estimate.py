@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from migrator.errors import TooSlowError
 from migrator.mapping.costs import Estimate, measure
 from migrator.mapping.items import CompiledEntity
 from migrator.model import RowTree
@@ -23,14 +24,14 @@ def estimate(
     limit: int | None = None,
     done: Mapping[str, int] | None = None,
 ) -> Estimate:
-    """What is left to write: counts by SQL, items of SPOTS pages spread over each entity's keys.
+    """What is left to write: counts by SQL (or what it expects), items of SPOTS pages spread over each entity's keys.
 
     `limit`: only the first rows of each entity. `done`: rows of each entity that are written already.
     Refused rows are rows that make nothing.
     """
     found = Estimate()
     for entity in entities:
-        rows = source.count(entity.plan)
+        rows = source.rows_about(entity.plan)
         wanted = rows if limit is None else min(rows, limit)
         left = max(0, wanted - (done or {}).get(entity.name, 0))
         if left:
@@ -47,10 +48,16 @@ def _sample(source: Source, entity: CompiledEntity, rows: int, now_s: float) -> 
 
 
 def _spots(source: Source, entity: CompiledEntity, rows: int) -> Iterator[list[RowTree]]:
-    """Rows from the beginning of each of SPOTS equal parts; all rows where there are few."""
+    """Rows from the beginning of each of SPOTS equal parts; all rows where there are few.
+
+    Where the source ends a jump over so many rows, only the first ones.
+    """
     if rows <= SPOTS * SPOT_ROWS:
         yield source.read_page(entity.plan, None, None)
         return
-    starts = islice(source.page_bounds(entity.plan, rows // SPOTS), SPOTS - 1)
+    try:
+        starts = list(islice(source.page_bounds(entity.plan, rows // SPOTS), SPOTS - 1))
+    except TooSlowError:
+        starts = []
     for start in (None, *starts):
         yield source.read_page(entity.plan, start, None, SPOT_ROWS)

@@ -47,7 +47,7 @@ class RowPool:
 
     def _bounds(self, entity: CompiledEntity) -> list[SourceKey]:
         """Where the places end. A part of chance in their size makes other seeds look elsewhere."""
-        rows = self._source.count(entity.plan)
+        rows = self._source.rows_about(entity.plan)
         share = random.Random(f"{self._seed}/{entity.name}").uniform(0.75, 1)
         size = max(1, int(rows * share / PLACES))
         return list(islice(self._source.page_bounds(entity.plan, size), 2 * PLACES))

@@ -28,10 +28,11 @@ def plan_sample(
     name = plan.entity.name
     if name in journal.planned(run):
         return
-    rows = source.count(plan)
+    rows = source.rows_about(plan)
     wanted = sample.wanted(rows, total)
     pages = list(pages_of(source, plan, max(1, min(page_rows, wanted // _PAGES))))
-    number = -(-len(pages) * wanted // rows) if rows else len(pages)
+    # The rows may be more than were expected.
+    number = min(len(pages), -(-len(pages) * wanted // rows)) if rows else len(pages)
     journal.plan_pages(run, name, _chosen(pages, number, f"{sample.seed}/{name}"))
 
 

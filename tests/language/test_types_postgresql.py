@@ -20,6 +20,7 @@ CREATE DOMAIN price AS numeric(12, 2) CHECK (VALUE >= 0);
 CREATE DOMAIN prices AS price[];
 CREATE TYPE address AS (street text, no integer, since date, tags text[], price price);
 CREATE TYPE person AS (name text, home address, moods mood[], photo bytea);
+CREATE TYPE owned AS (owner oid, owners oid[]);
 CREATE TYPE letters AS RANGE (subtype = text);
 """
 CASES = [
@@ -152,6 +153,7 @@ CASES = [
     Case("integer[][]", "'{{1,2},{3,NULL}}'", [[1, 2], [3, None]]),
     Case("numeric(10,2)[]", "'{1.5,12345678.90}'", [N("1.50"), N("12345678.90")]),
     Case("numeric[]", "'{1,NaN}'", refused="a value inside of it: NaN and infinity"),
+    Case("oid[]", "'{5,4294967295,NULL}'", [5, 2**32 - 1, None]),
     Case("money[]", "'{1.50,-2}'", [N("1.50"), N("-2.00")]),
     Case("real[]", "'{0.1}'", [N("0.1")]),
     Case("text[]", """'{"a,b","NULL",NULL,"\\""}'""", ["a,b", "NULL", None, '"']),
@@ -172,6 +174,7 @@ CASES = [
         "ROW('Main St', 5, '1969-07-20', '{a,NULL}', 1.5)",
         {"street": "Main St", "no": 5, "since": "1969-07-20", "tags": ["a", None], "price": N("1.50")},
     ),
+    Case("owned", "ROW(5, '{4294967295}')", {"owner": 5, "owners": [2**32 - 1]}),
     Case("address", "ROW('Main St', NULL, NULL, NULL, NULL)", {"street": "Main St"}),
     Case(
         "address[]", "ARRAY[ROW('A', 1, NULL, '{}', NULL)]::address[]", [{"street": "A", "no": 1, "tags": []}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from migrator import live_wiring
+from migrator import forget_wiring
 from migrator.results import Forgotten
 from migrator.stages.forget import Forget
 from tests.races.harness import Race
@@ -20,7 +20,7 @@ LATER_S = 3600.0
 def stage(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forget:
     """Forgetting that row, as if so much time had passed since it was buried."""
     shop = race.shop
-    made = live_wiring.forgetting(shop.laid, race.target, shop.journal, race.table_id, [(entity, key)])
+    made = forget_wiring.forgetting(shop.laid, race.target, shop.journal, race.table_id, [(entity, key)])
     plans = [one.plan for one in shop.laid.checked.entities]
     made.marks, made.captured = shop.live.marks, {one.name: one for one in shop.live.capture.captured(plans)}
     made.wait = lambda wait_s: None

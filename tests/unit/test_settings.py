@@ -165,6 +165,22 @@ def test_no_fault_shows_what_a_variable_holds(tmp_path: Path) -> None:
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{postgresql://me:s3cret@h/db}",
+        "{url: x, 's3cret@h:5432/db': y}",
+        "{? 'postgresql://h/db?password=s3cret' : x}",
+        "{postgresql://me:s3cret@h/db: , postgresql://me:s3cret@h/db: }",
+    ],
+)
+def test_a_url_that_stands_where_a_word_should_is_not_shown(tmp_path: Path, source: str) -> None:
+    with pytest.raises(MappingError) as caught:
+        load_job(write(tmp_path, f"job: 1\nmapping: m\nsource: {source}"), {})
+    assert ":3: source.…: " in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
 def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     binary = write(tmp_path, "")
     binary.write_bytes(b"\xff\xfe\x00")

@@ -38,7 +38,7 @@ class SqlCapture:
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         told = {plan.entity.name for plan in plans if plan.changes}
-        seen = self._writing.write("looking for views", views)
+        seen = self._writing.look("looking for views", views)
         return [
             table
             for name, table in sorted(captured_tables(plans).items())
@@ -50,7 +50,7 @@ class SqlCapture:
             found = refusals(connection, ddl, tables, by_triggers=marked_by == "triggers")
             return [*_triggers_in_the_way(connection, ddl), *found] if marked_by == "services" else found
 
-        return self._writing.write("looking for what cannot be captured", work)
+        return self._writing.look("looking for what cannot be captured", work)
 
     def limits(self, marked_by: MarkedBy = "triggers") -> list[str]:
         if marked_by == "services":
@@ -59,10 +59,10 @@ class SqlCapture:
         def work(connection: Connection, _: Ddl) -> list[str]:
             return limits(connection)
 
-        return self._writing.write("looking for what cannot be captured", work)
+        return self._writing.look("looking for what cannot be captured", work)
 
     def installation(self) -> Installation | None:
-        return self._writing.write("looking for capture", _installation)
+        return self._writing.look("looking for capture", _installation)
 
     def install_steps(
         self, tables: Sequence[Captured], job: str, marked_by: MarkedBy = "triggers"
@@ -75,7 +75,7 @@ class SqlCapture:
             steps = [*own, *_trigger_steps(connection, ddl, tables)]
             return [*steps, _switch_step(ddl)] if before and before.marked_by == "services" else steps
 
-        return self._writing.write("comparing triggers", work)
+        return self._writing.look("comparing triggers", work)
 
     def uninstall_steps(self) -> list[Step]:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
@@ -83,7 +83,7 @@ class SqlCapture:
             last = (*leftovers(connection), *(ddl.no_tables() if has_tables(connection, ddl) else ()))
             return [*steps, Step("", last)] if last else steps
 
-        return self._writing.write("looking for triggers", work)
+        return self._writing.look("looking for triggers", work)
 
     def do(self, step: Step) -> None:
         def work(connection: Connection, _: Ddl) -> None:
@@ -105,7 +105,7 @@ class SqlCapture:
             states = [*known, *(TableCapture(name, "extra") for name in extra)]
             return [_by_services(one) for one in states] if by_services else states
 
-        return self._writing.write("comparing triggers", work)
+        return self._writing.look("comparing triggers", work)
 
     def close(self) -> None:
         self._writing.close()

@@ -119,7 +119,7 @@ class SqlMarks:
             images = Images(connection, self._domains)
             return [_mark(row, images) for row in rows]
 
-        return self.writing.write("looking at marks", work)
+        return self.writing.look("looking at marks", work)
 
     def state(self) -> MarksState:
         def work(connection: Connection, ddl: Ddl) -> MarksState:
@@ -132,7 +132,7 @@ class SqlMarks:
             row = connection.execute(_text(statement, ddl)).one()
             return MarksState(row.waiting, max(0.0, float(row.age or 0)), row.failed, row.unripe)
 
-        return self.writing.write("counting marks", work)
+        return self.writing.look("counting marks", work)
 
     def close(self) -> None:
         self.writing.close()

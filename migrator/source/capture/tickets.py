@@ -45,10 +45,10 @@ class SqlTickets:
         return self._writing.write("drawing a ticket", work)
 
     def highest(self) -> int:
-        return self._writing.write("reading the last ticket", self._counter).ticket
+        return self._writing.look("reading the last ticket", self._counter).ticket
 
     def installation(self) -> str:
-        return self._writing.write("reading capture's installation", self._counter).installation
+        return self._writing.look("reading capture's installation", self._counter).installation
 
     def raise_epoch(self, above: int) -> int:
         def work(connection: Connection, ddl: Ddl) -> int:

@@ -1,12 +1,13 @@
-"""Transactions that write to our own tables in the source; each may be tried again as a whole."""
+"""Transactions that write to our own tables in the source, and looks at them; each may be tried again as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from typing import TypeVar
 
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
 
 from migrator.errors import MissingNameError, SourceError
 from migrator.retry import Backoff, Retry
@@ -15,8 +16,8 @@ from migrator.source.capture.design import Ddl
 from migrator.source.capture.mysql import MysqlDdl
 from migrator.source.capture.postgresql import PostgresqlDdl
 from migrator.source.capture.sqlite import SqliteDdl
-from migrator.source.engine import write_engine
-from migrator.source.failures import is_contended
+from migrator.source.engine import read_engine, write_engine
+from migrator.source.failures import is_contended, takes_no_writes
 from migrator.source.manners import Manners
 from migrator.source.reading import Reading
 from migrator.source.url import place_of
@@ -25,25 +26,47 @@ Result = TypeVar("Result")
 
 
 class Writing(Reading):
-    """Every method of Marks and Tickets does no harm when it is done twice, so what broke is tried again."""
+    """Every method of Marks and Tickets does no harm when it is done twice, so what broke is tried again.
 
-    def __init__(self, address: Address, manners: Manners, retry: Retry) -> None:
+    `looks`: the engine to read by, read-only, where there is one already; so that a source that takes no writes can be
+    looked at, and nothing connects to write before something is written.
+    """
+
+    def __init__(self, address: Address, manners: Manners, retry: Retry, looks: Engine | None = None) -> None:
         super().__init__(write_engine(address, manners), place_of(address.url()), retry)
+        self._own_looks = looks is None
+        engine = read_engine(address, replace(manners, pool_size=1)) if looks is None else looks
+        self._looks = _Looks(engine, self.place, retry)
         self._ddl: Ddl | None = None
+
+    def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
+        """What `work` gives in a read-only transaction; on SQLite in one beside which nobody has written and not ended.
+
+        Raises: as `write` does.
+        """
+        alone = self.engine.dialect.name == "sqlite"
+        return super().read(doing, work) if alone else self._looks.read(doing, work)
+
+    def look(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
+        """What `work` gives in a read-only transaction. Raises: as `write` does."""
+        return self._installed(doing, lambda: self._looks.read(doing, lambda one: work(one, self.ddl(one))))
 
     def write(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
         """What `work` gives, committed. Raises: SourceError, in our own words; Interrupted."""
-        try:
-            return self.read(doing, lambda connection: work(connection, self.ddl(connection)))
-        except MissingNameError:
-            what = f"{self.place}: {doing}: capture is not installed here, or by another version of migrator"
-            raise SourceError(f"{what}; run `migrator capture install` with this job") from None
+        committed = super().read
+        return self._installed(doing, lambda: committed(doing, lambda one: work(one, self.ddl(one))))
 
     def at_once(self) -> Writing:
         """The same, on the same connections, that tries nothing twice."""
         other = copy(self)
         other._retry = Retry(Backoff(attempts=1), self._retry.stop)
+        other._looks = _Looks(self._looks.engine, self.place, other._retry)
         return other
+
+    def close(self) -> None:
+        super().close()
+        if self._own_looks:
+            self._looks.close()
 
     def ddl(self, connection: Connection) -> Ddl:
         """The dialect's statements. On MySQL our tables are in the database that the URL names."""
@@ -51,10 +74,30 @@ class Writing(Reading):
             self._ddl = ddl_of(connection)
         return self._ddl
 
+    def _installed(self, doing: str, work: Callable[[], Result]) -> Result:
+        try:
+            return work()
+        except MissingNameError:
+            what = f"{self.place}: {doing}: capture is not installed here, or by another version of migrator"
+            raise SourceError(f"{what}; run `migrator capture install` with this job") from None
+
     def _once(self, work: Callable[[Connection], Result]) -> Result:
         with self.engine.begin() as connection:
             self._reached = True
             return work(connection)
+
+    def _told(self, error: BaseException, doing: str, tried: str = "") -> SourceError:
+        if not takes_no_writes(error):
+            return super()._told(error, doing, tried)
+        what = "this database takes no writes (a standby, or read-only), and capture needs them"
+        return SourceError(f"{self.place}: {doing}: {what}; name its primary in the source's URL")
+
+    def _can_pass(self, error: BaseException) -> bool:
+        return is_contended(error) or super()._can_pass(error)
+
+
+class _Looks(Reading):
+    """They wait for locks as patiently as what writes."""
 
     def _can_pass(self, error: BaseException) -> bool:
         return is_contended(error) or super()._can_pass(error)

@@ -74,7 +74,7 @@ GTIDS = Mark("", "uuid-1", "shop", "uuid-1:1-77")
 
 
 @pytest.mark.parametrize(
-    ("row", "verdict"), [(("uuid-2", "shop", 1), "ready"), (("uuid-2", "shop", 0), "behind")]
+    ("row", "verdict"), [(("uuid-2", "shop", 1, 1), "ready"), (("uuid-2", "shop", 0, 1), "behind")]
 )
 def test_a_replica_is_ready_when_it_has_the_primarys_gtids(row: tuple[Any, ...], verdict: str) -> None:
     assert verdict_of(MYSQL, GTIDS, Server(*row)) == verdict
@@ -83,11 +83,33 @@ def test_a_replica_is_ready_when_it_has_the_primarys_gtids(row: tuple[Any, ...],
 def test_without_gtids_only_the_server_itself_will_do() -> None:
     bare = Mark("", "uuid-1", "shop", "")
     assert mark_of(MYSQL, Server("", "uuid-1", "shop", None)) == bare
-    assert verdict_of(MYSQL, bare, Server("uuid-1", "shop", 1)) == "ready"
+    assert verdict_of(MYSQL, bare, Server("uuid-1", "shop", 1, 0)) == "ready"
     with pytest.raises(SourceError, match="no binary log with GTIDs"):
-        verdict_of(MYSQL, bare, Server("uuid-2", "shop", 1))
+        verdict_of(MYSQL, bare, Server("uuid-2", "shop", 1, 1))
     with pytest.raises(SourceError, match="another database"):
-        verdict_of(MYSQL, GTIDS, Server("uuid-2", "test", 1))
+        verdict_of(MYSQL, GTIDS, Server("uuid-2", "test", 1, 1))
+
+
+def test_a_server_that_takes_writes_of_its_own_is_no_replica() -> None:
+    for replayed in (0, 1):
+        with pytest.raises(SourceError, match=r"takes writes of its own .*read_only"):
+            verdict_of(MYSQL, GTIDS, Server("uuid-2", "shop", replayed, 0))
+    assert verdict_of(MYSQL, GTIDS, Server("uuid-1", "shop", 1, 0)) == "ready", "the primary itself"
+
+
+def test_a_real_server_says_whether_it_takes_writes(mysql_database: str) -> None:
+    """Another server's mark makes this one a replica that takes writes."""
+    with closing(SqlSource(source_url(mysql_database))) as source:
+        dialect = source.engine.dialect
+
+        def ask(sql: str, params: Mapping[str, Any]) -> tuple[Any, ...]:
+            return source.query(sql.replace("MASTER_GTID_WAIT(:position, 0) = 0", "1"), {})[0]
+
+        assert source.query("SELECT 1", {}) == [(1,)]
+        mark = mark_of(dialect, ask)
+        assert verdict_of(dialect, mark, ask) == "ready"
+        with pytest.raises(SourceError, match="takes writes of its own"):
+            verdict_of(dialect, Mark("", "another", mark.database, "0-1-1"), ask)
 
 
 # ── waiting ──

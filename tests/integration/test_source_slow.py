@@ -1,0 +1,73 @@
+"""A source that may not take long, and a table that is too large to be counted in that time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from migrator import wiring
+from migrator.errors import TooSlowError
+from migrator.facts import TableFacts
+from migrator.mapping.parse import examine_mapping
+from migrator.source import SqlSource
+from migrator.source_settings import SourceSettings
+from migrator.stages.estimate import estimate
+from tests.support_mysql import run_script
+from tests.support_source import INTEGER, column, plan_of
+
+SEEN = plan_of(TableFacts("seen", "seen", (column("id", INTEGER, nullable=False),), ("id",)))
+MAPPING = """
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type}
+entities: {seen: {key: [id], items: {Seen: {key: ["SEEN#{id}", SEEN]}}}}
+"""
+
+
+@contextmanager
+def hurried(url: str) -> Iterator[SqlSource]:
+    settings = SourceSettings(url, statement_timeout_s=0.4)
+    with wiring.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
+        yield source
+
+
+@pytest.fixture
+def postgresql(postgres_database: str) -> str:
+    """A thousand rows, of which the server shows one in two milliseconds."""
+    with psycopg.connect(postgres_database, autocommit=True) as server:
+        server.execute("CREATE TABLE slow (id int PRIMARY KEY)")
+        server.execute("INSERT INTO slow SELECT generate_series(1, 1000)")
+        server.execute("ANALYZE slow")
+        server.execute("CREATE VIEW seen AS SELECT id FROM slow WHERE pg_sleep(0.002) IS NOT NULL")
+    return postgres_database
+
+
+def test_postgresqls_estimate_stands_in_for_a_count_that_takes_too_long(postgresql: str) -> None:
+    with hurried(postgresql) as source:
+        with pytest.raises(TooSlowError, match="raise statement_timeout_s"):
+            source.count(SEEN)
+        assert 900 <= source.rows_about(SEEN) <= 1000
+        assert len(source.read_page(SEEN, None, None, 20)) == 20
+
+
+def test_a_backfill_is_estimated_all_the_same(postgresql: str) -> None:
+    with hurried(postgresql) as source:
+        checked = wiring.checked_on(source, examine_mapping(MAPPING, "m.yaml"))
+        found = estimate(source, checked.entities, 0.0)
+    assert found.rows == found.items > 300
+
+
+def test_mariadbs_estimate_stands_in_for_a_count_that_takes_too_long(mysql_database: str) -> None:
+    script = """
+    CREATE TABLE seen (id int PRIMARY KEY);
+    INSERT INTO seen SELECT seq FROM seq_1_to_300000;
+    ANALYZE TABLE seen;
+    """
+    run_script(mysql_database, script)
+    settings = SourceSettings(mysql_database, statement_timeout_s=0.001)
+    with wiring.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
+        with pytest.raises(TooSlowError):
+            source.count(SEEN)
+        assert 200_000 < source.rows_about(SEEN) < 400_000
