@@ -13,6 +13,7 @@ import click
 
 from migrator import live_wiring, truth_wiring, wiring
 from migrator.cli.beside import tell_lost_journal
+from migrator.cli.capture_look import CaptureLook
 from migrator.cli.instances import tell_unmarked
 from migrator.cli.lag_hook import lag_watch
 from migrator.cli.options import job_argument, read_job, stop_on_signals
@@ -64,7 +65,8 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> i
         if dry_run or asked["discard_failed"]:
             return _marks_alone(stack, laid, stop, discard=not dry_run)
         beside, journal, run = _open(stack, laid, stop, anyway=asked["anyway"])
-        keep = beside.keep_ticket if asked["anyway"] else partial(_keep, beside, journal, stop)
+        look = CaptureLook(partial(live_wiring.capture_status, laid))
+        keep = partial(_keep, beside, journal, stop, look, anyway=asked["anyway"])
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
         lag = lag_watch(read, later, beside.live.marks.state)
         report = RelayReport(journal, run, beside.live.marks, keep, lag.see)
@@ -104,10 +106,11 @@ def _open(stack: ExitStack, laid: Laid, stop: Event, *, anyway: bool) -> tuple[B
     return beside, journal, begin(journal, identity, again=True)
 
 
-def _keep(beside: Beside, journal: SqlJournal, stop: Event) -> None:
-    """What a relay does now and then; it ends where the service may write the table itself."""
+def _keep(beside: Beside, journal: SqlJournal, stop: Event, look: CaptureLook, *, anyway: bool) -> None:
+    """What a relay does now and then; it ends where the service may write the table itself, unless `anyway`."""
     beside.keep_ticket()
-    if truth_wiring.all_complete(beside.laid.job, beside.laid.checked.mapping, journal):
+    look()
+    if not anyway and truth_wiring.all_complete(beside.laid.job, beside.laid.checked.mapping, journal):
         click.echo(
             "every access pattern is complete: nothing is made of rows any more, the relay ends", err=True
         )
