@@ -47,6 +47,10 @@ class ItemRefusedError(TargetError):
     """DynamoDB refused one item for what it is; others may be taken."""
 
 
+class FullCollectionError(ItemRefusedError):
+    """There is no room for the item among those of its partition key."""
+
+
 class StoppedError(MigratorError):
     """A failure that outlasted every retry; what is checkpointed stays, the same command goes on."""
 

@@ -18,7 +18,7 @@ from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
-from migrator.errors import ItemRefusedError, MigratorError, StoppedError, TargetError
+from migrator.errors import FullCollectionError, ItemRefusedError, MigratorError, StoppedError, TargetError
 
 _THROTTLES = frozenset(
     {
@@ -76,7 +76,15 @@ _EXPIRED = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"}
 """Somebody must get new credentials; what is checkpointed stays."""
 
 
-_OF_ONE_ITEM = frozenset({"ValidationException", "ItemCollectionSizeLimitExceededException"})
+_OF_ONE_ITEM: dict[str, type[MigratorError]] = {
+    "ValidationException": ItemRefusedError,
+    "ItemCollectionSizeLimitExceededException": FullCollectionError,
+}
+_WRITES = ("put_item", "transact_write_items", "batch_write_item")
+
+
+UNPROCESSED = "DynamoDB left the item unprocessed however often it was sent"
+"""Why an item is not in the table that took others."""
 
 
 class Unprocessed(Exception):
@@ -135,8 +143,8 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
             return _not_assumed(error)
         advice = _ADVICE.get(code, "see the DynamoDB API reference for this error")
         made: type[MigratorError] = StoppedError if can_pass(error) or code in _EXPIRED else TargetError
-        if code in _OF_ONE_ITEM and operation in ("put_item", "transact_write_items"):
-            made = ItemRefusedError
+        if code in _OF_ONE_ITEM and operation in _WRITES:
+            made = _OF_ONE_ITEM[code]
         return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
     if isinstance(error, (SSOError, TokenRetrievalError)):
         what = f"the credentials cannot be renewed ({type(error).__name__})"

@@ -8,7 +8,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.errors import StoppedError
+from migrator.errors import FullCollectionError, ItemRefusedError, StoppedError
 from migrator.forks import Forked, tell_of_forks
 from migrator.limits import BATCH_GET_KEYS
 from migrator.mapping.sizes import item_bytes, write_units
@@ -17,7 +17,7 @@ from migrator.ports import QueryPage, Receipt, ScanPage
 from migrator.retry import Backoff, Retry
 from migrator.target.batches import Batch, batches
 from migrator.target.capacity import consumed_by_meter, consumed_units
-from migrator.target.failures import Unprocessed, can_pass, holds, in_words, is_throttle
+from migrator.target.failures import UNPROCESSED, Unprocessed, can_pass, holds, in_words, is_throttle
 from migrator.target.throttle import WriteLimit
 from migrator.target.wire import decode_item, encode, encode_item
 
@@ -37,7 +37,7 @@ class DynamoStore(Forked):
         self.design = design
         self.retry = Retry(backoff or Backoff(), stop)
         # How many were ever taken: only compared with itself, so a lost count between threads does no harm.
-        self._taken = 0
+        self.taken = 0
         self.limit = limit
         # Stands before each write; raises where this writer must send nothing more.
         self.check: Callable[[], None] = lambda: None
@@ -52,13 +52,17 @@ class DynamoStore(Forked):
     def put(self, items: Sequence[Item]) -> Receipt:
         sized = [(self.design.key_of(item), encode_item(item), item_bytes(item)) for item in items]
         units, requests = 0.0, 0
-        unwritten: list[ItemKey] = []
+        unwritten: dict[ItemKey, str] = {}
+        refused: list[ItemRefusedError] = []
         for batch in batches(sized, None if self.limit is None else self.limit.units_per_s):
-            taken = self._write(batch)
+            taken = self._write(batch, refused)
             units, requests = units + taken.write_units, requests + taken.requests
-            unwritten += taken.unwritten
+            unwritten |= taken.unwritten
+        if refused and not self.taken and not any(isinstance(one, FullCollectionError) for one in refused):
+            # Nothing says that the table would take any item at all.
+            raise refused[0]
         size = sum(size for key, _, size in sized if key not in unwritten)
-        return Receipt(len(items) - len(unwritten), size, units, requests, tuple(unwritten))
+        return Receipt(len(items) - len(unwritten), size, units, requests, unwritten)
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
         wired = [(key, self.key(key), 1) for key in dict.fromkeys(keys)]
@@ -125,7 +129,25 @@ class DynamoStore(Forked):
 
     # ── batches ──
 
-    def _write(self, batch: Batch) -> Receipt:
+    def _write(self, batch: Batch, refused: list[ItemRefusedError]) -> Receipt:
+        """What became of a batch. One item that is refused has all of it refused, so that one is looked for by halves.
+
+        Adds to `refused` what is said of each such item.
+        """
+        try:
+            return self._sent(batch)
+        except ItemRefusedError as error:
+            if len(batch) > 1:
+                half = len(batch) // 2
+                one, other = self._write(batch[:half], refused), self._write(batch[half:], refused)
+                units, requests = one.write_units + other.write_units, one.requests + other.requests + 1
+                return Receipt(
+                    write_units=units, requests=requests, unwritten={**one.unwritten, **other.unwritten}
+                )
+            refused.append(error)
+            return Receipt(requests=1, unwritten={batch[0][0]: str(error)})
+
+    def _sent(self, batch: Batch) -> Receipt:
         sizes = [write_units(size) for _, _, size in batch]
         sent = self._send([{"PutRequest": {"Item": wired}} for _, wired, _ in batch], sizes)
         if sent.write_units:
@@ -141,7 +163,7 @@ class DynamoStore(Forked):
         """
         units, count = 0.0, 0
         left = requests
-        before, answered = self._taken, False
+        before, answered = self.taken, False
 
         def once() -> None:
             nonlocal left, units, count, answered
@@ -152,7 +174,7 @@ class DynamoStore(Forked):
             answer = self.metered(largest, lambda: self.client.batch_write_item(**request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
-            self._taken, answered = self._taken + sent - len(left), True
+            self.taken, answered = self.taken + sent - len(left), True
             if left and self.limit is not None:
                 self.limit.throttled()
             if left and len(left) == sent:
@@ -163,9 +185,13 @@ class DynamoStore(Forked):
             try:
                 self.retried("batch_write_item", once)
             except StoppedError:
-                if not answered or self._taken == before:
+                if not answered or self.taken == before:
                     raise
-                return Receipt(write_units=units, requests=count, unwritten=self._keys_of(left))
+                return Receipt(
+                    write_units=units,
+                    requests=count,
+                    unwritten=dict.fromkeys(self._keys_of(left), UNPROCESSED),
+                )
             if left and len(left) < remaining:
                 self.retry.pause()
         return Receipt(write_units=units, requests=count)
