@@ -57,6 +57,10 @@ class StoppedError(MigratorError):
     exit_code = STOPPED
 
 
+class NeverTakenError(StoppedError):
+    """Throttled, or left unprocessed, to the last try; others may be taken."""
+
+
 class Interrupted(MigratorError):
     """Ctrl-C or SIGTERM: the checkpoint is kept."""
 

@@ -18,7 +18,14 @@ from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
-from migrator.errors import FullCollectionError, ItemRefusedError, MigratorError, StoppedError, TargetError
+from migrator.errors import (
+    FullCollectionError,
+    ItemRefusedError,
+    MigratorError,
+    NeverTakenError,
+    StoppedError,
+    TargetError,
+)
 
 _THROTTLES = frozenset(
     {
@@ -118,6 +125,15 @@ def passes_in_batch(code: str) -> bool:
 def is_throttle(error: ClientError) -> bool:
     """Whether the request was refused because too much was asked at once; nothing of it was consumed."""
     return error_code(error) in _THROTTLES
+
+
+def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
+    """What is said after the last try, `tried` being how long it was tried."""
+    throttled = isinstance(error, Unprocessed) or (isinstance(error, ClientError) and is_throttle(error))
+    made = NeverTakenError if throttled else StoppedError
+    return made(
+        f"{what} gave up after {tried} ({type(error).__name__}); what is checkpointed stays, the same command goes on"
+    )
 
 
 def holds(work: Callable[[], object]) -> bool:

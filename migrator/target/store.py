@@ -17,7 +17,7 @@ from migrator.ports import QueryPage, Receipt, ScanPage
 from migrator.retry import Backoff, Retry
 from migrator.target.batches import Batch, batches
 from migrator.target.capacity import consumed_by_meter, consumed_units
-from migrator.target.failures import UNPROCESSED, Unprocessed, can_pass, holds, in_words, is_throttle
+from migrator.target.failures import UNPROCESSED, Unprocessed, can_pass, gave_up, holds, in_words, is_throttle
 from migrator.target.throttle import WriteLimit
 from migrator.target.wire import decode_item, encode, encode_item
 
@@ -36,7 +36,7 @@ class DynamoStore(Forked):
         self.client = client
         self.design = design
         self.retry = Retry(backoff or Backoff(), stop)
-        # How many were ever taken: only compared with itself, so a lost count between threads does no harm.
+        # How many items were ever taken: only compared with itself, so a lost count between threads does no harm.
         self.taken = 0
         self.limit = limit
         # Stands before each write; raises where this writer must send nothing more.
@@ -277,7 +277,8 @@ class DynamoStore(Forked):
     def retried(self, operation: str, work: Callable[[], Any]) -> Any:
         """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""
         try:
-            return self.retry.call(f"DynamoDB {operation} on table {self.design.name}", work, can_pass)
+            what = f"DynamoDB {operation} on table {self.design.name}"
+            return self.retry.call(what, work, can_pass, partial(gave_up, what))
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
 

@@ -143,12 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _statements(self, body: bytes) -> tuple[int, bytes]:
         """The batch without the statements that fail; each has an answer of its own, in the request's order."""
         request = json.loads(body)
-        share = self.faults.unprocessed
-        failed = [
-            self.faults.is_withheld(_inserted(one)) or self.faults.happens("unprocessed", share)
-            for one in request["Statements"]
-        ]
-        kept = [one for one, fails in zip(request["Statements"], failed, strict=True) if not fails]
+        codes = [self._code_of(_inserted(one)) for one in request["Statements"]]
+        kept = [one for one, code in zip(request["Statements"], codes, strict=True) if not code]
         status, answer = 200, b'{"Responses": []}'
         if kept:
             status, answer = self._forward(json.dumps({**request, "Statements": kept}).encode())
@@ -156,9 +152,18 @@ class _Handler(BaseHTTPRequestHandler):
             return status, answer
         found = json.loads(answer)
         others = iter(found["Responses"])
-        code = self.faults.statement_code
-        found["Responses"] = [{"Error": {"Code": code}} if fails else next(others) for fails in failed]
+        found["Responses"] = [{"Error": {"Code": code}} if code else next(others) for code in codes]
         return 200, json.dumps(found).encode()
+
+    def _code_of(self, item: Wire) -> str:
+        """What a statement that inserts the item fails with; '' where it does not."""
+        if self.faults.refuses(item):
+            return "ValidationError"
+        if self.faults.is_withheld(item):
+            return "ProvisionedThroughputExceeded"
+        return (
+            self.faults.statement_code if self.faults.happens("unprocessed", self.faults.unprocessed) else ""
+        )
 
     def _cancelled(self, body: bytes, why: str) -> tuple[int, bytes]:
         """The answer to a transaction of which nothing was written."""
