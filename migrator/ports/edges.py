@@ -156,10 +156,11 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An action that the credentials may do, or why it was `refused`."""
+    """An action that the credentials may do (on an index, where one is named), or why it was `refused`."""
 
     action: str
     refused: str = ""
+    index: str = ""
 
 
 class TableAdmin(Protocol):
