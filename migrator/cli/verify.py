@@ -25,7 +25,7 @@ from migrator.cli.options import (
     stdout,
     stop_on_signals,
 )
-from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket
+from migrator.cli.runs import RunEnd, identity_of, need_bucket
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
@@ -56,6 +56,12 @@ DEFAULT_SETTLE_S = 10.0
     "--repair", is_flag=True, help="Leave a mark for every row that still differs; the relay does the rest."
 )
 @click.option(
+    "--dry-run", is_flag=True, help="With --repair: say how many rows it would mark, and mark none."
+)
+@click.option(
+    "--again", is_flag=True, help="Look at everything anew, even where a stopped verify would go on."
+)
+@click.option(
     "--settle",
     "settle_s",
     callback=seconds,
@@ -69,9 +75,12 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
 
     Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
     With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
+    One that was stopped within the last hour goes on; what it looked at before it does not look at again.
 
     Exit code 0: clean; 1: differences (see `migrator findings`); 3 and 130: stopped, the same command goes on.
     """
+    if asked["dry_run"] and not asked["repair"]:
+        raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
     read = read_job(job)
     sample = _sample(part, seed)
     with ExitStack() as stack:
@@ -84,9 +93,10 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
         lease = stack.enter_context(RunLease(journal, read.name))
         scope = "" if sample is None else f"sample={sample};seed={sample.seed}"
         identity = identity_of("verify", laid, table_id, laid.checked.entities, scope)
-        run = begin(journal, identity, again=True)
-        if run.resumed:
-            click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
+        begun = verify_wiring.begin(journal, identity, again=asked["again"])
+        run = begun.run
+        if begun.told:
+            click.echo(begun.told, err=True)
         stage = _stage(laid, target, journal, sample, workers)
         stage.stop, stage.check, stage.direct = stop, lease.check, direct_items(laid.checked)
         live, captured = _live(stack, stage, laid, target, asked)
@@ -96,11 +106,17 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
             result = stage.run(run, laid.checked.entities)
         _print(result, journal, laid, as_json=asked["as_json"], whole_keys=asked["whole_keys"])
         if captured and asked["repair"]:
-            live.marks.add({root: sorted(keys, key=repr) for root, keys in result.confirmed.items()})
-            click.echo(
-                f"{len(result.confirmed):,} row(s) marked; run `migrator relay`, then verify again", err=True
-            )
+            _repair(live, result.confirmed, dry_run=asked["dry_run"])
     return DIFFERENT if result.findings else 0
+
+
+def _repair(live: Live, confirmed: Mapping[Root, set[ItemKey]], *, dry_run: bool) -> None:
+    rows = f"{len(confirmed):,} row(s)"
+    if dry_run:
+        click.echo(f"{rows} would be marked; --repair without --dry-run marks them", err=True)
+        return
+    live.marks.add({root: sorted(keys, key=repr) for root, keys in confirmed.items()})
+    click.echo(f"{rows} marked; run `migrator relay`, then verify again", err=True)
 
 
 def _live(
