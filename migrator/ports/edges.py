@@ -107,8 +107,8 @@ class ItemStore(Protocol):
 
     def delete(self, keys: Sequence[ItemKey]) -> None: ...
 
-    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
-        """Delete each item whose source attribute still is the text beside its key; how many there were."""
+    def delete_own(self, items: Sequence[Item]) -> int:
+        """Delete each item that was seen and whose source attribute still is the same; how many there were."""
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         """The stored items among `keys`, read consistently."""

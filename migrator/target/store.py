@@ -71,8 +71,8 @@ class DynamoStore(Forked):
             if self._send(deletes, [1] * len(batch)).unwritten:
                 raise StoppedError(f"DynamoDB leaves deletes on table {self.design.name} unprocessed")
 
-    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
-        return sum(self._delete_own(key, source) for key, source in written.items())
+    def delete_own(self, items: Sequence[Item]) -> int:
+        return sum(map(self._delete_own, items))
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         found: dict[ItemKey, Item] = {}
@@ -227,19 +227,21 @@ class DynamoStore(Forked):
                 self.retry.pause()
         return QueryPage(items, read_units=units, requests=count)
 
-    def _delete_own(self, key: ItemKey, source: str) -> bool:
+    def _delete_own(self, item: Item) -> bool:
         """Whether the item was ours still, and is gone. BatchWriteItem knows no conditions, so one by one."""
         request = {
             "TableName": self.design.name,
-            "Key": self.key(key),
+            "Key": self.key(self.design.key_of(item)),
             "ConditionExpression": "#source = :source",
             "ExpressionAttributeNames": {"#source": self.design.source_attribute},
-            "ExpressionAttributeValues": {":source": encode(source)},
+            "ExpressionAttributeValues": {":source": encode(item[self.design.source_attribute])},
             "ReturnConsumedCapacity": "INDEXES",
         }
+        # A delete takes what the item's write took.
+        units = write_units(item_bytes(item))
 
         def once() -> bool:
-            return holds(lambda: self.metered(1, lambda: self.client.delete_item(**request)))
+            return holds(lambda: self.metered(units, lambda: self.client.delete_item(**request)))
 
         return bool(self.retried("delete_item", once))
 
