@@ -138,12 +138,12 @@ def check_permissions(found: Checkup, probes: Sequence[Probe], job: str, *, writ
         where = f"its index {probe.index}" if probe.index else "the table"
         if not probe.refused:
             found.tell(name, "allowed")
-        elif probe.action in _LATER:
-            mend = f"allow dynamodb:{probe.action} on {where} to the role before {_LATER[probe.action]}"
-            found.tell(name, probe.refused, mend, "warning")
-        else:
-            mend = f"allow dynamodb:{probe.action} on {where} to the role"
-            found.tell(name, probe.refused, mend, "failed")
+            continue
+        later = f" before {_LATER[probe.action]}" if probe.action in _LATER else ""
+        # What is refused for another reason, as for an index that is not there, says itself what to do.
+        denied = "AccessDenied" in probe.refused
+        mend = f"allow dynamodb:{probe.action} on {where} to the role{later}" if denied else ""
+        found.tell(name, probe.refused, mend, "warning" if later else "failed")
     if not written:
         what = "permissions to write were not tried"
         found.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")

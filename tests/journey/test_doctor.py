@@ -70,6 +70,16 @@ def test_every_fault_of_the_mapping_is_shown(shop: Project) -> None:
     assert "totl" in told
 
 
+def test_an_index_that_is_not_there_is_no_matter_of_permissions(shop: Project) -> None:
+    mapping = shop.folder / "mapping.yaml"
+    index = "type: type, indexes: {GSI1: {key: [GSI1PK]}}"
+    mapping.write_text(mapping.read_text().replace("type: type", index))
+    found = {one["name"]: one for one in shop.run("doctor", str(shop.job), "--json").data["checks"]}
+    assert found["table"]["state"] == "failed"
+    asked = found["permission Query GSI1"]
+    assert (asked["state"], asked["mend"], "table check" in asked["what"]) == ("failed", "", True)
+
+
 def test_a_job_that_cannot_be_read_is_a_failed_check(shop: Project) -> None:
     shop.job.write_text("job: 1\n")
     ended = shop.run("doctor", str(shop.job), "--json")
