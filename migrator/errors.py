@@ -51,10 +51,18 @@ class ItemRefusedError(TargetError):
     """DynamoDB refused one item for what it is; others may be taken."""
 
 
+class FullCollectionError(ItemRefusedError):
+    """There is no room for the item among those of its partition key."""
+
+
 class StoppedError(MigratorError):
     """A failure that outlasted every retry; what is checkpointed stays, the same command goes on."""
 
     exit_code = STOPPED
+
+
+class NeverTakenError(StoppedError):
+    """Throttled, or left unprocessed, to the last try; others may be taken."""
 
 
 class Interrupted(MigratorError):

@@ -1,17 +1,45 @@
-"""What a verify leaves behind for the end of a migration."""
+"""How a verify begins, and what it leaves behind for the end of a migration."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from migrator.errors import SettingsError, SourceError
 from migrator.journal import verified
 from migrator.journal.store import SqlJournal
 from migrator.live_wiring import Live
 from migrator.logs import get_logger
-from migrator.ports import Run
+from migrator.ports import Run, RunIdentity
 from migrator.source.activity import SqlActivity
 from migrator.wiring import Laid
 
+RESUMED_WITHIN_S = 3600.0
+"""A verify that was stopped longer ago begins anew: what it looked at then says little about now."""
+
 _log = get_logger("verify")
+
+
+@dataclass(frozen=True)
+class Begun:
+    """`told`: what the operator should know of how it begins; '' for a run like any other."""
+
+    run: Run
+    told: str = ""
+
+
+def begin(journal: SqlJournal, identity: RunIdentity, *, again: bool) -> Begun:
+    """A stopped run resumed where that is young enough, or a new one. `again`: a new one in any case."""
+    found = journal.find_run(identity)
+    if found is None or found.state == "done" or again:
+        return Begun(journal.start_run(identity))
+    idle_s = verified.idle_s(journal.database, found)
+    if idle_s > RESUMED_WITHIN_S:
+        why = f"it was stopped {idle_s / 3600:.1f} hours ago, and what it looked at may have changed"
+        run = journal.start_run(identity)
+        return Begun(
+            run, f"run {found.id} of {found.started_at} does not go on: {why}; run {run.id} begins anew"
+        )
+    return Begun(journal.resume_run(found), f"run {found.id} of {found.started_at} goes on")
 
 
 def keep_look(live: Live, laid: Laid, journal: SqlJournal, run: Run) -> None:

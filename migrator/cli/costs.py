@@ -45,23 +45,29 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Bill:
-    """An estimate with the prices of the job's region, None where they are not known."""
+    """An estimate with the prices of the job's region and table class; None where they are not known, and why."""
 
     estimate: Estimate
     price: Price | None
-    region: str | None
+    unpriced: str = ""
 
     @property
     def cost(self) -> Decimal | None:
         return None if self.price is None else self.estimate.write_cost(self.price)
 
     def line(self) -> str:
-        return estimate_line(self.estimate, self.price, self.region)
+        return estimate_line(self.estimate, self.price, self.unpriced)
 
 
 def bill_of(job: Job, estimate: Estimate) -> Bill:
-    region = wiring.region_of(job)
-    return Bill(estimate, price_of(region), region)
+    options, region = job.target.options, wiring.region_of(job)
+    if options.provisioned is not None:
+        what = "the table's capacity is provisioned: AWS bills it by the hour, whatever is written"
+        return Bill(estimate, None, what)
+    price = price_of(region, options.table_class)
+    known = ", ".join(known_regions())
+    unpriced = f"no price is known for the region {region or '(none set)'}; known: {known}"
+    return Bill(estimate, price, "" if price else unpriced)
 
 
 def allow(job: Job, bill: Bill, allowed: Allowed) -> bool:
@@ -73,10 +79,7 @@ def allow(job: Job, bill: Bill, allowed: Allowed) -> bool:
     if limit is None and asks is None:
         return True
     if bill.cost is None:
-        known = ", ".join(known_regions())
-        raise SettingsError(
-            f"the cost cannot be held against a limit: no price is known for the region {bill.region}; known: {known}"
-        )
+        raise SettingsError(f"the cost cannot be held against a limit: {bill.unpriced}")
     if limit is not None and bill.cost > limit:
         what = f"writing would cost about {usd(bill.cost)}, more than --max-cost {limit}"
         raise SettingsError(f"{what}; raise it, or move fewer entities or rows at once")

@@ -38,7 +38,9 @@ _COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed":
 @click.command()
 @job_argument
 @click.option(
-    "--write", is_flag=True, help="Try the permissions to write, too, by deleting an item that is not there."
+    "--write",
+    is_flag=True,
+    help="Try the permissions to write, too, on an item that is not there; nothing is written.",
 )
 @json_option
 def doctor(job: Path, write: bool, as_json: bool) -> int:

@@ -25,14 +25,14 @@ from migrator.cli.options import (
     stdout,
     stop_on_signals,
 )
-from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket
+from migrator.cli.runs import RunEnd, identity_of, need_bucket
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
 from migrator.live_wiring import Live
 from migrator.mapping.direct import direct_items
 from migrator.model import ItemKey
-from migrator.ports import Run
+from migrator.ports import Run, RunIdentity
 from migrator.ports.live import Root
 from migrator.report.findings import SHOWN, print_findings
 from migrator.report.results import print_verify, verify_data
@@ -57,6 +57,12 @@ DEFAULT_SETTLE_S = 10.0
 )
 @click.option("--anyway", is_flag=True, help="With --repair: also where every access pattern is complete.")
 @click.option(
+    "--dry-run", is_flag=True, help="With --repair: say how many rows it would mark, and mark none."
+)
+@click.option(
+    "--again", is_flag=True, help="Look at everything anew, even where a stopped verify would go on."
+)
+@click.option(
     "--settle",
     "settle_s",
     callback=seconds,
@@ -70,9 +76,12 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
 
     Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
     With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
+    One that was stopped within the last hour goes on; what it looked at before it does not look at again.
 
     Exit code 0: clean; 1: differences (see `migrator findings`); 3 and 130: stopped, the same command goes on.
     """
+    if asked["dry_run"] and not asked["repair"]:
+        raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
     read = read_job(job)
     sample = _sample(part, seed)
     with ExitStack() as stack:
@@ -91,20 +100,31 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
         stage.stop, stage.check, stage.direct = stop, lease.check, direct_items(laid.checked)
         # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
         live, captured = _live(stack, stage, laid, target, asked)
-        run = begin(journal, identity, again=True)
-        if run.resumed:
-            click.echo(f"run {run.id} of {run.started_at} goes on", err=True)
+        run = _begin(journal, identity, again=asked["again"])
         with RunEnd(journal, run, read.hooks), stage.progress:
             if sample is None:
                 verify_wiring.keep_look(live, laid, journal, run)
             result = stage.run(run, laid.checked.entities)
         _print(result, journal, laid, as_json=asked["as_json"], whole_keys=asked["whole_keys"])
         if captured and asked["repair"]:
-            live.marks.add({root: sorted(keys, key=repr) for root, keys in result.confirmed.items()})
-            click.echo(
-                f"{len(result.confirmed):,} row(s) marked; run `migrator relay`, then verify again", err=True
-            )
+            _repair(live, result.confirmed, dry_run=asked["dry_run"])
     return DIFFERENT if result.findings else 0
+
+
+def _begin(journal: SqlJournal, identity: RunIdentity, *, again: bool) -> Run:
+    begun = verify_wiring.begin(journal, identity, again=again)
+    if begun.told:
+        click.echo(begun.told, err=True)
+    return begun.run
+
+
+def _repair(live: Live, confirmed: Mapping[Root, set[ItemKey]], *, dry_run: bool) -> None:
+    rows = f"{len(confirmed):,} row(s)"
+    if dry_run:
+        click.echo(f"{rows} would be marked; --repair without --dry-run marks them", err=True)
+        return
+    live.marks.add({root: sorted(keys, key=repr) for root, keys in confirmed.items()})
+    click.echo(f"{rows} marked; run `migrator relay`, then verify again", err=True)
 
 
 def _live(

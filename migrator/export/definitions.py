@@ -8,7 +8,7 @@ aws_dynamodb_table; the CloudFormation reference of AWS::DynamoDB::Table.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 Definition = Mapping[str, Any]
@@ -32,7 +32,11 @@ def cloudformation(part: str, definition: Definition) -> list[str]:
     kind, _, name = part.partition(" ")
     if kind == "index":
         word, index = _index(name, definition)
-        return _yaml({word: [index]}) if index else []
+        return (
+            _yaml({"AttributeDefinitions": definition["AttributeDefinitions"], word: [index]})
+            if index
+            else []
+        )
     if kind == "stream":
         view = (definition.get("StreamSpecification") or {}).get("StreamViewType")
         return _yaml({"StreamSpecification": {"StreamViewType": view}}) if view else []
@@ -47,9 +51,15 @@ def terraform(part: str, definition: Definition) -> list[str]:
 
 def _key(_: str, definition: Definition) -> Iterator[str]:
     yield from _keys(definition["KeySchema"])
+    yield from _attributes([one["AttributeName"] for one in definition["AttributeDefinitions"]], definition)
+
+
+def _attributes(names: Collection[str], definition: Definition) -> Iterator[str]:
+    """A block for each of these key attributes; a key of an attribute without one is refused."""
     for attribute in definition["AttributeDefinitions"]:
-        words = {"name": attribute["AttributeName"], "type": attribute["AttributeType"]}
-        yield from _block("attribute", words)
+        if attribute["AttributeName"] in names:
+            words = {"name": attribute["AttributeName"], "type": attribute["AttributeType"]}
+            yield from _block("attribute", words)
 
 
 def _keys(schema: list[dict[str, str]]) -> list[str]:
@@ -69,6 +79,9 @@ def _index_block(name: str, definition: Definition) -> Iterator[str]:
         "GlobalSecondaryIndexes": "global_secondary_index",
         "LocalSecondaryIndexes": "local_secondary_index",
     }
+    table_key = [one["AttributeName"] for one in definition["KeySchema"]]
+    own = [one["AttributeName"] for one in index["KeySchema"] if one["AttributeName"] not in table_key]
+    yield from _attributes(own, definition)
     yield f"{kind[word]} {{"
     yield f"  name = {json.dumps(name)}"
     keys = index["KeySchema"] if word.startswith("Global") else index["KeySchema"][1:]
@@ -76,6 +89,7 @@ def _index_block(name: str, definition: Definition) -> Iterator[str]:
     yield f"  projection_type = {json.dumps(index['Projection']['ProjectionType'])}"
     if "NonKeyAttributes" in index["Projection"]:
         yield f"  non_key_attributes = {json.dumps(index['Projection']['NonKeyAttributes'])}"
+    yield from (f"  {line}" for line in _CAPACITY("", index))
     yield "}"
 
 
@@ -113,6 +127,12 @@ def _plain(*words: tuple[str, str]) -> Callable[[str, Definition], Iterator[str]
                 yield f"{ours} = {json.dumps(value)}"
 
     return lines
+
+
+_CAPACITY = _plain(
+    ("read_capacity", "ProvisionedThroughput.ReadCapacityUnits"),
+    ("write_capacity", "ProvisionedThroughput.WriteCapacityUnits"),
+)
 
 
 def _tag(name: str, definition: Definition) -> Iterator[str]:

@@ -17,13 +17,15 @@ _GB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars: a million write and read request units, a GB stored for a month. `source`: date and page."""
+    """US dollars: a million write and read request units, a GB stored for a month. `source`: date and page;
+    `infrequent`: of the table class for infrequent access."""
 
     region: str
     write: Decimal
     read: Decimal
     storage: Decimal
     source: str
+    infrequent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

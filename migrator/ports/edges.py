@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from migrator.facts import Column, EntityPlan, SchemaFacts
@@ -71,14 +71,14 @@ class Source(Protocol):
 class Receipt:
     """What a write took: requests sent (retries included), bytes of items stored, write units consumed.
 
-    `unwritten`: keys that the table left unprocessed to the last try while it took others.
+    `unwritten`: keys that the table did not take while it took others, each with why.
     """
 
     items: int = 0
     bytes: int = 0
     write_units: float = 0.0
     requests: int = 0
-    unwritten: tuple[ItemKey, ...] = ()
+    unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,15 @@ class ItemStore(Protocol):
     """The items of one table. Every call retries what can pass and raises StoppedError when it does not."""
 
     def put(self, items: Sequence[Item]) -> Receipt:
-        """Store every item, batch by batch, UnprocessedItems again; returns when all are stored, or are `unwritten`."""
+        """Store every item, batch by batch, UnprocessedItems again; returns when all are stored, or are `unwritten`.
+
+        Raises: ItemRefusedError where all are refused as they are, and the table never took any other.
+        """
 
     def delete(self, keys: Sequence[ItemKey]) -> None: ...
 
-    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
-        """Delete each item whose source attribute still is the text beside its key; how many there were."""
+    def delete_own(self, items: Sequence[Item]) -> int:
+        """Delete each item that was seen and whose source attribute still is the same; how many there were."""
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         """The stored items among `keys`, read consistently."""
@@ -156,10 +159,11 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An action that the credentials may do, or why it was `refused`."""
+    """An action that the credentials may do (on an index, where one is named), or why it was `refused`."""
 
     action: str
     refused: str = ""
+    index: str = ""
 
 
 class TableAdmin(Protocol):

@@ -140,24 +140,26 @@ class RootFinder(Protocol):
 
 # ── target ──────────────────────────────────────────────────────────────────────────────────────
 
-Verdict = Literal["stored", "newer", "buried", "taken", "withheld"]
+Verdict = Literal["stored", "newer", "buried", "taken", "withheld", "unwritten"]
 """Of a conditional write: done; refused by something newer of the same source; by another's newer tombstone; by
-another's live item; not written because another one of its group was refused."""
+another's live item; not written because another one of its group was refused; not taken, while others were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one conditional write. `owner`: the other's `_src`, where it was buried or taken."""
+    """What came of one conditional write. `owner`: the other's `_src`, where it was buried or taken. `why`: it is
+    unwritten."""
 
     item: Item
     verdict: Verdict
     owner: str = ""
+    why: str = ""
 
 
 class ConditionalStore(Protocol):
     """Writes beside other writers; a tombstone is an item of the type `_tombstone`.
 
-    Raises: StoppedError when DynamoDB gave up, with any part of the items written.
+    Raises: StoppedError when DynamoDB gave up and took nothing else meanwhile, with any part of the items written.
     """
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:

@@ -25,14 +25,15 @@ def estimate_data(found: Estimate, price: Price | None) -> dict[str, Any]:
     }
 
 
-def estimate_line(found: Estimate, price: Price | None, region: str | None) -> str:
-    """One line: what the rows take, and what that costs on AWS."""
+def estimate_line(found: Estimate, price: Price | None, unpriced: str) -> str:
+    """One line: what the rows take, and what that costs on AWS; `unpriced`: why that is not known."""
     units = f"{found.write_units:,} write units, {found.index_units:,} of them for indexes"
     taken = f"{found.rows:,} rows make about {found.items:,} items: {units}; {found.stored_bytes / _MB:,.1f} MB stored"
     if price is None:
-        return f"estimate: {taken}; no price is known for the region {region or '(none set)'}"
+        return f"estimate: {taken}; {unpriced}"
     write, month = usd(found.write_cost(price)), usd(found.storage_cost(price))
-    costs = f"on demand in {price.region} {write} to write, {month} a month to keep"
+    where = f"{price.region}, infrequent access," if price.infrequent else price.region
+    costs = f"on demand in {where} {write} to write, {month} a month to keep"
     return f"estimate: {taken}; {costs} (prices of {price.source})"
 
 

@@ -28,6 +28,7 @@ def verify_data(result: VerifyResult) -> dict[str, Any]:
     """The result as plain values; `clean` is what the exit code says."""
     return {
         "run": result.run.id,
+        "looked_since": result.run.started_at,
         "clean": not result.findings,
         "entities": {name: asdict(tally) for name, tally in result.entities.items()},
         "total": asdict(result.total),
@@ -67,6 +68,9 @@ def print_verify(console: Console, result: VerifyResult) -> None:
         table.add_row(name, *(f"{cell:,}" for cell in cells))
     console.print(table)
     console.print(_looked_at(result))
+    if result.run.resumed:
+        since = f"rows were read since {result.run.started_at}, when this verify began before it was stopped"
+        console.print(f"{since}; --again reads all of them anew", markup=False)
     for one in result.not_compared:
         console.print(f"not compared by plain SQL: {one.what} ({one.why})", markup=False)
     if result.findings:

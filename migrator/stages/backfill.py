@@ -72,7 +72,7 @@ class Backfill:
             for entity in entities:
                 self._copy(run, entity)
         if self.unwritten:
-            what = f"DynamoDB did not take {len(self.unwritten)} item(s) to the last try (see `migrator findings`)"
+            what = f"DynamoDB did not take {len(self.unwritten)} item(s) (`migrator findings` says why)"
             raise StoppedError(f"{what}; all else is written, and the same command tries them again")
         return self.result(run, entities, self.clock() - started)
 
@@ -145,10 +145,9 @@ class _PageWork:
 
     def _left_open(self, page: Page, receipt: Receipt, started: float) -> tuple[Page, Tally, int]:
         """A page with items that the table does not take: findings, and no checkpoint, so that it comes again."""
-        reason = "DynamoDB left the item unprocessed however often it was sent"
         findings = [
-            Finding("unwritten", self.entity.name, reason, item_key=item_key_text(key))
-            for key in receipt.unwritten
+            Finding("unwritten", self.entity.name, why, item_key=item_key_text(key))
+            for key, why in receipt.unwritten.items()
         ]
         self.stage.journal.add_findings(self.run, findings)
         self.stage.unwritten.update(finding.item_key for finding in findings)

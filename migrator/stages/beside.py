@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import split_source
@@ -14,18 +14,24 @@ from migrator.ports.live import Root
 from migrator.results import Refreshed
 from migrator.stages.projection import Projection, project, stamp
 from migrator.stages.refresh import Refresh, drawn
+from migrator.stages.round import UnwrittenError
 from migrator.stages.together import send, sorted_out
+
+_SETTLED = ("stored", "newer", "unwritten")
+"""Outcomes that another reading would not change."""
 
 
 @dataclass
 class Beside:
     """What one page came to; `refreshed`: of the rows whose keys another had, or of which somebody knew more; `apart`:
-    findings of rows whose items were too many to be written together."""
+    findings of rows whose items were too many to be written together; `unwritten`: keys that the table did not take while
+    it took others, with why."""
 
     projected: Projection
     stored: int
     refreshed: Refreshed | None = None
     apart: Sequence[Finding] = ()
+    unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
 
 
 def write_beside(refresh: Refresh, entity: CompiledEntity, read: Callable[[], list[RowTree]]) -> Beside:
@@ -40,10 +46,15 @@ def write_beside(refresh: Refresh, entity: CompiledEntity, read: Callable[[], li
     wanted = [item for item in projected.items if _root(refresh, item) not in again]
     sending = sorted_out(wanted, refresh.table, refresh.together)
     outcomes = send(refresh.store, sending, refresh.table, refresh.check, fresh=True)
-    again |= {_root(refresh, one.item) for one in outcomes if one.verdict not in ("stored", "newer")}
+    again |= {_root(refresh, one.item) for one in outcomes if one.verdict not in _SETTLED}
     stored = sum(one.verdict == "stored" for one in outcomes)
-    refreshed = refresh({root: intended[root] for root in again}) if again else None
-    return Beside(projected, stored, refreshed, sending.findings())
+    unwritten = {refresh.table.key_of(one.item): one.why for one in outcomes if one.verdict == "unwritten"}
+    refreshed = None
+    try:
+        refreshed = refresh({root: intended[root] for root in again}) if again else None
+    except UnwrittenError as error:
+        unwritten |= error.items
+    return Beside(projected, stored, refreshed, sending.findings(), unwritten)
 
 
 def keys_by_root(table: TableDesign, items: Sequence[Item]) -> dict[Root, set[ItemKey]]:

@@ -22,6 +22,9 @@ APART_S = 5.0
 REFUSED_S = 240.0
 """AWS refuses requests whose time is 5 minutes off. Source: IAM User Guide, "Signature Version 4"."""
 
+_LATER = {"UpdateItem": "`migrator decommission strip`"}
+"""Actions that one command alone needs."""
+
 
 class Server(Protocol):
     """What a source's server says of itself."""
@@ -50,8 +53,7 @@ class Checkup:
         try:
             answer = work()
         except MigratorError as error:
-            first, _, more = str(error).partition("\n")
-            self.tell(name, first, f"{len(more.splitlines())} more line(s)" if more else "", "failed")
+            self.tell(name, str(error), "", "failed")
             return None
         except Exception as error:
             # A check that meets a fault of our own must not end the others; its text may quote values.
@@ -137,11 +139,16 @@ def check_clock(found: Checkup, name: str, ask: Callable[[], float | None]) -> N
 
 def check_permissions(found: Checkup, probes: Sequence[Probe], job: str, *, written: bool) -> None:
     for probe in probes:
-        if probe.refused:
-            mend = f"allow dynamodb:{probe.action} on the table to the role"
-            found.tell(f"permission {probe.action}", probe.refused, mend, "failed")
-        else:
-            found.tell(f"permission {probe.action}", "allowed")
+        name = f"permission {probe.action} {probe.index}".rstrip()
+        where = f"its index {probe.index}" if probe.index else "the table"
+        if not probe.refused:
+            found.tell(name, "allowed")
+            continue
+        later = f" before {_LATER[probe.action]}" if probe.action in _LATER else ""
+        # What is refused for another reason, as for an index that is not there, says itself what to do.
+        denied = "AccessDenied" in probe.refused
+        mend = f"allow dynamodb:{probe.action} on {where} to the role{later}" if denied else ""
+        found.tell(name, probe.refused, mend, "warning" if later else "failed")
     if not written:
         what = "permissions to write were not tried"
         found.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")

@@ -26,7 +26,7 @@ class DryStore:
     def delete(self, keys: Sequence[ItemKey]) -> None:
         return None
 
-    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
+    def delete_own(self, items: Sequence[Item]) -> int:
         return 0
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:

@@ -76,9 +76,11 @@ class BesidePath:
 
     def copy(self, entity: CompiledEntity, read: Read) -> Copied:
         beside = write_beside(self.refresh, entity, read)
-        items = beside.projected.items
+        unwritten = beside.unwritten
+        items = [item for item in beside.projected.items if entity.table.key_of(item) not in unwritten]
         sizes = [item_bytes(item) for item in items]
-        receipt = Receipt(len(items), sum(sizes), float(sum(map(write_units, sizes))), len(items))
+        units = float(sum(map(write_units, sizes)))
+        receipt = Receipt(len(items), sum(sizes), units, len(items), unwritten)
         findings = [*beside.projected.refused, *beside.apart]
         if beside.refreshed is not None:
             findings += [*collision_findings(beside.refreshed), *beside.refreshed.apart]

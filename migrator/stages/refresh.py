@@ -17,7 +17,7 @@ from migrator.ports import ObjectStore
 from migrator.ports.live import ConditionalStore, Contest, Memory, Outcome, Root, Tickets
 from migrator.results import Refreshed
 from migrator.stages.projection import project, stamp
-from migrator.stages.round import Round, Written, written_of
+from migrator.stages.round import Round, Written, refuse_unwritten, written_of
 from migrator.stages.together import send, sorted_out
 
 Told: TypeAlias = Mapping[Root, Iterable[ItemKey]]
@@ -95,8 +95,8 @@ class Refresh:
     def __call__(self, told: Told) -> Refreshed:
         """Refreshes the roots, and those that have a key which one of them wants.
 
-        Raises: UnsettledError, or what an edge raises when it gave up; any part may be written then, and the same
-        roots are to be refreshed again.
+        Raises: UnsettledError, UnwrittenError, or what an edge raises when it gave up; any part may be written then, and
+        the same roots are to be refreshed again.
         """
         work = _Refreshing(self)
         left: dict[Root, set[ItemKey]] = {root: set(keys) for root, keys in told.items()}
@@ -206,6 +206,7 @@ class _Refreshing:
         outcomes = send(stage.store, sending, stage.table, stage.check)
         self.result.apart |= dict.fromkeys(sending.findings())
         one.written += [written_of(outcome, stage.table) for outcome in outcomes]
+        refuse_unwritten(one.written)
         one.withheld |= {(put.root, put.key) for put in one.written if put.outcome.verdict == "withheld"}
 
     # ── what came of it ──

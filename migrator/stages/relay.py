@@ -16,6 +16,7 @@ from migrator.ports import Finding
 from migrator.ports.live import Mark, Marks, Root, RootFinder
 from migrator.results import Worked
 from migrator.stages.refresh import Refresh, UnsettledError
+from migrator.stages.round import UnwrittenError
 
 _Step: TypeAlias = tuple[Lookup, tuple[Any, ...]]
 
@@ -91,14 +92,17 @@ class Relay:
             if _is_everybodys(error):
                 raise
             for mark, reach in reaches:
-                self._alone(mark, reach, worked)
+                self._alone(mark, reach, worked, error)
             return
         self._put_away(works, worked)
 
-    def _alone(self, mark: Mark, reach: Reach, worked: Worked) -> None:
-        """One mark by itself, so that one that cannot be worked stops nobody."""
+    def _alone(self, mark: Mark, reach: Reach, worked: Worked, before: MigratorError) -> None:
+        """One mark by itself, so that one that cannot be worked stops nobody. `before`: why not all at once."""
         try:
             work = self._next_roots(mark, reach)
+            if isinstance(before, UnwrittenError) and before.roots & work.told.keys():
+                # Not tried again: by itself it cannot be told from a table that takes nothing.
+                raise before
             self._refresh([work], worked)
         except MigratorError as error:
             if _is_everybodys(error):
@@ -235,7 +239,7 @@ def _place(step: _Step) -> tuple[int, str]:
 
 def _is_everybodys(error: MigratorError) -> bool:
     """Whether an edge gave up, so that the next mark would fare no better."""
-    own = (UnsettledError, MissingNameError, UnfitValueError, ItemRefusedError, RowError)
+    own = (UnsettledError, UnwrittenError, MissingNameError, UnfitValueError, ItemRefusedError, RowError)
     return not isinstance(error, own)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from migrator.errors import StoppedError
 from migrator.mapping.keys import split_source
 from migrator.model import TOMBSTONE, Item, ItemKey, TableDesign
 from migrator.ports.live import Outcome, Root
@@ -24,6 +25,23 @@ def written_of(outcome: Outcome, table: TableDesign) -> Written:
     item = outcome.item
     root = split_source(str(item[table.source_attribute]))
     return Written(outcome, root, table.key_of(item), item[table.type_attribute] != TOMBSTONE)
+
+
+class UnwrittenError(StoppedError):
+    """The table took other items, and some not. `roots`: whose those are; `items`: their keys, each with why."""
+
+    def __init__(self, unwritten: Sequence[Written]) -> None:
+        self.items = {one.key: one.outcome.why for one in unwritten}
+        self.roots = frozenset(one.root for one in unwritten)
+        whys = "; ".join(sorted(set(self.items.values())))
+        super().__init__(f"the table does not take an item of its rows: {whys}")
+
+
+def refuse_unwritten(written: Sequence[Written]) -> None:
+    """Raises: UnwrittenError where an item was not taken."""
+    unwritten = [one for one in written if one.outcome.verdict == "unwritten"]
+    if unwritten:
+        raise UnwrittenError(unwritten)
 
 
 @dataclass

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from migrator.errors import ItemRefusedError
+from migrator.errors import ItemRefusedError, NeverTakenError
 from migrator.limits import ITEM_BYTES, TRANSACTION_ACTIONS, TRANSACTION_BYTES
 from migrator.mapping.keys import split_source
 from migrator.mapping.sizes import item_bytes
@@ -77,22 +78,46 @@ def send(
     *,
     fresh: bool = False,
 ) -> list[Outcome]:
-    """What came of each item. `check` stands before each wave. `fresh`: see ConditionalStore.write.
+    """What came of each item; NeverTakenError only where the table took none of all of them.
+
+    `check` stands before each wave. `fresh`: see ConditionalStore.write.
 
     A group that DynamoDB does not take as one is added to those that are too big.
     """
-    outcomes: list[Outcome] = []
+    sent = _Sent()
     # Tombstones before puts: a key that moves from one root to another is free when it is wanted.
     for wave in waves(sending.dead, table):
         check()
-        outcomes += store.write(wave)
+        sent.add(wave, partial(store.write, wave))
     for groups in group_waves(sending.groups, table):
         check()
-        outcomes += _send_groups(store, groups, sending, table)
+        items = [item for group in groups for item in group]
+        sent.add(items, partial(_send_groups, store, groups, sending, table))
     for wave in waves(sending.live, table):
         check()
-        outcomes += store.write(wave, fresh=fresh)
-    return outcomes
+        sent.add(wave, partial(store.write, wave, fresh=fresh))
+    return sent.told()
+
+
+@dataclass
+class _Sent:
+    """What came of the waves so far; `stuck`: of those of which the table took nothing."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    stuck: list[NeverTakenError] = field(default_factory=list)
+
+    def add(self, items: Sequence[Item], work: Callable[[], list[Outcome]]) -> None:
+        try:
+            self.outcomes += work()
+        except NeverTakenError as error:
+            # A wave may be of one item: only the others can say whether it is that one's fault or the table's.
+            self.stuck.append(error)
+            self.outcomes += [Outcome(item, "unwritten", why=str(error)) for item in items]
+
+    def told(self) -> list[Outcome]:
+        if self.stuck and all(one.verdict == "unwritten" for one in self.outcomes):
+            raise self.stuck[0]
+        return self.outcomes
 
 
 def _send_groups(

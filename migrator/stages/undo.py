@@ -67,8 +67,7 @@ class Undo:
 
     def _delete(self, items: list[Item]) -> int:
         self.check()
-        source = self.table.source_attribute
-        return self.store.delete_own({self.table.key_of(item): str(item[source]) for item in items})
+        return self.store.delete_own(items)
 
     def _entity(self, item: Item) -> str:
         """The entity that wrote the item; '' for an item of somebody else's."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
+from migrator.errors import FullCollectionError, ItemRefusedError, NeverTakenError
 from migrator.forks import Forked, tell_of_forks
 from migrator.limits import STATEMENT_BYTES
 from migrator.mapping.sizes import item_bytes, write_units
@@ -15,7 +17,7 @@ from migrator.model import TOMBSTONE, Item
 from migrator.ports.live import Outcome, Verdict
 from migrator.retry import in_context
 from migrator.target.batches import Batch, batches
-from migrator.target.failures import Unprocessed, error_code, holds, passes_in_batch
+from migrator.target.failures import UNPROCESSED, Unprocessed, error_code, holds, passes_in_batch
 from migrator.target.store import DynamoStore
 from migrator.target.transactions import Transactions
 from migrator.target.wire import decode_item, encode, encode_item
@@ -53,14 +55,17 @@ class ConditionalWrites(Forked):
             self._pool = self._new_pool()
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-        done: set[int] = self._inserted(items) if fresh else set()
+        before = self.store.taken
+        done: set[int] = self._inserted(items, before) if fresh else set()
         left = [number for number in range(len(items)) if number not in done]
-        found = dict(zip(left, self._all(self._put, [items[number] for number in left]), strict=True))
+        work = partial(self._put_or_why_not, before)
+        found = dict(zip(left, self._all(work, [items[number] for number in left]), strict=True))
         return [found.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         transactions = Transactions(self.store, self._conditional_put, self._refused)
-        return [outcome for found in self._all(transactions.write, groups) for outcome in found]
+        work = partial(self._transact_or_why_not, transactions, self.store.taken)
+        return [outcome for found in self._all(work, groups) for outcome in found]
 
     def remove_dead(self, tombstones: Sequence[Item]) -> int:
         return sum(self._all(self._remove, tombstones))
@@ -99,6 +104,30 @@ class ConditionalWrites(Forked):
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
+    def _put_or_why_not(self, before: int, item: Item) -> Outcome:
+        """The outcome of a put; `before`: how many the table had taken when nothing was sent yet."""
+        try:
+            return self._put(item)
+        except ItemRefusedError as error:
+            if not self.store.taken and not isinstance(error, FullCollectionError):
+                # Nothing says that the table would take any item at all.
+                raise
+            return Outcome(item, "unwritten", why=str(error))
+        except NeverTakenError:
+            if self.store.taken == before:
+                raise
+            return Outcome(item, "unwritten", why=UNPROCESSED)
+
+    def _transact_or_why_not(
+        self, transactions: Transactions, before: int, items: Sequence[Item]
+    ) -> list[Outcome]:
+        try:
+            return transactions.write(items)
+        except NeverTakenError:
+            if self.store.taken == before:
+                raise
+            return [Outcome(item, "unwritten", why=UNPROCESSED) for item in items]
+
     def _put(self, item: Item) -> Outcome:
         request = {**self._conditional_put(item), "ReturnConsumedCapacity": "INDEXES"}
         units = write_units(item_bytes(item))
@@ -113,6 +142,7 @@ class ConditionalWrites(Forked):
             return Outcome(item, "stored")
 
         outcome: Outcome = self.store.retried("put_item", once)
+        self.store.taken += 1
         return outcome
 
     def _refused(self, item: Item, other: Item) -> Outcome:
@@ -145,7 +175,7 @@ class ConditionalWrites(Forked):
 
     # ── inserts ──
 
-    def _inserted(self, items: Sequence[Item]) -> set[int]:
+    def _inserted(self, items: Sequence[Item], before: int) -> set[int]:
         """Numbers of the items that were put where nothing was."""
         limit = self.store.limit
         # By their number in place of their key: no two are of one key.
@@ -155,12 +185,13 @@ class ConditionalWrites(Forked):
         ]
         short = [one for one in sized if len(one[1]["Statement"].encode()) <= STATEMENT_BYTES]
         cut = list(batches(short, None if limit is None else limit.units_per_s))
-        return {number for found in self._all(self._insert, cut) for number in found}
+        return {number for found in self._all(partial(self._insert, before), cut) for number in found}
 
-    def _insert(self, batch: Batch) -> list[Any]:
+    def _insert(self, before: int, batch: Batch) -> list[Any]:
         """Numbers of the batch's items that are in the table now; the others are a put's to try, or to fail with.
 
-        Tries are counted from the last one that settled something.
+        Tries are counted from the last one that settled something. `before`: how many the table had taken when nothing
+        was sent yet.
         """
         inserted: list[Any] = []
         left = batch
@@ -175,6 +206,7 @@ class ConditionalWrites(Forked):
             inserted.extend(key[0] for (key, _, _), code in zip(left, codes, strict=True) if not code)
             sent = len(left)
             left = [one for one, code in zip(left, codes, strict=True) if passes_in_batch(code)]
+            self.store.taken += sent - len(left)
             if left and self.store.limit is not None:
                 self.store.limit.throttled()
             if len(left) == sent:
@@ -182,7 +214,12 @@ class ConditionalWrites(Forked):
 
         while left:
             remaining = len(left)
-            self.store.retried("batch_execute_statement", once)
+            try:
+                self.store.retried("batch_execute_statement", once)
+            except NeverTakenError:
+                if self.store.taken == before:
+                    raise
+                return inserted
             if left and len(left) < remaining:
                 self.store.retry.pause()
         return inserted

@@ -18,7 +18,14 @@ from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
-from migrator.errors import ItemRefusedError, MigratorError, StoppedError, TargetError
+from migrator.errors import (
+    FullCollectionError,
+    ItemRefusedError,
+    MigratorError,
+    NeverTakenError,
+    StoppedError,
+    TargetError,
+)
 
 _THROTTLES = frozenset(
     {
@@ -76,7 +83,15 @@ _EXPIRED = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"}
 """Somebody must get new credentials; what is checkpointed stays."""
 
 
-_OF_ONE_ITEM = frozenset({"ValidationException", "ItemCollectionSizeLimitExceededException"})
+_OF_ONE_ITEM: dict[str, type[MigratorError]] = {
+    "ValidationException": ItemRefusedError,
+    "ItemCollectionSizeLimitExceededException": FullCollectionError,
+}
+_WRITES = ("put_item", "transact_write_items", "batch_write_item")
+
+
+UNPROCESSED = "DynamoDB left the item unprocessed however often it was sent"
+"""Why an item is not in the table that took others."""
 
 
 class Unprocessed(Exception):
@@ -112,6 +127,15 @@ def is_throttle(error: ClientError) -> bool:
     return error_code(error) in _THROTTLES
 
 
+def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
+    """What is said after the last try, `tried` being how long it was tried."""
+    throttled = isinstance(error, Unprocessed) or (isinstance(error, ClientError) and is_throttle(error))
+    made = NeverTakenError if throttled else StoppedError
+    return made(
+        f"{what} gave up after {tried} ({type(error).__name__}); what is checkpointed stays, the same command goes on"
+    )
+
+
 def holds(work: Callable[[], object]) -> bool:
     """Whether the condition of a conditional write held, so that it took place."""
     try:
@@ -135,8 +159,8 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
             return _not_assumed(error)
         advice = _ADVICE.get(code, "see the DynamoDB API reference for this error")
         made: type[MigratorError] = StoppedError if can_pass(error) or code in _EXPIRED else TargetError
-        if code in _OF_ONE_ITEM and operation in ("put_item", "transact_write_items"):
-            made = ItemRefusedError
+        if code in _OF_ONE_ITEM and operation in _WRITES:
+            made = _OF_ONE_ITEM[code]
         return made(f"DynamoDB refused {operation} on table {table} ({code}): {advice}")
     if isinstance(error, (SSOError, TokenRetrievalError)):
         what = f"the credentials cannot be renewed ({type(error).__name__})"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -14,6 +15,9 @@ from migrator.ports import Probe
 from migrator.target.failures import error_code, in_words
 from migrator.target.wire import encode
 
+_What: TypeAlias = tuple[str, str]
+"""An action, and the index that it is tried on ('' for the table)."""
+
 
 def probes(client: Any, design: TableDesign, *, write: bool) -> list[Probe]:
     """One probe per action. `write`: those too that would write, if there were such an item."""
@@ -21,7 +25,7 @@ def probes(client: Any, design: TableDesign, *, write: bool) -> list[Probe]:
     calls = _reads(client, design, key)
     if write:
         calls |= _writes(client, design, key)
-    return [_probe(client, design.name, action, call) for action, call in calls.items()]
+    return [_probe(client, design.name, what, call) for what, call in calls.items()]
 
 
 def clock_of(client: Any, design: TableDesign) -> float | None:
@@ -42,40 +46,60 @@ def _nobodys(attribute: KeyAttribute) -> dict[str, Any]:
     return encode(values[attribute.type])
 
 
-def _reads(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    table, first = {"TableName": design.name}, design.key[0].name
-    condition = {
-        "KeyConditionExpression": "#k = :k",
-        "ExpressionAttributeNames": {"#k": first},
-        "ExpressionAttributeValues": {":k": key[first]},
-    }
+def _reads(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[_What, Callable[[], Any]]:
+    table = {"TableName": design.name}
+    queries = [partial(client.query, **table, **_nobodys_partition(design.key[:1]))]
+    queries += [
+        partial(client.query, **table, IndexName=one.name, **_nobodys_partition(one.partition))
+        for one in design.indexes
+    ]
+    # An index has an ARN of its own, so that a policy may leave it out.
+    named = [("Query", index) for index in ("", *(one.name for one in design.indexes))]
     return {
-        "DescribeTimeToLive": lambda: client.describe_time_to_live(**table),
-        "GetItem": lambda: client.get_item(**table, Key=key),
-        "Query": lambda: client.query(**table, **condition),
-        "BatchGetItem": lambda: client.batch_get_item(RequestItems={design.name: {"Keys": [key]}}),
-        "Scan": lambda: client.scan(**table, Limit=1),
+        ("DescribeTimeToLive", ""): lambda: client.describe_time_to_live(**table),
+        ("GetItem", ""): lambda: client.get_item(**table, Key=key),
+        **dict(zip(named, queries, strict=True)),
+        ("BatchGetItem", ""): lambda: client.batch_get_item(RequestItems={design.name: {"Keys": [key]}}),
+        ("Scan", ""): lambda: client.scan(**table, Limit=1),
     }
 
 
-def _writes(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+def _nobodys_partition(attributes: Sequence[KeyAttribute]) -> dict[str, Any]:
+    """The condition of a Query that finds nothing."""
+    numbered = list(enumerate(attributes))
+    return {
+        "KeyConditionExpression": " AND ".join(f"#k{number} = :k{number}" for number, _ in numbered),
+        "ExpressionAttributeNames": {f"#k{number}": one.name for number, one in numbered},
+        "ExpressionAttributeValues": {f":k{number}": _nobodys(one) for number, one in numbered},
+    }
+
+
+def _writes(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[_What, Callable[[], Any]]:
+    """BatchExecuteStatement is not among them: what it may not insert is put, and no condition can hold it back."""
     delete = {"DeleteRequest": {"Key": key}}
-    exists = {
-        "ConditionExpression": "attribute_exists(#k)",
-        "ExpressionAttributeNames": {"#k": design.key[0].name},
+    table, source = {"TableName": design.name}, design.source_attribute
+    names = {"#k": design.key[0].name}
+    exists = {"ConditionExpression": "attribute_exists(#k)", "ExpressionAttributeNames": names}
+    update = {
+        **exists,
+        "ExpressionAttributeNames": {**names, "#own": source},
+        "UpdateExpression": "REMOVE #own",
     }
     return {
-        "BatchWriteItem": lambda: client.batch_write_item(RequestItems={design.name: [delete]}),
-        "DeleteItem": lambda: client.delete_item(TableName=design.name, Key=key, **exists),
+        ("BatchWriteItem", ""): lambda: client.batch_write_item(RequestItems={design.name: [delete]}),
+        ("PutItem", ""): lambda: client.put_item(**table, Item=key, **exists),
+        ("DeleteItem", ""): lambda: client.delete_item(**table, Key=key, **exists),
+        ("UpdateItem", ""): lambda: client.update_item(**table, Key=key, **update),
     }
 
 
-def _probe(client: Any, table: str, action: str, call: Callable[[], Any]) -> Probe:
+def _probe(client: Any, table: str, what: _What, call: Callable[[], Any]) -> Probe:
+    action, index = what
     try:
         call()
     except ClientError as error:
         if error_code(error) != "ConditionalCheckFailedException":
-            return Probe(action, str(in_words(error, action, table, client.meta.endpoint_url)))
+            return Probe(action, str(in_words(error, action, table, client.meta.endpoint_url)), index)
     except BotoCoreError as error:
-        return Probe(action, str(in_words(error, action, table, client.meta.endpoint_url)))
-    return Probe(action)
+        return Probe(action, str(in_words(error, action, table, client.meta.endpoint_url)), index)
+    return Probe(action, index=index)

@@ -8,7 +8,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.errors import StoppedError
+from migrator.errors import FullCollectionError, ItemRefusedError, StoppedError
 from migrator.forks import Forked, tell_of_forks
 from migrator.limits import BATCH_GET_KEYS
 from migrator.mapping.sizes import item_bytes, write_units
@@ -17,7 +17,7 @@ from migrator.ports import QueryPage, Receipt, ScanPage
 from migrator.retry import Backoff, Retry
 from migrator.target.batches import Batch, batches
 from migrator.target.capacity import consumed_by_meter, consumed_units
-from migrator.target.failures import Unprocessed, can_pass, holds, in_words, is_throttle
+from migrator.target.failures import UNPROCESSED, Unprocessed, can_pass, gave_up, holds, in_words, is_throttle
 from migrator.target.throttle import WriteLimit
 from migrator.target.wire import decode_item, encode, encode_item
 
@@ -36,8 +36,8 @@ class DynamoStore(Forked):
         self.client = client
         self.design = design
         self.retry = Retry(backoff or Backoff(), stop)
-        # How many were ever taken: only compared with itself, so a lost count between threads does no harm.
-        self._taken = 0
+        # How many items were ever taken: only compared with itself, so a lost count between threads does no harm.
+        self.taken = 0
         self.limit = limit
         # Stands before each write; raises where this writer must send nothing more.
         self.check: Callable[[], None] = lambda: None
@@ -52,13 +52,17 @@ class DynamoStore(Forked):
     def put(self, items: Sequence[Item]) -> Receipt:
         sized = [(self.design.key_of(item), encode_item(item), item_bytes(item)) for item in items]
         units, requests = 0.0, 0
-        unwritten: list[ItemKey] = []
+        unwritten: dict[ItemKey, str] = {}
+        refused: list[ItemRefusedError] = []
         for batch in batches(sized, None if self.limit is None else self.limit.units_per_s):
-            taken = self._write(batch)
+            taken = self._write(batch, refused)
             units, requests = units + taken.write_units, requests + taken.requests
-            unwritten += taken.unwritten
+            unwritten |= taken.unwritten
+        if refused and not self.taken and not any(isinstance(one, FullCollectionError) for one in refused):
+            # Nothing says that the table would take any item at all.
+            raise refused[0]
         size = sum(size for key, _, size in sized if key not in unwritten)
-        return Receipt(len(items) - len(unwritten), size, units, requests, tuple(unwritten))
+        return Receipt(len(items) - len(unwritten), size, units, requests, unwritten)
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
         wired = [(key, self.key(key), 1) for key in dict.fromkeys(keys)]
@@ -67,8 +71,8 @@ class DynamoStore(Forked):
             if self._send(deletes, [1] * len(batch)).unwritten:
                 raise StoppedError(f"DynamoDB leaves deletes on table {self.design.name} unprocessed")
 
-    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
-        return sum(self._delete_own(key, source) for key, source in written.items())
+    def delete_own(self, items: Sequence[Item]) -> int:
+        return sum(map(self._delete_own, items))
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
         found: dict[ItemKey, Item] = {}
@@ -125,7 +129,25 @@ class DynamoStore(Forked):
 
     # ── batches ──
 
-    def _write(self, batch: Batch) -> Receipt:
+    def _write(self, batch: Batch, refused: list[ItemRefusedError]) -> Receipt:
+        """What became of a batch. One item that is refused has all of it refused, so that one is looked for by halves.
+
+        Adds to `refused` what is said of each such item.
+        """
+        try:
+            return self._sent(batch)
+        except ItemRefusedError as error:
+            if len(batch) > 1:
+                half = len(batch) // 2
+                one, other = self._write(batch[:half], refused), self._write(batch[half:], refused)
+                units, requests = one.write_units + other.write_units, one.requests + other.requests + 1
+                return Receipt(
+                    write_units=units, requests=requests, unwritten={**one.unwritten, **other.unwritten}
+                )
+            refused.append(error)
+            return Receipt(requests=1, unwritten={batch[0][0]: str(error)})
+
+    def _sent(self, batch: Batch) -> Receipt:
         sizes = [write_units(size) for _, _, size in batch]
         sent = self._send([{"PutRequest": {"Item": wired}} for _, wired, _ in batch], sizes)
         if sent.write_units:
@@ -141,7 +163,7 @@ class DynamoStore(Forked):
         """
         units, count = 0.0, 0
         left = requests
-        before, answered = self._taken, False
+        before, answered = self.taken, False
 
         def once() -> None:
             nonlocal left, units, count, answered
@@ -152,7 +174,7 @@ class DynamoStore(Forked):
             answer = self.metered(largest, lambda: self.client.batch_write_item(**request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
-            self._taken, answered = self._taken + sent - len(left), True
+            self.taken, answered = self.taken + sent - len(left), True
             if left and self.limit is not None:
                 self.limit.throttled()
             if left and len(left) == sent:
@@ -163,9 +185,13 @@ class DynamoStore(Forked):
             try:
                 self.retried("batch_write_item", once)
             except StoppedError:
-                if not answered or self._taken == before:
+                if not answered or self.taken == before:
                     raise
-                return Receipt(write_units=units, requests=count, unwritten=self._keys_of(left))
+                return Receipt(
+                    write_units=units,
+                    requests=count,
+                    unwritten=dict.fromkeys(self._keys_of(left), UNPROCESSED),
+                )
             if left and len(left) < remaining:
                 self.retry.pause()
         return Receipt(write_units=units, requests=count)
@@ -201,19 +227,21 @@ class DynamoStore(Forked):
                 self.retry.pause()
         return QueryPage(items, read_units=units, requests=count)
 
-    def _delete_own(self, key: ItemKey, source: str) -> bool:
+    def _delete_own(self, item: Item) -> bool:
         """Whether the item was ours still, and is gone. BatchWriteItem knows no conditions, so one by one."""
         request = {
             "TableName": self.design.name,
-            "Key": self.key(key),
+            "Key": self.key(self.design.key_of(item)),
             "ConditionExpression": "#source = :source",
             "ExpressionAttributeNames": {"#source": self.design.source_attribute},
-            "ExpressionAttributeValues": {":source": encode(source)},
+            "ExpressionAttributeValues": {":source": encode(item[self.design.source_attribute])},
             "ReturnConsumedCapacity": "INDEXES",
         }
+        # A delete takes what the item's write took.
+        units = write_units(item_bytes(item))
 
         def once() -> bool:
-            return holds(lambda: self.metered(1, lambda: self.client.delete_item(**request)))
+            return holds(lambda: self.metered(units, lambda: self.client.delete_item(**request)))
 
         return bool(self.retried("delete_item", once))
 
@@ -251,7 +279,8 @@ class DynamoStore(Forked):
     def retried(self, operation: str, work: Callable[[], Any]) -> Any:
         """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""
         try:
-            return self.retry.call(f"DynamoDB {operation} on table {self.design.name}", work, can_pass)
+            what = f"DynamoDB {operation} on table {self.design.name}"
+            return self.retry.call(what, work, can_pass, partial(gave_up, what))
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
 

@@ -96,8 +96,8 @@ def test_deleted_items_are_gone(store: ItemStore) -> None:
 
 def test_only_items_whose_source_is_still_the_same_are_deleted(store: ItemStore) -> None:
     store.put([item(1, _src="order:[1]"), item(2, _src="order:[9]"), item(3), item(4, _src="order:[4]")])
-    seen = {("P#1", "S#0001"): "order:[1]", ("P#2", "S#0002"): "order:[2]", ("P#3", "S#0003"): "order:[3]"}
-    assert store.delete_own({**seen, ("P#0", "none"): "order:[0]"}) == 1
+    seen = [item(number, _src=f"order:[{number}]") for number in (1, 2, 3)]
+    assert store.delete_own([*seen, item(0, _src="order:[0]")]) == 1
     left = [one["n"] for page in store.scan(0, 1) for one in page.items]
     assert sorted(map(str, left)) == ["2", "3", "4"]
 

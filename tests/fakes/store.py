@@ -106,9 +106,10 @@ class FakeStore:
         for key in keys:
             self.items.pop(key, None)
 
-    def delete_own(self, written: Mapping[ItemKey, str]) -> int:
+    def delete_own(self, items: Sequence[Item]) -> int:
         source = self.design.source_attribute
-        own = [key for key, text in written.items() if self.items.get(key, {}).get(source) == text]
+        keys = {self.design.key_of(item): item[source] for item in items}
+        own = [key for key, text in keys.items() if self.items.get(key, {}).get(source) == text]
         self.delete(own)
         return len(own)
 

@@ -1,128 +1,21 @@
-"""A proxy between boto3 and a DynamoDB endpoint that lets requests fail, on a seeded schedule.
-
-Each kind of fault stands in docs/faults.md with the tests that put it in.
-"""
+"""A proxy between boto3 and a DynamoDB endpoint that lets requests fail, on a seeded schedule."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import math
-import random
+import re
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
-Wire = dict[str, Any]
+from tests.faults.schedule import Faults, Wire
 
-
-@dataclass
-class Faults:
-    """Shares of requests (or, for `unprocessed`, of the entries of a batch) that go wrong, each from 0 to 1.
-
-    `statement_code`: what an unprocessed statement of a batch fails with. `cancel`: transactions cancelled for
-    `cancel_code`, which is the reason of their first action.
-    `throttle`: over the table's capacity; `slow_down`: over the account's rate. `errors`: 500; `unavailable`: 503.
-    `cut_before`, `cut_after`: the connection is cut before, or after, the request took effect. `late`: the answer
-    comes after `late_s` seconds. `in_use`: the table is changing. `expires_after`: so many requests are answered,
-    then the credentials have expired until `renew()`. `blind_reads`: so many queries of an index see nothing yet;
-    `stale_s`: they may see it as it was up to so long ago.
-    `never` names wire items or keys that are never taken. `holds` says of which requests (operation and body) the
-    caller hears nothing and the table neither, until FaultProxy.land().
-    """
-
-    unprocessed: float = 0.0
-    cancel: float = 0.0
-    throttle: float = 0.0
-    slow_down: float = 0.0
-    errors: float = 0.0
-    unavailable: float = 0.0
-    in_use: float = 0.0
-    cut_before: float = 0.0
-    cut_after: float = 0.0
-    late: float = 0.0
-    late_s: float = 0.0
-    expires_after: int | None = None
-    blind_reads: int = 0
-    stale_s: float = 0.0
-    seed: int = 1
-    statement_code: str = "ProvisionedThroughputExceeded"
-    cancel_code: str = "TransactionConflict"
-    never: Callable[[Wire], bool] = lambda wire: False
-    holds: Callable[[str, Wire], bool] = lambda operation, body: False
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self._random = random.Random(self.seed)
-        self._lock = Lock()
-        self._answered = 0
-        self._seen: dict[bytes, tuple[float, tuple[int, bytes]]] = {}
-
-    def happens(self, kind: str, share: float) -> bool:
-        """Whether this fault happens now; counted when it does."""
-        with self._lock:
-            found = self._random.random() < share
-            self.counts[kind] += found
-            return found
-
-    def count(self, kind: str) -> None:
-        with self._lock:
-            self.counts[kind] += 1
-
-    def refusal(self) -> tuple[int, str] | None:
-        """The status and error code that this request gets in place of an answer."""
-        if self._has_expired():
-            return 400, "ExpiredTokenException"
-        for kind, (status, code) in _REFUSALS.items():
-            if self.happens(kind, getattr(self, kind)):
-                return status, code
-        return None
-
-    def renew(self) -> None:
-        """New credentials."""
-        self.expires_after = None
-
-    def sees_nothing(self) -> bool:
-        """Whether this query of an index comes before the index has caught up; counted when it does."""
-        with self._lock:
-            found = self.blind_reads > 0
-            self.blind_reads -= found
-            self.counts["blind_reads"] += found
-            return found
-
-    def lagging(self, body: bytes, forward: Callable[[bytes], tuple[int, bytes]]) -> tuple[int, bytes]:
-        """The answer to a query of an index, or one that it had not long ago."""
-        with self._lock:
-            at, answer = self._seen.get(body, (-math.inf, (0, b"")))
-            if time.monotonic() - at < self._random.uniform(0, self.stale_s):
-                self.counts["stale_s"] += 1
-                return answer
-        began, answer = time.monotonic(), forward(body)
-        with self._lock:
-            self._seen[body] = (began, answer)
-        return answer
-
-    def _has_expired(self) -> bool:
-        with self._lock:
-            self._answered += 1
-            found = self.expires_after is not None and self._answered > self.expires_after
-            self.counts["expired"] += found
-            return found
-
-
-_REFUSALS = {
-    "throttle": (400, "ProvisionedThroughputExceededException"),
-    "slow_down": (400, "ThrottlingException"),
-    "in_use": (400, "ResourceInUseException"),
-    "errors": (500, "InternalServerError"),
-    "unavailable": (503, "ServiceUnavailable"),
-}
+__all__ = ["FaultProxy", "Faults", "Wire"]
 
 
 @dataclass(frozen=True)
@@ -190,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.held.append(_Held(dict(self.headers.items()), body))
             self.close_connection = True
             return
-        refusal = self.faults.refusal()
+        refusal = self.faults.refusal() or self._refusal_of_items(operation, json.loads(body))
         if refusal is not None:
             self._refuse(*refusal)
             return
@@ -202,13 +95,23 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(status, answer)
 
+    def _refusal_of_items(self, operation: str, body: Wire) -> tuple[int, str] | None:
+        """What a whole request is refused with for an item that is in it."""
+        if operation == "PutItem" and self.faults.is_withheld(body["Item"]):
+            return 400, "ProvisionedThroughputExceededException"
+        found = (self.faults.refuses(item) for item in items_of(operation, body))
+        return next(((400, code) for code in found if code), None)
+
     def _answer_to(self, operation: str, body: bytes) -> tuple[int, bytes]:
         if operation in ("BatchWriteItem", "BatchGetItem"):
             return self._batch(operation, body)
         if operation == "BatchExecuteStatement":
             return self._statements(body)
-        if operation == "TransactWriteItems" and self.faults.happens("cancel", self.faults.cancel):
-            return self._cancelled(body)
+        if operation == "TransactWriteItems":
+            if any(map(self.faults.is_withheld, items_of(operation, json.loads(body)))):
+                return self._cancelled(body, "ProvisionedThroughputExceeded")
+            if self.faults.happens("cancel", self.faults.cancel):
+                return self._cancelled(body, self.faults.cancel_code)
         if operation == "Query" and "IndexName" in json.loads(body):
             if self.faults.sees_nothing():
                 return 200, b'{"Items": [], "Count": 0, "ScannedCount": 0}'
@@ -240,9 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _statements(self, body: bytes) -> tuple[int, bytes]:
         """The batch without the statements that fail; each has an answer of its own, in the request's order."""
         request = json.loads(body)
-        share = self.faults.unprocessed
-        failed = [self.faults.happens("unprocessed", share) for _ in request["Statements"]]
-        kept = [one for one, fails in zip(request["Statements"], failed, strict=True) if not fails]
+        codes = [self._code_of(_inserted(one)) for one in request["Statements"]]
+        kept = [one for one, code in zip(request["Statements"], codes, strict=True) if not code]
         status, answer = 200, b'{"Responses": []}'
         if kept:
             status, answer = self._forward(json.dumps({**request, "Statements": kept}).encode())
@@ -250,15 +152,24 @@ class _Handler(BaseHTTPRequestHandler):
             return status, answer
         found = json.loads(answer)
         others = iter(found["Responses"])
-        code = self.faults.statement_code
-        found["Responses"] = [{"Error": {"Code": code}} if fails else next(others) for fails in failed]
+        found["Responses"] = [{"Error": {"Code": code}} if code else next(others) for code in codes]
         return 200, json.dumps(found).encode()
 
-    def _cancelled(self, body: bytes) -> tuple[int, bytes]:
+    def _code_of(self, item: Wire) -> str:
+        """What a statement that inserts the item fails with; '' where it does not."""
+        if self.faults.refuses(item):
+            return "ValidationError"
+        if self.faults.is_withheld(item):
+            return "ProvisionedThroughputExceeded"
+        return (
+            self.faults.statement_code if self.faults.happens("unprocessed", self.faults.unprocessed) else ""
+        )
+
+    def _cancelled(self, body: bytes, why: str) -> tuple[int, bytes]:
         """The answer to a transaction of which nothing was written."""
         others = len(json.loads(body)["TransactItems"]) - 1
         reasons = [
-            {"Code": self.faults.cancel_code, "Message": "put in by the fault proxy"},
+            {"Code": why, "Message": "put in by the fault proxy"},
             *[{"Code": "None"}] * others,
         ]
         code = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException"
@@ -268,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _withholds(self, entry: Wire) -> bool:
         wire = entry.get("PutRequest", {}).get("Item") or entry.get("DeleteRequest", {}).get("Key") or entry
-        return self.faults.never(wire) or self.faults.happens("unprocessed", self.faults.unprocessed)
+        return self.faults.is_withheld(wire) or self.faults.happens("unprocessed", self.faults.unprocessed)
 
     def _forward(self, body: bytes) -> tuple[int, bytes]:
         return _forward(self.upstream, dict(self.headers.items()), body)
@@ -283,6 +194,24 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def items_of(operation: str, body: Wire) -> list[Wire]:
+    """The items that a request puts, in wire form."""
+    if operation == "PutItem":
+        return [body["Item"]]
+    if operation == "TransactWriteItems":
+        return [one["Put"]["Item"] for one in body["TransactItems"] if "Put" in one]
+    if operation == "BatchWriteItem":
+        entries = [one for batch in body["RequestItems"].values() for one in batch]
+        return [one["PutRequest"]["Item"] for one in entries if "PutRequest" in one]
+    return []
+
+
+def _inserted(statement: Wire) -> Wire:
+    """The item of an INSERT of ours."""
+    names = re.findall(r"'((?:[^']|'')*)': \?", statement["Statement"])
+    return dict(zip(names, statement["Parameters"], strict=True))
 
 
 def _forward(upstream: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:

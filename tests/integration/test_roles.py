@@ -6,6 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -13,7 +14,7 @@ import pytest
 from botocore.config import Config
 
 from migrator.errors import StoppedError, TargetError
-from migrator.model import KeyAttribute, TableDesign
+from migrator.model import Index, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.credentials import Role
 from migrator.target.store import DynamoStore
@@ -81,6 +82,34 @@ def test_the_role_may_what_the_user_may_not(endpoint: str) -> None:
     acting = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
     assert DynamoTableAdmin(acting).create(made).status == "ACTIVE"
     assert DynamoStore(acting, made).put([{"PK": "P", "SK": "S", "type": "T"}]).items == 1
+
+
+READS = ["DescribeTable", "DescribeTimeToLive", "GetItem", "Query", "BatchGetItem", "Scan"]
+WRITES = ["BatchWriteItem", "PutItem", "DeleteItem", "UpdateItem"]
+
+
+@pytest.mark.parametrize("without", ["", *WRITES, "Query"])
+def test_a_probe_finds_the_one_permission_that_is_missing(
+    endpoint: str, user: dict[str, str], without: str
+) -> None:
+    index = Index("GSI1", (KeyAttribute("GSI1PK"),))
+    made = replace(design(), indexes=(index,))
+    DynamoTableAdmin(client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))).create(made)
+    name = f"some{without}"
+    root = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
+    iam = boto3.client("iam", endpoint_url=endpoint, **root)
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=policy(TRUST))
+    allowed = [f"dynamodb:{action}" for action in [*READS, *WRITES] if action != without]
+    allow = {"Effect": "Allow", "Action": allowed, "Resource": "*"}
+    iam.put_role_policy(RoleName=name, PolicyName="some", PolicyDocument=policy(allow))
+    acting = client(endpoint, Role(ROLE.replace("migrator", name), "migrator-shop", "the-shop"))
+    probes = DynamoTableAdmin(acting).probe(made, write=True)
+    assert {(one.action, one.index) for one in probes if one.refused} == {
+        (without, where) for where in ("", "GSI1") if without and (not where or without == "Query")
+    }
+    assert ("Query", "GSI1") in {(one.action, one.index) for one in probes}
+    whole = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
+    assert whole.scan(TableName=made.name)["Count"] == 0
 
 
 @pytest.mark.parametrize("external_id", [None, "another"])

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import StoppedError
+from migrator.errors import ItemRefusedError, StoppedError
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import check_mapping
 from migrator.mapping.parse import parse_mapping
-from migrator.model import TableDesign
+from migrator.model import Item, TableDesign
 from migrator.ports import Run, RunIdentity
 from migrator.retry import Backoff
 from migrator.source import SqlSource, source_url
@@ -67,15 +67,30 @@ def backfill(url: str, store: DynamoStore, journal: SqlJournal, run: Run) -> Non
         source.close()
 
 
-def test_it_is_a_finding_until_it_is_written(dynamodb_url: str, design: TableDesign, url: str) -> None:
-    def never(wire: Wire) -> bool:
-        return bool(wire["PK"]["S"] == "THING#77")
+def is_the_one(wire: Wire) -> bool:
+    return bool(wire["PK"]["S"] == "THING#77")
 
+
+def refusing(code: str) -> Faults:
+    return Faults(refuses=lambda wire: code if is_the_one(wire) else "")
+
+
+@pytest.mark.parametrize(
+    ("faults", "why"),
+    [
+        (Faults(never=is_the_one), "unprocessed"),
+        (refusing("ValidationException"), "ValidationException"),
+        (refusing("ItemCollectionSizeLimitExceededException"), "an item collection passed 10 GB"),
+    ],
+)
+def test_it_is_a_finding_until_it_is_written(
+    dynamodb_url: str, design: TableDesign, url: str, faults: Faults, why: str
+) -> None:
     journal = SqlJournal.in_memory()
     identity = RunIdentity("backfill", "job", "table", "revision", "")
     run = journal.start_run(identity)
     direct = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=dynamodb_url), design)
-    with FaultProxy(dynamodb_url, Faults(never=never)) as proxy:
+    with FaultProxy(dynamodb_url, faults) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
         with pytest.raises(
             StoppedError, match=r"did not take 1 item\(s\) .* the same command tries them again"
@@ -84,6 +99,7 @@ def test_it_is_a_finding_until_it_is_written(dynamodb_url: str, design: TableDes
     assert sum(len(page.items) for page in direct.scan(0, 1)) == 299
     (found,) = journal.findings(run)
     assert (found.kind, found.item_key) == ("unwritten", '["THING#77","META"]')
+    assert why in found.reason
     assert [page.number for page in journal.open_pages(run, "thing")] == [2]
 
     backfill(url, direct, journal, journal.resume_run(run))
@@ -91,3 +107,18 @@ def test_it_is_a_finding_until_it_is_written(dynamodb_url: str, design: TableDes
     assert journal.findings(run) == []
     assert list(journal.open_pages(run, "thing")) == []
     journal.close()
+
+
+def test_a_full_collection_alone_stops_nothing_and_a_table_that_refuses_all_does(
+    dynamodb_url: str, design: TableDesign
+) -> None:
+    items: list[Item] = [{"PK": "THING#1", "SK": str(number), "type": "Thing"} for number in range(30)]
+    full = Faults(refuses=lambda wire: "ItemCollectionSizeLimitExceededException")
+    with FaultProxy(dynamodb_url, full) as proxy:
+        client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
+        receipt = DynamoStore(client, design, QUICK).put(items)
+    assert (receipt.items, len(receipt.unwritten)) == (0, 30)
+    with FaultProxy(dynamodb_url, Faults(refuses=lambda wire: "ValidationException")) as proxy:
+        client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
+        with pytest.raises(ItemRefusedError, match="table check"):
+            DynamoStore(client, design, QUICK).put(items)

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 from migrator.model import Index, Item, KeyAttribute, TableDesign
@@ -14,7 +15,7 @@ from migrator.target.capacity import consumed_by_meter
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
-from migrator.target.throttle import TABLE, WriteLimit
+from migrator.target.throttle import TABLE, Request, WriteLimit
 from tests.faults.proxy import FaultProxy, Faults
 
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),), (KeyAttribute("GSI1SK"),))
@@ -70,3 +71,31 @@ def test_two_writers_stay_below_the_limit_though_requests_are_throttled(dynamodb
         assert consumed >= 200, meter
         # A full bucket at the start, then the rate.
         assert consumed <= 100 * took_s + 100, meter
+
+
+class Noted(WriteLimit):
+    """Notes for how many units each request asked."""
+
+    asked: list[float]
+
+    def request(self, units: float) -> AbstractContextManager[Request]:
+        self.asked.append(units)
+        return super().request(units)
+
+
+def test_a_delete_asks_for_what_its_item_takes(dynamodb_url: str) -> None:
+    design = TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
+    plain = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+    DynamoTableAdmin(plain).create(design)
+    limit = Noted(1000)
+    limit.asked = []
+    store = DynamoStore(plain, design, QUICK, limit=limit)
+    written: list[Item] = [
+        {"PK": "P", "SK": name, "type": "T", "_src": "order:[1]", "filler": "x" * size}
+        for name, size in (("small", 10), ("large", 5000))
+    ]
+    store.put(written)
+    limit.asked.clear()
+    assert store.delete_own(written) == 2
+    assert limit.asked == [1, 5]
+    plain.delete_table(TableName=design.name)

@@ -51,3 +51,20 @@ def test_a_region_without_prices_says_so(shop: Project) -> None:
         2,
         True,
     )
+
+
+def test_the_tables_class_and_capacity_count(shop: Project) -> None:
+    plain = shop.job.read_text()
+    shop.job.write_text(
+        plain.replace("target: {", "target: {options: {table_class: standard_infrequent_access}, ")
+    )
+    dry = shop.done("backfill", str(shop.job), "--dry-run", "--json")
+    assert dry.data["estimate"]["write_usd"] == pytest.approx(150 * 0.78125 / 1_000_000)
+    assert "on demand in us-east-1, infrequent access, less than" in dry.err
+
+    shop.job.write_text(plain.replace("target: {", "target: {options: {provisioned: {read: 5, write: 5}}, "))
+    dry = shop.done("backfill", str(shop.job), "--dry-run", "--json")
+    assert dry.data["estimate"]["write_usd"] is None
+    assert "AWS bills it by the hour" in dry.err
+    refused = shop.run("backfill", str(shop.job), "--dry-run", "--max-cost", "5")
+    assert (refused.code, "AWS bills it by the hour" in refused.err) == (2, True)

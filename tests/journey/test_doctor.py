@@ -58,6 +58,28 @@ def test_what_is_wrong_fails_with_what_mends_it(shop: Project, tmp_path: Path) -
     assert mends == [f"migrator table create {shop.job}"]
 
 
+def test_every_fault_of_the_mapping_is_shown(shop: Project) -> None:
+    mapping = shop.folder / "mapping.yaml"
+    mapping.write_text(mapping.read_text().replace("[name]", "[nme]").replace("[total]", "[totl]"))
+    found = shop.run("doctor", str(shop.job), "--json").data["checks"]
+    (what,) = [check["what"] for check in found if check["name"] == "source and mapping"]
+    assert "nme" in what
+    assert "totl" in what
+    told = shop.run("doctor", str(shop.job)).out
+    assert "more line(s)" not in told
+    assert "totl" in told
+
+
+def test_an_index_that_is_not_there_is_no_matter_of_permissions(shop: Project) -> None:
+    mapping = shop.folder / "mapping.yaml"
+    index = "type: type, indexes: {GSI1: {key: [GSI1PK]}}"
+    mapping.write_text(mapping.read_text().replace("type: type", index))
+    found = {one["name"]: one for one in shop.run("doctor", str(shop.job), "--json").data["checks"]}
+    assert found["table"]["state"] == "failed"
+    asked = found["permission Query GSI1"]
+    assert (asked["state"], asked["mend"], "table check" in asked["what"]) == ("failed", "", True)
+
+
 def test_a_job_that_cannot_be_read_is_a_failed_check(shop: Project) -> None:
     shop.job.write_text("job: 1\n")
     ended = shop.run("doctor", str(shop.job), "--json")

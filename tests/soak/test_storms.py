@@ -30,7 +30,7 @@ SEED = int(os.environ.get("MIGRATOR_TEST_SEED", random.randrange(10**6)))
 
 @pytest.fixture
 def chinook(tmp_path: Path, chinook_sqlite: Path, dynamodb_url: str) -> Iterator[tuple[Project, Faults]]:
-    """Chinook behind every fault at once."""
+    """Chinook behind the faults of a storm, all at once."""
     print(f"\nMIGRATOR_TEST_SEED={SEED}")
     faults = Faults(
         unprocessed=0.2, throttle=0.03, slow_down=0.03, errors=0.03, unavailable=0.02, cut_before=0.01, cut_after=0.02,

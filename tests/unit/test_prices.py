@@ -17,6 +17,13 @@ def test_a_region_has_prices_with_their_date_and_page(region: str) -> None:
     assert "aws.amazon.com/dynamodb/pricing" in price.source
 
 
+def test_infrequent_access_costs_more_to_write_and_less_to_keep() -> None:
+    price = price_of("us-east-1", "standard_infrequent_access")
+    assert price is not None
+    assert (price.write, price.storage) == (Decimal("0.78125"), Decimal("0.100"))
+    assert price_of("us-east-1", "standard") == price_of("us-east-1")
+
+
 def test_a_region_that_the_file_has_not_is_not_guessed() -> None:
     assert price_of("mars-north-1") is None
     assert price_of(None) is None

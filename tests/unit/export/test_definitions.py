@@ -38,6 +38,14 @@ WANTED = definition(DESIGN, OPTIONS)
         (
             "index GSI1",
             [
+                "attribute {",
+                '  name = "GSI1PK"',
+                '  type = "S"',
+                "}",
+                "attribute {",
+                '  name = "GSI1SK"',
+                '  type = "S"',
+                "}",
                 "global_secondary_index {",
                 '  name = "GSI1"',
                 '  hash_key = "GSI1PK"',
@@ -50,6 +58,10 @@ WANTED = definition(DESIGN, OPTIONS)
         (
             "index Local",
             [
+                "attribute {",
+                '  name = "total"',
+                '  type = "N"',
+                "}",
                 "local_secondary_index {",
                 '  name = "Local"',
                 '  range_key = "total"',
@@ -76,13 +88,27 @@ def test_a_key_of_several_attributes_has_a_block_for_each() -> None:
         ("stream", {"StreamSpecification": {"StreamViewType": "NEW_IMAGE"}}),
         ("tag team", {"Tags": [{"Key": "team", "Value": "shop"}]}),
         ("contributor_insights", {"ContributorInsightsSpecification": {"Enabled": True}}),
-        ("index GSI1", {"GlobalSecondaryIndexes": [WANTED["GlobalSecondaryIndexes"][0]]}),
+        (
+            "index GSI1",
+            {
+                "AttributeDefinitions": WANTED["AttributeDefinitions"],
+                "GlobalSecondaryIndexes": [WANTED["GlobalSecondaryIndexes"][0]],
+            },
+        ),
         ("key", {"KeySchema": WANTED["KeySchema"], "AttributeDefinitions": WANTED["AttributeDefinitions"]}),
     ],
 )
 def test_the_lines_of_a_part_in_cloudformation_are_yaml(part: str, wanted: object) -> None:
     text = "\n".join(cloudformation(part, WANTED))
     assert YAML(typ="safe").load(text) == wanted
+
+
+def test_an_index_of_a_provisioned_table_says_its_capacity() -> None:
+    lines = terraform("index GSI1", definition(DESIGN, TableOptions(provisioned=(7, 9))))
+    assert {"  read_capacity = 7", "  write_capacity = 9"} <= set(lines)
+    assert lines[-1] == "}"
+    local = terraform("index Local", definition(DESIGN, TableOptions(provisioned=(7, 9))))
+    assert not any("capacity" in line for line in local)
 
 
 def test_every_option_has_lines_in_both() -> None:
