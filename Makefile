@@ -16,7 +16,7 @@ PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test engines soak alone bench runbook demo shop docs lock clean
+.PHONY: help setup lint format test journeys engines soak alone bench runbook demo shop docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,9 +51,12 @@ format: setup ## put every file into form
 	$(BIN)/ruff format --quiet .
 
 test: setup ## all tests but the long ones: up to 8 minutes
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak and not runbook and not other_engine"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak and not runbook and not other_engine and not long_journey"
 
-engines: setup ## the same on one engine more: Chinook on both servers, the rest on MariaDB
+journeys: setup ## moves, decommission, forget and undo by the installed command: two minutes
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "long_journey and not other_engine and not soak"
+
+engines: setup ## the same on one engine more: Chinook and races on both servers, the rest on MariaDB
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "other_engine and not soak"
 
 soak: setup ## storms, kills and long properties: up to 20 minutes

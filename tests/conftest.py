@@ -26,6 +26,21 @@ _MARKER_OF_FIXTURE = {
 _SERVER_MARKERS = frozenset(_MARKER_OF_FIXTURE.values())
 _ON_TWO_ENGINES = ("tests/races/", "tests/service/", "tests/designs/", "tests/integration/")
 """Folders whose tests run on SQLite and PostgreSQL in `make test`, and on MariaDB in `make engines`."""
+_ON_ONE_ENGINE = "tests/races/"
+"""What can run on SQLite runs there in `make test`, and on both servers in `make engines`."""
+_JOURNEYS = (
+    "complete",
+    "cutover",
+    "decommission",
+    "direct",
+    "forget",
+    "standby",
+    "undo",
+    "verify_again",
+    "web_shop",
+)
+_LONG_JOURNEYS = tuple(f"tests/journey/test_{name}" for name in _JOURNEYS)
+"""They wait for services, relays and lifetimes; `make journeys` runs them."""
 
 
 def pytest_report_header() -> list[str]:
@@ -47,6 +62,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(_MARKER_OF_FIXTURE[fixture])
         if item.nodeid.startswith(_ON_TWO_ENGINES) and "mariadb" in _parameters(item):
             item.add_marker("other_engine")
+        if item.nodeid.startswith(_ON_ONE_ENGINE) and "postgresql" in _parameters(item):
+            named = item.get_closest_marker("engines")
+            if named is None or "sqlite" in named.args:
+                item.add_marker("other_engine")
+        if item.nodeid.startswith(_LONG_JOURNEYS):
+            item.add_marker("long_journey")
 
 
 def pytest_collection_finish() -> None:
