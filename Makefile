@@ -12,11 +12,14 @@ STAMP := $(VENV)/.installed
 MAPPINGS = mappings/*.yaml mappings/designs/*.yaml
 PIP   := $(BIN)/python -m pip -qq --disable-pip-version-check
 
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
 # Compiled modules are kept: the suite starts the command some hundred times.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test journeys engines soak alone bench runbook demo shop docs lock clean
+.PHONY: help setup lint format test journeys engines soak alone bench runbook demo shop pins docs lock bases clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,15 +81,28 @@ demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10 for ten t
 shop: setup ## the shop as a web service, until Ctrl-C (PORT=8001 for another port)
 	PATH="$(CURDIR)/$(BIN):$$PATH" PORT=$(PORT) bash jobs/shop.sh
 
+pins: setup ## write tests/outside/__snapshots__ anew, where a change of helps, JSON keys or DDL is meant
+	$(BIN)/python -m pytest -q tests/outside --snapshot-update
+
 docs: setup ## write the pages of docs/ and the schema that are made from the code
 	$(BIN)/migrator mapping schema >mappings/mapping.schema.json
 	$(BIN)/python -m docs.generate_patterns
 	$(BIN)/python docs/generate_types.py
+	$(BIN)/python docs/generate_licences.py
 
-lock: setup ## write requirements.lock anew, with the newest versions that fit
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links --extra dev -o requirements.lock pyproject.toml
+lock: setup ## write the locks anew, with the newest versions that fit: to develop, to run, for the example shop
+	$(COMPILE) --upgrade --extra dev -o requirements.lock pyproject.toml
+	$(COMPILE) --upgrade --extra postgres --extra mysql -c requirements.lock -o requirements-run.lock pyproject.toml
+	$(COMPILE) --upgrade --extra postgres --extra local --extra shop -c requirements.lock \
+	  -o docker/shop/requirements.lock pyproject.toml
+
+bases: ## ask Docker for the digests of the image's bases, and write docker/.env: look at them, then commit it
+	@set -e; for base in PYTHON=python:3.11-slim-bookworm POSTGRES=postgres:15; do \
+	  digest=$$(docker buildx imagetools inspect "$${base#*=}" --format '{{.Manifest.Digest}}'); \
+	  echo "$${base%%=*}_DIGEST=$$digest"; \
+	done >docker/.env.new
+	@mv docker/.env.new docker/.env && cat docker/.env
 
 clean: ## remove what was made here, the environment included
-	rm -rf $(VENV) .migrator build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .migrator jobs/.migrator build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,9 +21,9 @@ from migrator.mapping.check import Checked
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.patterns import read_params
 from migrator.mapping.requests import Request, request_for
+from migrator.mapping.shown_values import json_text
 from migrator.mapping.values import attribute, decoder
 from migrator.model import Item, Pattern, RowTree, TableDesign
-from migrator.report.shapes import json_ready
 from migrator.source import SqlSource
 from migrator.source_settings import SourceSettings
 from migrator.wiring import checked_on, open_source, read_mapping
@@ -207,8 +207,7 @@ def _attributes(item: Item, hidden: set[str]) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    plain = json_ready(value)
-    text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    text = value if isinstance(value, str) else json_text(value)
     return f"`{text}`" if text else "(empty)"
 
 
@@ -245,10 +244,7 @@ def _pattern(checked: Checked, pattern: Pattern, query: GoldenQuery) -> PatternV
 
 def _json(request: Mapping[str, Any]) -> str:
     """The request as JSON, one line a parameter."""
-    lines = [
-        f"  {json.dumps(name)}: {json.dumps(json_ready(value), ensure_ascii=False)}"
-        for name, value in request.items()
-    ]
+    lines = [f"  {json.dumps(name)}: {json_text(value)}" for name, value in request.items()]
     return "\n".join(["{", ",\n".join(lines), "}"])
 
 

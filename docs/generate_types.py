@@ -34,6 +34,10 @@ DynamoDB's types: N number, S text, B binary, BOOL, L list, M map. Examples of i
   timestamps only. A timestamp without a zone has none in the item either; where `|epoch` or a TTL needs one, it is
   the mapping's `source: {timezone: …}`. Of an hour that a change of clocks repeats the first is meant; one that it
   leaves out is counted with the offset before the change.
+- *Names rows* says whether a column of the type may be a row's key (the primary key, or what `key:` names): whether the
+  source compares a value that was read, and written down, as equal to the one that it holds. `check` refuses the others.
+- Bytes stand in attributes, and in keys of `type: binary`. In a template they take `|hash` (and `|shard`): the first 32
+  hexadecimal digits of SHA-256 of the bytes themselves; of any other value, of its text in UTF-8. It never changes.
 - In a key, numbers, dates, times, UUIDs, booleans and bits are closed (they cannot hold the separator), all others open.
 """
 
@@ -64,14 +68,14 @@ def page() -> str:
 
 def _section(title: str, rules: Iterable[TypeRule], note: str) -> Iterator[str]:
     yield from (f"## {title}", "", note, "")
-    yield from ("| type | in the item | rule | SQL → item |", "|---|---|---|---|")
+    yield from ("| type | in the item | rule | SQL → item | names rows |", "|---|---|---|---|---|")
     yield from (_row(rule) for rule in rules)
     yield ""
 
 
 def _row(rule: TypeRule) -> str:
     names = ", ".join(_name(name) for name in rule.names)
-    cells = [names, _form(rule), rule.rule, _example(rule)]
+    cells = [names, _form(rule), rule.rule, _example(rule), _as_key(rule)]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -90,6 +94,14 @@ def _form(rule: TypeRule) -> str:
 def _example(rule: TypeRule) -> str:
     literal, item = rule.example
     return f"`{literal}` → `{item}`" if literal else ""
+
+
+def _as_key(rule: TypeRule) -> str:
+    if rule.form == REFUSED:
+        return "no: it has no form"
+    if rule.no_key:
+        return f"no: {rule.no_key}"
+    return "as its type" if rule.form.startswith("as its") else "yes"
 
 
 if __name__ == "__main__":

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import asyncio
+import atexit
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from migrator.errors import SettingsError
+from migrator.errors import MigratorError, SettingsError
+from migrator.logs import get_logger
+from migrator.mapping.handed import Answer
 from migrator.read_wiring import Asking, open_reading, question_of
 from migrator.service_wiring import Asked, DualWriting, Service, open_dual_writing, open_service
 from migrator.source.adapter import by_hand
@@ -17,21 +21,27 @@ from migrator.stages.mapped_reads import MappedReads, Page
 from migrator.stages.off_thread import Threads
 from migrator.stages.own_functions import RoutedPattern
 
-__all__ = ["DualWrite", "Migration", "Page", "RoutedPattern"]
+__all__ = ["Answer", "DualWrite", "Migration", "Page", "RoutedPattern", "worker_exit"]
+_Messages: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_Application: TypeAlias = Callable[[MutableMapping[str, Any], _Messages, _Send], Awaitable[None]]
+_log = get_logger("service")
 
 
 class Migration:
-    """A job in a service. Made once a process by `load`; safe to share between threads; survives a fork."""
+    """A job in a service. Made once a process by `load`; safe to share between threads; survives a fork.
 
-    def __init__(self, service: Service, stack: ExitStack, name: str, version: str) -> None:
+    It lives until it is closed, at the latest when the interpreter ends. A signal that ends the process past the interpreter
+    (SIGTERM, where nobody handles it) ends it without a goodbye: see `lifespan`, and `worker_exit`.
+    """
+
+    def __init__(self, service: Service, stack: ExitStack) -> None:
         self._service = service
         self._stack = stack
-        self._name = name
-        self._version = version
         self._by_hand: DualWriting | None = None
         self._reading: MappedReads | None = None
         self._is_closed = False
-        self._asking = Asking(service, name, version)
+        self._asking = Asking(service)
         self._threads = Threads(service.laid.job.reads.connections)
         stack.callback(self._threads.close)
         # A handler of signals may close while the thread that it interrupts opens.
@@ -45,8 +55,10 @@ class Migration:
         Raises: SettingsError, MappingError, SourceError with what to mend: a service should not start then.
         """
         with ExitStack() as stack:
-            opened = stack.enter_context(open_service(Path(job)))
-            return cls(opened, stack.pop_all(), service or opened.laid.job.name, version)
+            opened = stack.enter_context(open_service(Path(job), service, version))
+            made = cls(opened, stack.pop_all())
+        _OPEN.add(made)
+        return made
 
     def dual_write(
         self,
@@ -72,7 +84,7 @@ class Migration:
         self._refuse_closed()
         _refuse(mode, unknown_rows, longest_transaction_s)
         at_once = connections_at_once(sessions)
-        asked = Asked(self._name, self._version, mode, unknown_rows, flush, longest_transaction_s, at_once)
+        asked = Asked(mode, unknown_rows, flush, longest_transaction_s, at_once)
         with ExitStack() as stack:
             writing = stack.enter_context(open_dual_writing(self._service, asked))
             writing.sessions.attach(sessions)
@@ -120,7 +132,7 @@ class Migration:
         with self._lock:
             self._refuse_closed()
             if self._by_hand is None:
-                opened = open_dual_writing(self._service, Asked(self._name, self._version))
+                opened = open_dual_writing(self._service, Asked())
                 self._by_hand = self._stack.enter_context(opened)
             return self._by_hand
 
@@ -134,7 +146,7 @@ class Migration:
         """
         self._reads()
 
-    def read(self, pattern: str, /, **params: Any) -> Any:
+    def read(self, pattern: str, /, **params: Any) -> Answer:
         """The answer of an access pattern, from SQL or DynamoDB as the pattern's phase says.
 
         A list of dicts by attribute; of a pattern with parts a dict of such by part (one dict, or None, of a part that says
@@ -144,7 +156,7 @@ class Migration:
         """
         return self._reads().read(pattern, params)
 
-    async def read_async(self, pattern: str, /, **params: Any) -> Any:
+    async def read_async(self, pattern: str, /, **params: Any) -> Answer:
         """The same beside an event loop: in a thread of ours, up to `reads.connections` at once."""
         self._refuse_closed()
         return await self._threads.run(lambda: self._reads().read(pattern, params))
@@ -189,11 +201,42 @@ class Migration:
                 self._reading = self._stack.enter_context(open_reading(self._asking))
             return self._reading
 
+    # ── its end ──
+
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
+        """The `lifespan=` of a FastAPI or Starlette application, or a part of its own: closed when the server shuts down.
+
+        uvicorn ends by the signal that stopped it, so that nothing which is to run at the exit of Python would run.
+        """
+        try:
+            yield
+        finally:
+            # Shadows that are under way may need the loop to come to their end.
+            await asyncio.to_thread(self.close)
+
+    def asgi(self, app: _Application) -> _Application:
+        """The same ASGI application, which knows no lifespan (Django's), closed when the server shuts down."""
+
+        async def serve(scope: MutableMapping[str, Any], receive: _Messages, send: _Send) -> None:
+            if scope["type"] != "lifespan":
+                await app(scope, receive, send)
+                return
+            await receive()
+            async with self.lifespan():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+
+        return serve
+
     def close(self) -> None:
-        """Stops everything that was begun here, and says goodbye. Whoever asks for more then has a SettingsError."""
+        """Stops everything that was begun here, hands on what was counted, and says goodbye. Whoever asks for more then has
+        a SettingsError."""
         with self._lock:
             # From now on nobody would tell of a move, and no move would wait for us.
             self._is_closed, self._reading = True, None
+        _OPEN.discard(self)
         self._stack.close()
 
     def _refuse_closed(self) -> None:
@@ -216,6 +259,26 @@ class DualWrite:
     def close(self) -> None:
         """No statement is listened to from now on. Changes leave no mark any more, unless triggers leave them."""
         self._stack.close()
+
+
+_OPEN: set[Migration] = set()
+"""Those of this process: one that nobody keeps goes on, too."""
+
+
+def worker_exit(server: object = None, worker: object = None) -> None:
+    """Closes every migration of this process; gunicorn's hook: `from migrator.api import worker_exit` in its configuration.
+
+    gunicorn wants a hook of two arguments. It is also done when the interpreter ends; where a journal is away then, the
+    instance stays on its list as silent.
+    """
+    for one in list(_OPEN):
+        try:
+            one.close()
+        except MigratorError as error:
+            _log.warning("migration_not_closed", reason=str(error))
+
+
+atexit.register(worker_exit)
 
 
 def _refuse(mode: str, unknown_rows: str, longest_transaction_s: float) -> None:

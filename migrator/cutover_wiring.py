@@ -17,8 +17,9 @@ from migrator.facts import EntityPlan
 from migrator.journal.evidence import SqlEvidence
 from migrator.journal.instances import SqlInstances
 from migrator.journal.phases import SqlPhases
+from migrator.journal.revisions import digests_of, newest_of
 from migrator.journal.store import SqlJournal
-from migrator.journal.verified import look_before
+from migrator.journal.verified import installation_of, look_before
 from migrator.journal.writers import SqlWriters
 from migrator.live_wiring import Live
 from migrator.mapping.atomic import types_read
@@ -29,6 +30,7 @@ from migrator.model import TOMBSTONE, Item, Pattern
 from migrator.phase import State
 from migrator.ports import Run, RunIdentity
 from migrator.ports.activity import Looked
+from migrator.ports.capture import Installation
 from migrator.ports.instances import Roster
 from migrator.ports.live import MarksState
 from migrator.ports.phases import PatternPhase
@@ -100,7 +102,9 @@ class Court:
             revision=self.laid.checked.mapping.revision,
             phase=known,
             now_s=now_s,
-            windows=desk.evidence.windows(now_s - limits.evidence_max_age_s, known.pattern),
+            windows=desk.evidence.windows(
+                max(now_s - limits.evidence_max_age_s, self.newest_since_s), known.pattern
+            ),
             roster=desk.roster(),
             confirmed={
                 instance: versions.get(known.pattern, 0)
@@ -112,6 +116,12 @@ class Court:
             relays=_asked(self.relays),
             verified=_asked(lambda: self.verified(known.pattern, now_s)),
         )
+
+    @cached_property
+    def newest_since_s(self) -> float:
+        """Since when writers work by the newest revision: what was compared before says nothing of its items."""
+        newest = newest_of(self.desk.journal.database, self.desk.job.name)
+        return newest.since if newest is not None else 0.0
 
     def pattern(self, name: str) -> Pattern:
         return self.laid.checked.mapping.patterns[name]
@@ -126,7 +136,11 @@ class Court:
             return fault
         stage = CaptureStage(self.live.capture, self.laid.job.name, self.laid.checked.mapping.table)
         found = stage.status(self._plans)
-        wrong = [f"{one.table}: {MEANINGS[one.state]}" for one in found.tables if one.state == "disabled"]
+        wrong = [
+            f"{one.table}: {MEANINGS[one.state]}"
+            for one in found.tables
+            if one.state in ("disabled", "partition")
+        ]
         if found.marked_by == "services" and not is_paused and not self.desk.roster().marking:
             wrong.append("services are to mark changes, and no instance of one is alive")
         return "; ".join(wrong)
@@ -144,13 +158,14 @@ class Court:
     def relays(self) -> int | Unknown:
         """How many are alive; unknown where they make items by another mapping than is judged here."""
         gone_s = live_wiring.lifetimes_of(self.desk.job).gone_s
-        writers = SqlWriters(self.desk.journal.database, self.table_id)
-        count = sum(one.kind == "relay" and not one.fenced for one in writers.living(gone_s))
-        if count and live_wiring.relay_differs(self.laid, self.desk.journal):
-            return Unknown(
-                "one is, by another mapping than this one, or with other columns; start it anew by this one"
-            )
-        return count
+        database = self.desk.journal.database
+        living = SqlWriters(database, self.table_id).living(gone_s)
+        relays = [one.id for one in living if one.kind == "relay" and not one.fenced]
+        own, known = live_wiring.own_revision(self.laid).digest, digests_of(database, self.desk.job.name)
+        if others := [one for one in relays if known.get(one) != own]:
+            what = f"one is, by another mapping than this one, or with other columns ({len(others)} of {len(relays)}"
+            return Unknown(f"{what} workers of relays); end it, and start it anew by this one")
+        return len(relays)
 
     # ── what still depends on SQL ──
 
@@ -225,7 +240,12 @@ class Court:
 
     def verified(self, pattern: str | None, now_s: float) -> Verified | None:
         """The last full verify; findings of the pattern's entities, of all where it is None."""
-        runs = [run for run in self.desk.journal.runs(self.desk.job.name) if run.identity == self._identity()]
+        newest = newest_of(self.desk.journal.database, self.desk.job.name)
+        first = newest.runs_before if newest is not None else 0
+        known = self.desk.journal.runs(self.desk.job.name)
+        runs = [run for run in known if run.identity == self._identity() and run.id > first]
+        here = self.live.capture.installation()
+        runs = [run for run in runs if self._is_of_this_capture(run, here)]
         done = [run for run in runs if run.state == "done"]
         if not done:
             return Verified(runs[-1].id, 0, None) if runs else None
@@ -234,6 +254,11 @@ class Court:
         findings = sum(self._findings(run, pattern) for run in runs if run.id >= last.id)
         look = look_before(self.desk.journal.database, last.id)
         return Verified(last.id, findings, max(0.0, now_s - _begun_s(last)), look)
+
+    def _is_of_this_capture(self, run: Run, here: Installation | None) -> bool:
+        """Whether every change since the run began has left a mark; of runs that an older version began nobody knows."""
+        known = installation_of(self.desk.journal.database, run.id)
+        return known is None or here is None or known == here.id
 
     def _identity(self) -> RunIdentity:
         checked = self.laid.checked

@@ -25,6 +25,10 @@ class SettingsError(MigratorError):
     """A job, an option or the environment is wrong; nothing was done."""
 
 
+class OldRevisionError(SettingsError):
+    """The job has gone on to another mapping than this writer's, or to other columns; it writes nothing more."""
+
+
 class SourceError(MigratorError):
     """The source cannot be reached or read; messages never hold a password."""
 
@@ -37,6 +41,10 @@ class MissingNameError(SourceError):
 
 class UnfitValueError(SourceError):
     """The source does not take a value for a column, or a statement for its schema; other statements may do."""
+
+
+class HiddenRowsError(SourceError):
+    """The source would leave rows out for this user (row level security), and none of ours must go by what is left."""
 
 
 class TooSlowError(SourceError):
@@ -65,6 +73,12 @@ class NeverTakenError(StoppedError):
     """Throttled, or left unprocessed, to the last try; others may be taken."""
 
 
+class RefusedError(MigratorError):
+    """What was asked for is not done: the evidence is against it, or somebody who was asked said no."""
+
+    exit_code = DIFFERENT
+
+
 class Interrupted(MigratorError):
     """Ctrl-C or SIGTERM: the checkpoint is kept."""
 
@@ -74,10 +88,28 @@ class Interrupted(MigratorError):
 class RowError(MigratorError):
     """One row that cannot become items; it is refused, and becomes a finding.
 
-    The message names entity, item and attribute and never holds a value of the row.
+    The message names entity, item and attribute and never holds a value of the row. `private` may: it is for the eyes of
+    who asked for this row (`mapping try`), and for no log, journal or report.
     """
 
     exit_code = DIFFERENT
+
+    def __init__(self, message: str, *, private: str = "") -> None:
+        super().__init__(message)
+        self.private = private
+
+
+class TwinRowsError(MigratorError):
+    """Several rows have one key, so that one item would stand for all of them; nothing of theirs was written.
+
+    The message names no key; `keys` are those, as source keys, and how many rows have each.
+    """
+
+    def __init__(self, where: str, entity: str, keys: Sequence[tuple[str, int]]) -> None:
+        what = f"{where}: {len(keys)} key(s) that several rows have, so that one item would stand for all of them"
+        super().__init__(f"{what}; name columns in key: that tell them apart, or mend the rows")
+        self.entity = entity
+        self.keys = tuple(keys)
 
 
 class UnmarkedError(MigratorError):
@@ -112,3 +144,8 @@ class MappingError(MigratorError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))
         self.faults = tuple(faults)
+
+
+def how_to_install(extra: str) -> str:
+    """What installs an extra of migrator. By no name: on a package index, ours is anybody's to take."""
+    return f"in migrator's clone run: pip install '.[{extra}]'"

@@ -31,6 +31,10 @@ KindName = Literal[
 by the driver's own type (nobody declared one), `unknown` a type that has no form in an item."""
 
 
+Alike = Literal["case", "trailing spaces"]
+"""In what two texts may differ that the source takes for one."""
+
+
 # ── the source's schema, as far as a mapping needs it ───────────────────────────────────────────
 
 
@@ -42,7 +46,7 @@ class Kind:
     `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names
     are not declared. `fields`: of a map whose names are. `precision`: the most digits of a number. `read_as`: the
     type that the source casts it to, where its own text is not exact. `instead`: of an unknown kind, SQL that
-    gives a text, with {column} in the column's place.
+    gives a text, with {column} in the column's place. `no_key`: why a column of it cannot name rows, '' where it can.
     """
 
     name: KindName
@@ -55,13 +59,15 @@ class Kind:
     precision: int | None = field(default=None, compare=False)
     read_as: str = field(default="", compare=False)
     instead: str = field(default="", compare=False)
+    no_key: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """`name` as a mapping writes it, `real` as the source has it, `declared` the type in the source's words.
 
-    `sql`: what a computed column is made of, in the mapping's words.
+    `sql`: what a computed column is made of, in the mapping's words. `alike`: by its collation. `widest`: the bytes
+    in UTF-8 that one character of it takes at most.
     """
 
     name: str
@@ -70,6 +76,8 @@ class Column:
     nullable: bool = True
     declared: str = ""
     sql: str | None = None
+    alike: tuple[Alike, ...] = field(default=(), compare=False)
+    widest: int = field(default=4, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,10 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """`meetings`: on SQLite, of each unique index in which more or other rows meet than those of the same values."""
+    """`meetings`: on SQLite, of each unique index in which more or other rows meet than those of the same values.
+
+    `doubts`: of keys among `primary_key` and `unique` that do not hold for all that is read here, why not.
+    """
 
     name: str
     real: str
@@ -103,6 +114,14 @@ class TableFacts:
     foreign_keys: tuple[ForeignKey, ...] = ()
     schema: str | None = None
     meetings: tuple[Meeting, ...] = ()
+    doubts: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    @property
+    def proved(self) -> tuple[tuple[str, ...], ...]:
+        """Columns of which the source lets no two rows have the same values, NULL aside."""
+        doubted = {frozenset(key) for key, _ in self.doubts}
+        keys = (self.primary_key, *self.unique)
+        return tuple(key for key in keys if key and frozenset(key) not in doubted)
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
@@ -126,6 +145,16 @@ class Slot:
 
     path: str
     alias: str
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedSlot:
+    """A column made by SQL of the source over `table`, which is '' or a join's alias; `path` is what a mapping says."""
+
+    path: str
+    alias: str
+    table: TableFacts
     column: Column
 
 
@@ -168,3 +197,14 @@ class EntityPlan:
     """Whether the source keeps times and UUIDs as text (SQLite), so that two texts may be one value."""
     changes: tuple[tuple[TableFacts, tuple[str, ...]], ...] = ()
     """Tables behind the views that it reads, with the columns (by written name) that hold the root's key."""
+
+    @property
+    def computed(self) -> tuple[ComputedSlot, ...]:
+        """The columns that the entity's `columns` make, of its own table and of joined ones."""
+        tables = [("", self.table), *((join.alias, join.table) for join in self.joins)]
+        return tuple(
+            ComputedSlot(f"{alias}.{column.name}" if alias else column.name, alias, table, column)
+            for alias, table in tables
+            for column in table.columns
+            if column.sql is not None
+        )

@@ -55,8 +55,11 @@ def _run(hook: Hook, event: str) -> str:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:  # Windows knows no groups of processes: what the hook began goes on.
+        process.kill()
     # Not communicate(): what the hook began may have left the group, and hold the pipe open for ever.
     process.wait()
     if process.stdin is not None:

@@ -5,21 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from migrator import wiring
-from migrator.errors import SettingsError, TargetError
+from migrator import keeping_wiring, wiring
+from migrator.errors import MigratorError, OldRevisionError, SettingsError, TargetError
 from migrator.facts import EntityPlan
+from migrator.journal.identity import SqlIdentity
 from migrator.journal.instances import SqlInstances
 from migrator.journal.memory import SqlMemory
+from migrator.journal.open_findings import SqlOpenFindings
+from migrator.journal.revisions import OLD, SqlRevisions
 from migrator.journal.store import SqlJournal
+from migrator.journal.verified import unverified_run
 from migrator.journal.writers import SqlWriters
+from migrator.logs import get_logger
 from migrator.mapping.changes import needs_memory
 from migrator.mapping.columns import columns_digest
 from migrator.mapping.image_keys import compile_image_keys, no_keys
 from migrator.ports.capture import Installation
+from migrator.ports.control import UNREPAIRED
 from migrator.ports.instances import Roster
+from migrator.ports.revisions import Revision, Revisions
 from migrator.retry import Backoff, Retry
 from migrator.settings import Job
 from migrator.source.address import address_of
@@ -29,8 +36,9 @@ from migrator.source.capture.tickets import SqlTickets
 from migrator.source.capture.writing import Writing
 from migrator.source.manners import Manners, name_of
 from migrator.source.reader import SqlSource
-from migrator.stages.capture import CAPTURED, CaptureStage, CaptureStatus, own_installation
+from migrator.stages.capture import ROWS_CAPTURED, CaptureStage, CaptureStatus, own_installation
 from migrator.stages.entities import live_entities
+from migrator.stages.keeping import OlderError, UnaskedSourceError, refuse_renamed_job, refuse_unknown_job
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
 from migrator.stages.refresh import LiveEntity, Refresh, behind
@@ -43,6 +51,7 @@ DDL_LOCK_WAIT_S = 1.0
 """A change of a table that waits for its lock makes the service's writes wait behind it."""
 DDL_PATIENCE = Backoff(attempts=30, base_s=1.0, cap_s=5.0, limit_s=120.0)
 ONCE = Backoff(attempts=1)
+_log = get_logger("capture")
 
 
 @dataclass(frozen=True)
@@ -62,9 +71,11 @@ def open_live(
     stop: Callable[[], bool] = lambda: False,
     patience: Backoff = DDL_PATIENCE,
     source: SqlSource | None = None,
+    asked_s: float | None = None,
 ) -> Iterator[Live]:
     """`source`: by whose connections capture is looked at; None: by one of its own. Nothing connects to write before
-    something is written."""
+    something is written. `asked_s`: how long a statement may take, and a server say nothing past that; None: as the job
+    says."""
     settings = job.source
     address = address_of(settings.url, settings.command, keepers(job.path.parent, job.target))
     manners = Manners(
@@ -73,11 +84,36 @@ def open_live(
         lock_wait_s=DDL_LOCK_WAIT_S,
         statement_timeout_s=settings.statement_timeout_s,
     )
+    if asked_s is not None:
+        limit_s = min(settings.statement_timeout_s or asked_s, asked_s)
+        manners = replace(manners, statement_timeout_s=limit_s, silence_s=asked_s)
     writing = Writing(address, manners, Retry(patience, stop), source.engine if source else None)
     try:
         yield Live(SqlCapture(writing), SqlMarks(writing), SqlTickets(writing))
     finally:
         writing.close()
+
+
+def refuse_unknown(
+    job: Job, journal: SqlJournal, *, begins: bool = False, unless: Callable[[], bool] = lambda: False
+) -> None:
+    """Raises: AnotherJournalError where the journal knows nothing of the job, and its source is captured for it,
+    AnotherJobError where it is captured for another one, UnaskedSourceError where that cannot be asked. `begins`: this may
+    be the first of a job beside that one. `unless`: what makes it right that the journal does not know of its own."""
+    if SqlIdentity(journal.database, job.name).knows_job():
+        return
+    try:
+        with open_live(job, "journal", patience=ONCE) as live:
+            found = live.capture.installation()
+    except MigratorError as error:
+        what = f"journal {journal.name} knows nothing of job {job.name}, and the source cannot be asked"
+        raise UnaskedSourceError(f"{what} whether it is captured for the job: {error}", error) from None
+    if found is None:
+        return
+    if found.job != job.name and not begins:
+        refuse_renamed_job(job.name, found.job, journal.name)
+    if found.job == job.name and not unless():
+        refuse_unknown_job(job.name, journal.name)
 
 
 def found_installation(live: Live, laid: Laid) -> Installation | None:
@@ -93,11 +129,26 @@ def need_installation(live: Live, laid: Laid) -> Installation:
     """
     found = own_installation(live.capture, laid.job.name)
     stage = CaptureStage(live.capture, laid.job.name, laid.checked.mapping.table)
-    open_ = [one.table for one in stage.status(_plans(laid)).tables if one.state not in CAPTURED]
+    status = stage.status(_plans(laid))
+    open_ = [one.table for one in status.tables if one.state not in ROWS_CAPTURED]
     if open_:
         what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"
         raise SettingsError(f"{what}; run `migrator capture install`, then `migrator verify --repair`")
+    if status.partitions:
+        _log.warning(
+            "truncate_leaves_no_mark", new_partitions=status.partitions, mend="migrator capture install"
+        )
     return found
+
+
+def unverified(journal: SqlJournal, job: Job, installation: Installation | None) -> str:
+    """What the table may miss because a backfill began before capture was what it is now, and what to do; '' for nothing."""
+    run = installation and unverified_run(journal.database, job.name, installation.id)
+    if not run:
+        return ""
+    what = f"backfill {run} began before capture was installed as it is now"
+    lost = "rows that were changed or deleted in between left no mark, and items of deleted ones stay"
+    return f"{what}: {lost}; run `migrator verify --repair`, then `migrator relay`"
 
 
 def capture_status(laid: Laid) -> CaptureStatus:
@@ -105,6 +156,28 @@ def capture_status(laid: Laid) -> CaptureStatus:
     with open_live(laid.job, "doctor", patience=ONCE, source=laid.source) as live:
         stage = CaptureStage(live.capture, laid.job.name, laid.checked.mapping.table)
         return stage.status(_plans(laid))
+
+
+def capture_refusals(laid: Laid) -> list[str]:
+    """Why capture cannot be installed in the job's source by its user."""
+    with open_live(laid.job, "doctor", patience=ONCE, source=laid.source) as live:
+        return CaptureStage(live.capture, laid.job.name, laid.checked.mapping.table).refusals(_plans(laid))
+
+
+def try_marks(laid: Laid) -> None:
+    """Raises: SourceError where this user may not do with marks what a relay does."""
+    with open_live(laid.job, "doctor", patience=ONCE, source=laid.source) as live:
+        live.marks.probe()
+
+
+def try_tickets(laid: Laid) -> None:
+    """Raises: SourceError where this user may not draw tickets; SettingsError where the source went back (rule 8)."""
+    with open_live(laid.job, "doctor", patience=ONCE, source=laid.source) as live:
+        live.tickets.probe()
+        counter = live.tickets.highest()
+    known = max(known_tickets(laid.job), default=0)
+    if known > counter:
+        raise SettingsError(behind(counter, known))
 
 
 def _plans(laid: Laid) -> list[EntityPlan]:
@@ -118,6 +191,7 @@ class Beside:
     laid: Laid
     live: Live
     target: Target
+    journal: SqlJournal
     memory: SqlMemory
     presences: Presences
 
@@ -133,27 +207,21 @@ class Beside:
     def store(self) -> ConditionalWrites:
         return ConditionalWrites(self.target.store)
 
-    def guard_tickets(self) -> bool:
-        """Whether the table knows of tickets and the journal of none: another journal was lost, or is in use.
+    @cached_property
+    def control(self) -> ControlItem:
+        return keeping_wiring.control_of(self.laid.job, self.target, self.journal)
 
-        Nobody writes alone then. Raises: SettingsError where the source's counter is behind what the journal or the
-        table knows (rule 8).
-        """
-        written, here = ControlItem(self.target.store).read_control(), self.memory.highest()
-        known, counter = max(here, written), self.live.tickets.highest()
-        if counter < known:
-            raise SettingsError(behind(counter, known))
-        is_lost = bool(written and not here)
-        if is_lost:
-            self.presences.writers.fence()
-            self.memory.reached(written)
-        self.keep_ticket()
-        return is_lost
+    @cached_property
+    def open_findings(self) -> SqlOpenFindings:
+        return SqlOpenFindings(self.journal.database, self.laid.job.name, self.memory.table_id)
 
-    def keep_ticket(self) -> None:
-        """Writes the highest ticket into the table, where it outlives source and journal."""
-        if highest := self.memory.highest():
-            ControlItem(self.target.store).raise_control(highest)
+    def guard(self) -> None:
+        """Raises: SettingsError where source, journal and table do not belong together any more (rule 8)."""
+        job, tickets, table_id = self.laid.job, self.live.tickets, self.memory.table_id
+        if existing_table(job, self.target) != table_id:
+            what = f"another table has the name {self.target.design.name} now: it was restored, or made anew"
+            raise OlderError(f"{what}; start this command again, which says what to do")
+        keeping_wiring.keeping_of(job, self.target, self.journal, table_id, tickets, self.control).guard()
 
     def refresh(self, check: Callable[[], None]) -> Refresh:
         return Refresh(
@@ -161,6 +229,7 @@ class Beside:
             store=self.store,
             tickets=self.live.tickets,
             memory=self.memory,
+            control=self.control,
             entities=self.entities,
             table=self.target.design,
             revision=self.laid.checked.mapping.revision,
@@ -181,17 +250,30 @@ class Beside:
             for name, one in self.entities.items()
         }
         options = RelayOptions(lease_s=self.laid.job.tuning.lease_s)
-        return Relay(self.live.marks, self.laid.source, self.refresh(check), captured, keys, options)
+        return Relay(
+            *(self.live.marks, self.laid.source, self.refresh(check), self.open_findings),
+            *(captured, keys, options),
+        )
 
 
-def _presences(writers: SqlWriters, job: Job, target: Target) -> Presences:
-    return Presences(writers, lifetimes_of(job), running_s, lambda: target.store.unanswered)
+def own_revision(laid: Laid) -> Revision:
+    """What the job's mapping and the columns that it reads are now; entities that are not direct alone."""
+    mapping = laid.checked.mapping.revision
+    return Revision(columns_digest(mapping, _plans(laid)), mapping)
+
+
+def revisions_of(laid: Laid, journal: SqlJournal) -> SqlRevisions:
+    return SqlRevisions(journal.database, laid.job.name, own_revision(laid))
+
+
+def presences_of(writers: SqlWriters, revisions: Revisions, job: Job, target: Target) -> Presences:
+    return Presences(writers, revisions, lifetimes_of(job), running_s, lambda: target.store.unanswered)
 
 
 def running_s() -> float:
-    """A clock that also runs while the machine sleeps, which time.monotonic does not on Linux."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
+    """A clock that also runs while the machine sleeps, which time.monotonic does on Windows alone."""
+    clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def clock_of(now_s: Callable[[], float]) -> Callable[[], float]:
@@ -202,6 +284,15 @@ def clock_of(now_s: Callable[[], float]) -> Callable[[], float]:
 
 def now_s() -> float:
     return time.time()
+
+
+def refuse_old(laid: Laid, journal: SqlJournal) -> None:
+    """Asked before capture is: to an old mapping new triggers seem stale, and an install would be the wrong advice.
+
+    Raises: OldRevisionError.
+    """
+    if revisions_of(laid, journal).standing() == "old":
+        raise OldRevisionError(OLD)
 
 
 def lifetimes_of(job: Job) -> Lifetimes:
@@ -218,24 +309,23 @@ def open_beside(
     patience = wiring.backoff_of(laid.job)
     with (
         open_live(laid.job, "live", stop=stop, patience=patience, source=laid.source) as live,
-        _presences(writers, laid.job, target) as presences,
+        presences_of(writers, revisions_of(laid, journal), laid.job, target) as presences,
     ):
         # Before every single request: a retry may come long after its batch began.
         target.store.check = presences.check
-        yield Beside(laid, live, target, memory, presences)
+        yield Beside(laid, live, target, journal, memory, presences)
+
+
+def open_findings_of(job: Job, journal: SqlJournal) -> SqlOpenFindings:
+    """What the job's relays found and still holds, of the table that the last of them wrote to."""
+    tables = [run.identity.table_id for run in journal.runs(job.name) if run.identity.kind == "relay"]
+    return SqlOpenFindings(journal.database, job.name, tables[-1] if tables else "")
 
 
 def roster_of(job: Job, journal: SqlJournal) -> Roster:
     """The instances of the job's services, as its journal knows them."""
     instances = SqlInstances(journal.database, job.name)
     return Roster(tuple(instances.known()), instances.now_s(), lifetimes_of(job).gone_s)
-
-
-def relay_differs(laid: Laid, journal: SqlJournal) -> bool:
-    """Whether the relay that was started last works by another mapping, or reads other columns, than the job says now."""
-    relays = [run for run in journal.runs(laid.job.name) if run.identity.kind == "relay"]
-    own = columns_digest(laid.checked.mapping.revision, [entity.plan for entity in laid.checked.entities])
-    return bool(relays) and relays[-1].identity.revision != own
 
 
 def known_tickets(job: Job) -> list[int]:
@@ -247,7 +337,19 @@ def known_tickets(job: Job) -> list[int]:
         return []
     with wiring.open_journal(job) as journal:
         highest = SqlMemory(journal.database, state.table_id).highest()
-    return [highest, ControlItem(target.store).read_control()]
+    control = ControlItem(target.store, lambda state: None)
+    return [highest, control.read_control().ticket]
+
+
+def want_repair(job: Job) -> None:
+    """Nobody writes the job's table before it was repaired. One that nobody wrote with tickets needs no repair."""
+    design = wiring.sound_mapping(job.mapping).mapping.table
+    target = wiring.open_target(job, design, lambda: False)
+    state = target.admin.state(target.design)
+    if state is None or not ControlItem(target.store, lambda state: None).read_control().is_there:
+        return
+    with wiring.open_journal(job) as journal:
+        SqlIdentity(journal.database, job.name).see(state.table_id, target.design.name, UNREPAIRED)
 
 
 def existing_table(job: Job, target: Target) -> str:

@@ -6,10 +6,11 @@ import logging
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 _SECRETS = (
     (re.compile(r"(://[^/\s:@]*:)[^\s]*@"), r"\1***@"),
@@ -19,27 +20,65 @@ _SECRETS = (
 
 def configure(*, json: bool, level: str = "info") -> None:
     """Sets up structlog for this process: JSON lines, or plain ones; nothing below `level`."""
-    # The plain trace: the pretty one shows local variables, and those hold rows.
-    plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
-    render: Any = structlog.processors.JSONRenderer() if json else plain
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            _hide_passwords,
-            render,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        processors=_processors(json=json),
+        wrapper_class=_from(level),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
         cache_logger_on_first_use=False,
     )
 
 
+def _processors(*, json: bool) -> list[Processor]:
+    # The plain trace: the pretty one shows local variables, and those hold rows.
+    plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _hide_passwords,
+        structlog.processors.JSONRenderer() if json else plain,
+    ]
+
+
+def _from(level: str) -> type[FilteringBoundLogger]:
+    return structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()])
+
+
+class _StandardError:
+    """Standard error as it is when a line is written: a line that lives on a terminal makes room for it.
+
+    A line that nobody can read any more (a closed pipe, no standard error at all) must not end what it tells of.
+    """
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.flush()
+
+
 def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger whose lines carry `room`: the one that speaks."""
-    return structlog.get_logger(room=name)  # type: ignore[no-any-return]
+    """A logger whose lines carry `room`: the one that speaks. In a service it speaks as the service set structlog up; where
+    that did not, warnings go to standard error, since standard output is the service's own."""
+    return cast(FilteringBoundLogger, _Room(name))
+
+
+class _Room:
+    """Asks at each line how structlog is set up: that may be done at any time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        if structlog.is_configured():
+            return getattr(structlog.get_logger(room=self._name), method)
+        printed = structlog.PrintLogger(cast(TextIO, _StandardError()))
+        own = structlog.wrap_logger(printed, _processors(json=True), _from("warning"), room=self._name)
+        return getattr(own, method)
 
 
 def bind_run(number: int) -> None:

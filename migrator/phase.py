@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 Phase = Literal["off", "shadow", "ramp", "live", "complete"]
 Side = Literal["table", "sql"]
@@ -54,6 +55,18 @@ class State:
 
 
 OFF = State()
+_RAMP = re.compile(r"ramp ([1-9]\d{0,2}) %")
+
+
+def state_named(text: str) -> State | None:
+    """The state that a word of an audit means, such as 'ramp 5 %'; None where it means none."""
+    if text in PHASES and text != "ramp":
+        return State(cast("Phase", text))
+    ramp = _RAMP.fullmatch(text)
+    percent = int(ramp[1]) if ramp else 0
+    return State("ramp", percent) if 1 <= percent <= 100 else None
+
+
 Params: TypeAlias = Mapping[str, str]
 """Parameters of a call as texts; the same call has the same ones."""
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from migrator import live_wiring, wiring
+from migrator import keeping_wiring, live_wiring, wiring
 from migrator.errors import MigratorError, TargetError
 from migrator.journal.evidence import SqlEvidence
 from migrator.journal.phases import SqlPhases
@@ -20,7 +20,7 @@ from migrator.service_wiring import Service
 from migrator.settings import Job
 from migrator.source.manners import Manners, name_of
 from migrator.stages.fetch import AT_ONCE
-from migrator.stages.instances import Heartbeat, this_process
+from migrator.stages.instances import Role
 from migrator.stages.ledger import Ledger
 from migrator.stages.mapped_reads import MappedReads, question_named
 from migrator.stages.phase_cache import PhaseCache
@@ -38,11 +38,9 @@ _log = get_logger("reads")
 
 @dataclass(frozen=True)
 class Asking:
-    """A service that reads: what it calls itself."""
+    """A service that reads."""
 
     service: Service
-    name: str
-    version: str = ""
 
     @property
     def settings(self) -> ReadSettings:
@@ -75,12 +73,11 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
     is not off is not there: a service should not start then."""
     service, settings = asking.service, asking.settings
     job, revision = service.laid.job, service.laid.checked.mapping.revision
-    me = this_process(asking.name, asking.version, "read", "", revision=revision, installation="")
+    heartbeat = service.heartbeat
     with ExitStack() as stack:
         edges = stack.enter_context(_edges(service, *_callers(job)))
         shadowed = stack.enter_context(_edges(service, *_shadows(job)))
-        beat_s = live_wiring.lifetimes_of(job).beat_s
-        heartbeat = stack.enter_context(Heartbeat(service.instances, me, lambda: None, beat_s))
+        stack.enter_context(heartbeat.playing(Role("read")))
 
         def instance() -> str:
             return heartbeat.me.id
@@ -88,6 +85,8 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
         phases = PhaseCache(SqlPhases(service.journal.database, job.name), instance, settings.phase_cache_s)
         stack.enter_context(phases)
         _refuse_missing(asking, phases)
+        keeping_wiring.refuse_strange_start(job, service.journal)
+        live_wiring.refuse_unknown(job, service.journal)
         blank = Window("", 0, "", heartbeat.me.service, revision, "service")
         evidence = SqlEvidence(service.journal.database, job.name)
         # By the journal's time: evidence of this host is judged beside moves that another host makes.

@@ -89,4 +89,13 @@ class ReplayResult:
     @property
     def clean(self) -> bool:
         """Whether every pattern was asked, and no answer differs for good."""
-        return all(not one.different and (one.samples or not one.missing_why) for one in self.patterns)
+        return not self.different and not self.not_proven
+
+    @property
+    def different(self) -> int:
+        return sum(one.different for one in self.patterns)
+
+    @property
+    def not_proven(self) -> list[str]:
+        """Patterns for which no question could be drawn: nothing speaks against them, and nothing for them."""
+        return [one.pattern.name for one in self.patterns if not one.samples and one.missing_why]

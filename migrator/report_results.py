@@ -58,8 +58,9 @@ class Difference:
 class Group:
     """Differences of one kind. `where`: a pattern or an entity; `cause`: '' where it is not known; `advice`: what helps.
 
-    `count`: of all, of which `differences` are some. `before_move`: found before the pattern's last move, so that they
-    stand against nothing any more.
+    `count`: of all, of which `differences` are some; of a pattern they are differences in answers, and `rows` says of how
+    many rows those in `differences` are (0: nobody knows, or a run found them row by row). `before_move`: found before the
+    pattern's last move, so that they stand against nothing any more.
     """
 
     id: str
@@ -73,6 +74,12 @@ class Group:
     advice: str
     differences: Sequence[Difference] = ()
     before_move: bool = False
+    rows: int = 0
+
+    @property
+    def is_of_answers(self) -> bool:
+        """Whether answers of a pattern were compared, of which many may show one item; else rows and items were."""
+        return any(one in ("service", "replay") for one in self.found_by)
 
 
 @dataclass(frozen=True)
@@ -262,13 +269,14 @@ class InstanceReport:
 
 @dataclass(frozen=True)
 class LagReport:
-    """`waiting` None: capture is not installed, or `reason` says why nobody knows."""
+    """`waiting` None: capture is not installed, or `reason` says why nobody knows. `open_findings`: of relays, by kind."""
 
     waiting: int | None = None
     oldest_s: float = 0.0
     failed: int = 0
     writers: Sequence[str] = ()
     reason: str = ""
+    open_findings: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -277,6 +285,7 @@ class ReportModel:
     could not be shown, and why."""
 
     job: str
+    journal: str
     table: str
     revision: str
     version: str
@@ -293,6 +302,16 @@ class ReportModel:
     instances: Sequence[InstanceReport]
     views: Sequence[View]
     notes: Sequence[str] = ()
+
+    @property
+    def standing(self) -> list[Group]:
+        """Differences that count."""
+        return [one for one in self.groups if not one.before_move]
+
+    @property
+    def items_differing(self) -> int:
+        """Differences between rows and items, those that many answers show once."""
+        return sum(one.count for one in self.standing if not one.is_of_answers)
 
     @property
     def never_compared(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
@@ -66,7 +66,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """`scanned` items of the table; `findings` by kind; what could not be compared by plain SQL, and why.
+    """`scanned` items of the table; `findings` by kind; what could not be compared by plain SQL, and why. `not_proven`:
+    tables of which this user may not see every row, and why.
 
     With a `sample` only its rows were looked at, and neither the table nor totals.
     """
@@ -79,6 +80,7 @@ class VerifyResult:
     not_compared: Sequence[NotCompared]
     took_s: float
     sample: Sample | None = None
+    not_proven: Sequence[NotCompared] = ()
     confirmed: Mapping[Root, set[ItemKey]] = field(default_factory=dict)
     """Live sources only: roots that differ at a second look too, with the item keys in question."""
 
@@ -181,7 +183,11 @@ class Took:
 
 @dataclass(frozen=True)
 class Answer:
-    """A pattern's answer from both sides, with what it took; `read_units` as DynamoDB counted them."""
+    """A pattern's answer from both sides, with what it took.
+
+    `read_units`: by the sizes of items; `reported_units`: what the endpoint says, 0 where it says nothing. `dropped`: items
+    that a filter left out after they were read, counted as large as the others.
+    """
 
     pattern: Pattern
     request: Request
@@ -189,6 +195,8 @@ class Answer:
     table: Took
     sql: Took
     read_units: float
+    reported_units: float
+    dropped: int = 0
 
     @property
     def same(self) -> bool:
@@ -201,7 +209,8 @@ class Answer:
 @dataclass
 class Refreshed:
     """What a refresh came to. `collisions`: roots that want a key which another row really has. `apart`: findings of
-    roots whose items were to be written together and were too many for it, each once."""
+    roots whose items were to be written together and were too many for it, each once. `tickets`: with which each root was
+    last read."""
 
     roots: int = 0
     stored: int = 0
@@ -210,6 +219,17 @@ class Refreshed:
     refused: list[Finding] = field(default_factory=list)
     collisions: set[Contest] = field(default_factory=set)
     apart: dict[Finding, None] = field(default_factory=dict)
+    tickets: dict[Root, int] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [*self.refused, *collision_findings(self), *self.apart]
+
+    def read_again(self, roots: Collection[Root], ticket: int) -> None:
+        """Forgets what an earlier reading found of these roots."""
+        self.refused = [one for one in self.refused if (one.entity, one.source_key) not in roots]
+        self.apart = {one: None for one in self.apart if (one.entity, one.source_key) not in roots}
+        self.tickets |= dict.fromkeys(roots, ticket)
 
 
 @dataclass
@@ -231,5 +251,6 @@ def collision_findings(refreshed: Refreshed) -> list[Finding]:
 
 def _collision(wish: Contest) -> Finding:
     entity, key = wish.root
-    reason = "another row makes the same key and has it; the one that gives it up leaves it to the other"
+    who = "another row makes the same key and has it, or an item that is not of this job"
+    reason = f"{who}; the one that gives it up leaves it to the other"
     return Finding("collision", entity, reason, key, item_key_text(wish.key))

@@ -15,10 +15,16 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 from tenacity.stop import stop_base
 
 from migrator.errors import Interrupted, MigratorError, StoppedError
+from migrator.logs import get_logger
 
 Result = TypeVar("Result")
 
 _TICK_S = 0.2
+_QUIET_S = 3.0
+"""What is over sooner is not worth a word."""
+_AGAIN_S = 10.0
+_log = get_logger("retry")
+_told_at = -math.inf
 
 
 def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]) -> None:
@@ -29,7 +35,9 @@ def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]
     left = seconds
     while True:
         if stop():
-            raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+            raise Interrupted(
+                "stopped while it waited; what was done before stays, and the same command goes on from there"
+            )
         if left <= 0:
             return
         sleep(min(left, _TICK_S))
@@ -105,6 +113,7 @@ class Retry:
             stop=stop_after_attempt(self.backoff.attempts) | _AfterSeconds(self, began),
             retry=retry_if_exception(can_pass),
             sleep=self.wait,
+            before_sleep=lambda state: self._tell(what, state, began),
             reraise=False,
             retry_error_callback=lambda state: self._give_up(what, state, began, gave_up),
         )
@@ -117,6 +126,24 @@ class Retry:
     def wait(self, seconds: float) -> None:
         """Sleeps in short naps, looking up between them."""
         nap(min(seconds, max(0.0, _END.get()[0] - time.monotonic())), self.stop, self.sleep)
+
+    def _tell(self, what: str, state: RetryCallState, began: float) -> None:
+        """Says that it waits, once it has waited for some time; of many calls that wait, now and then one does."""
+        global _told_at
+        now = time.monotonic()
+        tried_s = self.clock() - began
+        if tried_s < _QUIET_S or now - _told_at < _AGAIN_S:
+            return
+        _told_at = now
+        error = state.outcome.exception() if state.outcome else None
+        _log.warning(
+            "tried_again",
+            what=what,
+            why=type(error).__name__,
+            tries=state.attempt_number,
+            tried_s=round(tried_s, 1),
+            gives_up_after_s=self.backoff.limit_s,
+        )
 
     def _give_up(
         self,

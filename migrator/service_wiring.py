@@ -17,9 +17,11 @@ from migrator.journal.store import SqlJournal
 from migrator.live_wiring import Beside, Live
 from migrator.ports import ObjectStore
 from migrator.ports.capture import Installation
+from migrator.ports.control import Control
 from migrator.ports.instances import Instance
 from migrator.ports.live import Change, ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets, WriterKind
-from migrator.retry import refuse_late
+from migrator.retry import Backoff, refuse_late
+from migrator.settings import Job
 from migrator.source.adapter.adapter import Adapter, Rules
 from migrator.source.adapter.marking import UnknownRows
 from migrator.source.adapter.off_loop import OffLoop, off_loop
@@ -27,14 +29,16 @@ from migrator.source.adapter.sessions import Sessions
 from migrator.stages.capture import still_fits
 from migrator.stages.fetch import AT_ONCE
 from migrator.stages.flush import LONGEST_S, Flush
-from migrator.stages.instances import Heartbeat, this_process
-from migrator.stages.lifetimes import fence_off
+from migrator.stages.instances import Heartbeat, Role, this_process
+from migrator.stages.lifetimes import fence_off, outlive
 from migrator.stages.relay import Relay
 from migrator.stages.rota import Rota
 from migrator.stages.strict import Strict
 from migrator.wiring import Laid, Requests, Target
 
 Mode = Literal["outbox", "strict"]
+JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
+"""A commit of the service may wait for the journal; its threads, which come again by themselves, must not wait for long."""
 
 
 @dataclass(frozen=True)
@@ -45,45 +49,47 @@ class Service:
     live: Live
     target: Target
     journal: SqlJournal
-    instances: SqlInstances
-
-    def heartbeat(
-        self, me: Instance, known: Installation, more: Callable[[], object] | None = None
-    ) -> Heartbeat:
-        """Looks with every beat whether the source is still captured as `known` says, and at `more`."""
-        fits: Callable[[], object] = partial(still_fits, self.live.capture.at_once(), known)
-        looks = [fits] if more is None else [fits, more]
-        beat_s = live_wiring.lifetimes_of(self.laid.job).beat_s
-        return Heartbeat(self.instances, me, lambda: [look() for look in looks], beat_s)
+    heartbeat: Heartbeat
 
 
 @contextmanager
-def open_service(path: Path, stop: Callable[[], bool] = lambda: False) -> Iterator[Service]:
+def open_service(
+    path: Path, name: str = "", version: str = "", stop: Callable[[], bool] = lambda: False
+) -> Iterator[Service]:
     """Everything that an adapter needs, from a job file. DynamoDB is not asked for anything yet.
 
-    Raises: what a wrong job, mapping, source or journal raises.
+    `name`, `version`: what the service calls itself; the job's name where it has none. Raises: what a wrong job, mapping,
+    source or journal raises.
     """
     job = wiring.read_job(path)
     with (
         wiring.lay(job, "service", stop=stop) as laid,
-        wiring.open_journal(job) as journal,
+        wiring.open_journal(job, stop, JOURNAL_PATIENCE) as journal,
         live_wiring.open_live(job, "service", stop=stop, patience=wiring.backoff_of(job)) as live,
     ):
         # As long as a flush may take: a request under way is not cut short.
         requests = Requests(max(job.tuning.workers, AT_ONCE) + 2, LONGEST_S, wiring.backoff_of(job))
         target = wiring.open_target(job, laid.checked.mapping.table, stop, requests)
-        yield Service(laid, live, target, journal, SqlInstances(journal.database, job.name))
+        me = this_process(name or job.name, version, revision=laid.checked.mapping.revision)
+        yield Service(laid, live, target, journal, _heartbeat(job, journal, me))
+
+
+def _heartbeat(job: Job, journal: SqlJournal, me: Instance) -> Heartbeat:
+    lifetimes = live_wiring.lifetimes_of(job)
+    return Heartbeat(
+        SqlInstances(journal.database, job.name),
+        me,
+        beat_s=lifetimes.beat_s,
+        silent_s=lifetimes.silent_s,
+        clock=live_wiring.running_s,
+        aside=off_loop,
+    )
 
 
 @dataclass(frozen=True)
 class Asked:
-    """How a service wants its changes written. `service`, `version`: what it calls itself.
+    """How a service wants its changes written. `sessions`: how many it may have at once; None where nobody can say."""
 
-    `sessions`: how many it may have at once; None where nobody can say.
-    """
-
-    service: str
-    version: str = ""
     mode: Mode = "outbox"
     unknown_rows: UnknownRows = "refuse"
     flush: bool = False
@@ -97,7 +103,6 @@ class DualWriting:
 
     adapter: Adapter
     sessions: Sessions
-    heartbeat: Heartbeat
 
 
 _COMPLETE = "start the service without dual_write, writing to the table"
@@ -106,35 +111,39 @@ _COMPLETE = "start the service without dual_write, writing to the table"
 @contextmanager
 def open_dual_writing(service: Service, asked: Asked) -> Iterator[DualWriting]:
     """Raises: SettingsError where capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
-    laid = service.laid
-    truth_wiring.need_rows(laid.job, laid.checked.mapping, service.journal, _COMPLETE)
-    installation = live_wiring.need_installation(service.live, service.laid)
-    revision = laid.checked.mapping.revision
-    me = this_process(
-        asked.service,
-        asked.version,
-        "dual_write",
-        asked.mode,
-        revision=revision,
-        installation=installation.id,
-    )
+    live_wiring.refuse_unknown(service.laid.job, service.journal)
+    _need_rows(service)
     _refuse_revision(service)
+    installation = live_wiring.need_installation(service.live, service.laid)
     writes = asked.mode == "strict" or asked.flush
-    heartbeat = service.heartbeat(me, installation, partial(_refuse_revision, service) if writes else None)
+    role = marking_role(service, installation, asked.mode, writes=writes)
     with ExitStack() as stack:
-        writer = (
-            stack.enter_context(_open_writer(service, asked))
-            if asked.mode == "strict" or asked.flush
-            else None
-        )
+        writer = stack.enter_context(_open_writer(service, asked)) if writes else None
         strict = writer.strict if writer is not None and asked.mode == "strict" else None
-        rules = _rules(service, installation, asked, heartbeat.check, strict)
+        rules = _rules(service, installation, asked, partial(service.heartbeat.check, role), strict)
         adapter = Adapter(service.live.marks.writing, _captured(service), rules)
         flush = writer.flush if writer is not None and asked.flush else None
         sessions = Sessions(adapter.listening, flush)
         stack.callback(sessions.detach)
-        stack.enter_context(heartbeat)
-        yield DualWriting(adapter, sessions, heartbeat)
+        stack.enter_context(service.heartbeat.playing(role))
+        yield DualWriting(adapter, sessions)
+
+
+def marking_role(
+    service: Service, known: Installation, mode: Mode = "outbox", *, writes: bool = False
+) -> Role:
+    """Who writes to SQL: looks whether the source is still captured as `known` says, and rows are still the truth;
+    `writes`: whether it makes items, too."""
+    looks: list[Callable[[], object]] = [partial(still_fits, service.live.capture.at_once(), known)]
+    looks.append(partial(_need_rows, service))
+    if writes:
+        looks.append(partial(_refuse_revision, service))
+    return Role("dual_write", mode, known.id, lambda: [look() for look in looks])
+
+
+def _need_rows(service: Service) -> None:
+    """Raises: SettingsError where a write to SQL would reach nobody any more."""
+    truth_wiring.need_rows(service.laid.job, service.laid.checked.mapping, service.journal, _COMPLETE)
 
 
 def _captured(service: Service) -> list[Any]:
@@ -166,8 +175,8 @@ def _rules(
 
 
 def _refuse_revision(service: Service) -> None:
-    """Raises: SettingsError where the relay works by another mapping, or reads other columns, than this service."""
-    if live_wiring.relay_differs(service.laid, service.journal):
+    """Raises: SettingsError where relays work by another mapping, or read other columns, than this service."""
+    if live_wiring.revisions_of(service.laid, service.journal).standing() in ("new", "old"):
         what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
         raise SettingsError(
             f"{what}; give both the same job and mapping file, and start the relay anew before the services"
@@ -200,8 +209,8 @@ class _Writer:
         try:
             with self.beside.laid.source.inside(connection) as rows:
                 self._stage().write_first(changes, rows, begun_at)
-        except BaseException:
-            off_loop(partial(self.rota.leave, turn, clean=False))
+        except BaseException as error:
+            off_loop(partial(self.rota.fail, turn, error))
             raise
         off_loop(partial(self.rota.leave, turn))
 
@@ -223,6 +232,7 @@ class _Writer:
         refresh.store = cast("ConditionalStore", OffLoop(refresh.store))
         refresh.tickets = cast("Tickets", OffLoop(refresh.tickets))
         refresh.memory = cast("Memory", OffLoop(refresh.memory))
+        refresh.control = cast("Control", OffLoop(refresh.control))
         if refresh.objects is not None:
             refresh.objects = cast("ObjectStore", OffLoop(refresh.objects))
         return relay
@@ -237,10 +247,12 @@ def _open_writer(service: Service, asked: Asked) -> Iterator[_Writer]:
         # Before every single request: one that is sent again may come long after the transaction's time.
         service.target.store.check = partial(_both, beside.presences.check, refuse_late)
         beside.live.tickets.highest()
-        beside.guard_tickets()
-        fence_off(beside.presences.writers, beside.lifetimes, time.sleep)
+        beside.guard()
+        writers, lifetimes = beside.presences.writers, beside.lifetimes
+        fence_off(writers, lifetimes, time.sleep)
+        outlive(writers, beside.presences.revisions, lifetimes, time.sleep)
         kind: WriterKind = "strict" if asked.mode == "strict" else "relay"
-        rota = Rota(beside.presences, kind, live_wiring.running_s)
+        rota = Rota(beside.presences, kind, live_wiring.running_s, beside.guard)
         with nullcontext(_Writer(beside, rota, asked)) as writer:
             try:
                 yield writer

@@ -12,7 +12,8 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from migrator.cutover_settings import CutoverForm, CutoverSettings, Hook, HookForm, WatchForm, WritesForm
 from migrator.errors import Fault, MappingError, SettingsError
-from migrator.mapping.document import Document, load_document, schema_faults
+from migrator.files import small_text
+from migrator.mapping.document import Document, Ours, load_document, schema_faults
 from migrator.read_settings import ReadSettings, ReadsForm, ShadowForm
 from migrator.source_settings import Form, Integer, Number, SourceForm, SourceSettings
 from migrator.table_options import OptionsForm, TableOptions, UnitsForm
@@ -65,7 +66,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`journal` is a database URL, 'source' for the source's own database, None for a file under the home folder."""
+    """`journal` is a database URL, 'source' for the source's own database, None for a file beside the job's."""
 
     name: str
     path: Path
@@ -102,7 +103,19 @@ _Endpoint = Annotated[
         r"embedded|https?://.+",
         "write 'embedded' or a URL such as http://127.0.0.1:8000; leave it out for AWS",
     ),
+    AfterValidator(lambda text: _no_user(text)),
 ]
+
+
+def _no_user(text: str) -> str:
+    """Messages name the endpoint, and must not name a password."""
+    if "@" in text:
+        raise ValueError(
+            "an endpoint has no user and no password; credentials come from the environment or a profile"
+        )
+    return text
+
+
 _RoleArn = Annotated[
     str, _like(r"arn:aws[a-z-]*:iam::\d{12}:role/.+", "write arn:aws:iam::123456789012:role/name")
 ]
@@ -150,6 +163,9 @@ class _JobForm(Form):
     writes: WritesForm = WritesForm()
 
 
+_OURS = Ours(
+    "job", frozenset(_JobForm.model_fields), "this is no job; start it with 'job: 1' (see README.md)"
+)
 _NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
 _WORDS = {
     form.__name__: list(form.model_fields)
@@ -165,11 +181,7 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
 
     Raises: SettingsError when the file cannot be read; MappingError with every fault in it at once.
     """
-    document = load_document(_text(path), str(path))
-    if not isinstance(document.data, dict):
-        raise MappingError(
-            [Fault(str(path), 1, "", "this is no job; start it with 'job: 1' (see README.md)")]
-        )
+    document = load_document(_text(path), str(path), _OURS)
     faults: list[Fault] = []
     data = _short_forms(_filled(document.data, (), environ, document, faults))
     try:
@@ -225,7 +237,7 @@ def _stem(path: Path) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return small_text(path)
     except FileNotFoundError:
         raise SettingsError(f"{path}: there is no such job file") from None
     except IsADirectoryError:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+_DAY_S = 86_400
 _VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -18,7 +19,8 @@ class SourceSettings:
     `command`: a program whose output is the URL, or the password of `url` where that is given too.
     `read_url`: a replica that pages are read from. `max_connections`: of each of the two servers at once; reads, marks and
     tickets, and a journal in the source have a part each, of one connection at least.
-    A limit that is None is not set. Whatever may hold a secret is never shown.
+    A limit that is None is not set, but for `statement_timeout_s`: ten minutes where the server itself has none; 0 is off.
+    Whatever may hold a secret is never shown.
     """
 
     url: str = field(default="", repr=False)
@@ -50,7 +52,7 @@ def no_switch(value: Any) -> Any:
     return value
 
 
-def _place(text: str) -> str:
+def place(text: str) -> str:
     """The text; one that begins like the place of a URL must name it."""
     kind, colon, rest = text.partition(":")
     if colon and kind == "env" and not re.fullmatch(_VARIABLE_NAME, rest):
@@ -64,13 +66,20 @@ def _place(text: str) -> str:
     return text
 
 
+def _limit(limit_s: float) -> float:
+    """Seconds; 0 for no limit."""
+    if limit_s and not 0.001 <= limit_s <= _DAY_S:
+        raise ValueError("write seconds from 0.001 to 86400; 0 for no limit of ours")
+    return limit_s
+
+
 class Form(BaseModel):
     """A part of a job as it is written: no word that is not known."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-_Place = Annotated[str, Field(min_length=1), AfterValidator(_place)]
+_Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 _Word = Annotated[str, Field(min_length=1)]
 Integer = Annotated[int, BeforeValidator(no_switch)]
 Number = Annotated[float, BeforeValidator(no_switch)]
@@ -81,7 +90,7 @@ class SourceForm(Form):
     read_url: _Place | None = None
     command: Annotated[list[_Word], Field(min_length=1)] | None = None
     max_connections: Annotated[Integer, Field(ge=1, le=1000)] | None = None
-    statement_timeout_s: Annotated[Number, Field(ge=0.001, le=86_400)] | None = None
+    statement_timeout_s: Annotated[Number, AfterValidator(_limit)] | None = None
     max_rows_per_s: Annotated[Number, Field(gt=0, le=1e9)] | None = None
 
     @model_validator(mode="after")
@@ -92,4 +101,6 @@ class SourceForm(Form):
 
     def settings(self) -> SourceSettings:
         given = {name: value for name, value in self.model_dump().items() if value is not None}
+        if "statement_timeout_s" in self.model_fields_set:
+            given.setdefault("statement_timeout_s", 0.0)
         return SourceSettings(**given | {"command": tuple(self.command or ())})

@@ -40,14 +40,14 @@ _IMPURE_NAMES = frozenset({"now", "utcnow", "today", "uuid1", "uuid4", "open", "
 def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Transform]]:
     """The mapping under a revision that knows the functions' code, and the functions by module:function.
 
-    Modules are looked for where Python looks, and in the working directory. A function that cannot be had, or is not
+    Modules are looked for where Python looks, then beside the mapping's file. A function that cannot be had, or is not
     pure, is one more fault of the mapping.
     """
     named = {one.transform: one.written for one in parsed.mapping.entities.values() if one.transform}
     found: dict[str, Transform] = {}
     faults: list[Fault] = []
     for text, entity in named.items():
-        function, what = _function(text)
+        function, what = _function(text, Path(parsed.document.file).resolve().parent)
         if function is not None:
             what = next(_impurities(text, function, set()), "")
         if what or function is None:
@@ -58,16 +58,16 @@ def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Tra
     return replace(parsed, mapping=mapping, faults=(*parsed.faults, *faults)), found
 
 
-def _function(text: str) -> tuple[FunctionType | None, str]:
+def _function(text: str, folder: Path) -> tuple[FunctionType | None, str]:
     """The function, or what is wrong with its name."""
     module_name, _, name = text.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    if str(folder) not in sys.path:
+        # At the end: a file beside the mapping must not stand in for a module of Python's own.
+        sys.path.append(str(folder))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        what = f"there is no module '{error.name}'; install it, or run the command where it lies"
+        what = f"there is no module '{error.name}'; install it, or put it beside the mapping"
         return None, what
     except Exception as error:  # a user's module may raise anything while it is imported
         return None, f"importing {module_name} raised {type(error).__name__}; mend the module"

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from migrator.errors import SettingsError
 from migrator.journal.phases import SqlPhases
 from migrator.journal.store import SqlJournal
+from migrator.keeping_wiring import on_record
 from migrator.mapping.direct import patterns_reading
 from migrator.model import Mapping
 from migrator.phase import ROUTES
@@ -72,5 +73,4 @@ def refuse_taken_out(job: Job, journal: SqlJournal) -> None:
 
 def kept_direct(job: Job, journal: SqlJournal) -> frozenset[str]:
     """Entities that the service writes itself, as capture install was told last."""
-    runs = [run for run in journal.runs(job.name) if run.identity.kind == "direct"]
-    return frozenset(filter(None, runs[-1].identity.scope.split(","))) if runs else frozenset()
+    return on_record(job, journal).direct

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from migrator.errors import SettingsError, SourceError
 from migrator.journal import verified
+from migrator.journal.revisions import newest_of
 from migrator.journal.store import SqlJournal
 from migrator.live_wiring import Live
 from migrator.logs import get_logger
@@ -30,7 +31,9 @@ class Begun:
 def begin(journal: SqlJournal, identity: RunIdentity, *, again: bool) -> Begun:
     """A stopped run resumed where that is young enough, or a new one. `again`: a new one in any case."""
     found = journal.find_run(identity)
-    if found is None or found.state == "done" or again:
+    newest = newest_of(journal.database, identity.job)
+    is_outdated = found is not None and newest is not None and found.id <= newest.runs_before
+    if found is None or found.state == "done" or again or is_outdated:
         return Begun(journal.start_run(identity))
     idle_s = verified.idle_s(journal.database, found)
     if idle_s > RESUMED_WITHIN_S:

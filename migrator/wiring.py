@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
-from migrator.errors import MappingError, SettingsError
+from migrator.errors import Fault, MappingError, MigratorError, SettingsError
+from migrator.files import small_text
+from migrator.journal.identity import SqlIdentity
 from migrator.journal.lease import RunLease
+from migrator.journal.place import FOLDER, place_of, settle
 from migrator.journal.store import SqlJournal
+from migrator.logs import get_logger
 from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.direct import without_direct
 from migrator.mapping.parse import ParsedMapping, examine_mapping
 from migrator.model import TableDesign
+from migrator.ports.control import NameKind
 from migrator.retry import Backoff, Retry
 from migrator.settings import Job, TargetSettings, Tuning, load_job
-from migrator.source.address import Keepers, address_of
+from migrator.source.address import Keepers, address_of, identity_of
 from migrator.source.engine import write_engine
 from migrator.source.health import SourceHealth, source_health
 from migrator.source.manners import Manners, name_of
@@ -26,6 +31,7 @@ from migrator.source.pace import Pace
 from migrator.source.reader import SqlSource
 from migrator.source_settings import SourceSettings
 from migrator.stages.fetch import AT_ONCE
+from migrator.stages.keeping import refuse_other_job
 from migrator.target import embedded
 from migrator.target.client import default_region, dynamodb_client, service_client
 from migrator.target.credentials import Role
@@ -39,11 +45,13 @@ from migrator.transforms import load_transforms
 EMBEDDED = "embedded"
 IN_SOURCE = "source"
 JOURNAL_CONNECTIONS = 15
+HOME = "MIGRATOR_HOME"
+_log = get_logger("journal")
 
 
 def home() -> Path:
-    """Where journals and the embedded DynamoDB live: $MIGRATOR_HOME, or .migrator under the working directory."""
-    return Path(os.environ.get("MIGRATOR_HOME") or ".migrator")
+    """Where the embedded DynamoDB lives: $MIGRATOR_HOME, or .migrator under the working directory."""
+    return Path(os.environ.get(HOME) or FOLDER)
 
 
 def embedded_home() -> Path:
@@ -60,9 +68,11 @@ def read_mapping(path: Path) -> ParsedMapping:
     Raises: SettingsError when the file cannot be read as text.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = small_text(path)
     except FileNotFoundError:
         raise SettingsError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise SettingsError(f"{path}: this is a folder; name a mapping file in it") from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: this is no UTF-8 text, so no mapping") from None
     except OSError as error:
@@ -113,23 +123,87 @@ def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Wo
 
 
 @contextmanager
-def open_journal(job: Job) -> Iterator[SqlJournal]:
+def open_journal(
+    job: Job, stop: Callable[[], bool] = lambda: False, patience: Backoff | None = None
+) -> Iterator[SqlJournal]:
     """The job's journal; `journal: source` is one in the source's own database.
 
-    Raises: SettingsError where the source is an SQLite file, which has one writer at a time.
+    `patience`: how long a server that is away is waited for; as the job says otherwise. `stop`: whether to give up.
+    Raises: SettingsError where the source is an SQLite file, which has one writer at a time; AnotherJobError where it is
+    a job with another table or source that the journal knows by this name.
     """
-    journal = _journal_in_source(job) if job.journal == IN_SOURCE else SqlJournal(_journal_url(job))
+    with _any_journal(job, Retry(patience or backoff_of(job), stop), _refuse_other) as journal:
+        identity = SqlIdentity(journal.database, job.name)
+        names = {kind: name for kind, name in _names(job).items() if name}
+        known = {kind: identity.names(kind) for kind in names}
+        _refuse_other(job, known, journal.name)
+        if not all(known.values()):
+            # Nothing is kept of a job that is refused.
+            kept = {kind: identity.first_name(kind, name) for kind, name in names.items()}
+            _refuse_other(job, kept, journal.name)
+        yield journal
+
+
+_Names = Mapping[NameKind, frozenset[str]]
+
+
+def _refuse_other(job: Job, known: _Names, journal: str) -> None:
+    """`known`: by the journal, of the job's table and source. Raises: AnotherJobError."""
+    for kind, name in _names(job).items():
+        if known.get(kind):
+            refuse_other_job(job.name, str(job.path), kind, name, known[kind], journal)
+
+
+def keep_names(job: Job) -> dict[NameKind, str]:
+    """What the job calls its table and source; its journal takes them for those of the job that it knows, from now on."""
+    names = {kind: name for kind, name in _names(job).items() if name}
+    with _any_journal(job, Retry(backoff_of(job)), lambda job, known, journal: None) as journal:
+        for kind, name in names.items():
+            SqlIdentity(journal.database, job.name).add_name(kind, name)
+    return names
+
+
+@contextmanager
+def _any_journal(job: Job, retry: Retry, check: Callable[[Job, _Names, str], None]) -> Iterator[SqlJournal]:
+    """`check`: of what a journal knows of the job, before it is moved to the job's folder."""
+    if job.journal == IN_SOURCE:
+        journal = _journal_in_source(job, retry)
+    else:
+        place = place_of(job.journal, job.name, job.path.parent, os.environ.get(HOME))
+        if os.path.isfile(job.path.name) and not os.path.samefile(job.path.name, job.path):
+            # Another job file of this name stands under the working directory, and the journal there is its own.
+            place = replace(place, former=None)
+        if settle(place, job.name, lambda known: check(job, known, str(place.former))):
+            why = "beside the job file it is the same from every working directory"
+            _log.warning("journal_moved", before=str(place.former), now=place.file, why=why)
+        journal = SqlJournal(place.url, retry)
     try:
+        if journal.database.is_new:
+            _log.warning("journal_made", journal=journal.name, job=job.name)
         yield journal
     finally:
         journal.close()
 
 
-def _journal_url(job: Job) -> str:
-    return job.journal or f"sqlite:///{home() / f'{job.name}.db'}"
+def _names(job: Job) -> dict[NameKind, str]:
+    """What the job's table and source are called, '' where that cannot be known. Neither is asked."""
+    table = job.target.table
+    if table is None:
+        with suppress(MigratorError, OSError, UnicodeDecodeError):
+            table = _table_named(small_text(job.mapping))
+    if job.journal == IN_SOURCE:
+        return {"table": table or ""}
+    source = identity_of(job.source.url, keepers(job.path.parent))
+    return {"table": table or "", "source": source}
 
 
-def _journal_in_source(job: Job) -> SqlJournal:
+@lru_cache(maxsize=8)
+def _table_named(text: str) -> str:
+    parsed = examine_mapping(text, "")
+    return "" if parsed.faults else parsed.mapping.table.name
+
+
+def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:
     settings = job.source
     address = address_of(settings.url, settings.command, keepers(job.path.parent, job.target))
     if address.url().get_backend_name() == "sqlite":
@@ -138,7 +212,7 @@ def _journal_in_source(job: Job) -> SqlJournal:
     # Two at least: the lease's heartbeat must not wait for another transaction.
     size = settings.connections_apart(JOURNAL_CONNECTIONS, at_least=2)
     name, limit_s = name_of(job.name, "journal"), settings.statement_timeout_s
-    return SqlJournal(write_engine(address, Manners(name, size, statement_timeout_s=limit_s)))
+    return SqlJournal(write_engine(address, Manners(name, size, statement_timeout_s=limit_s)), retry)
 
 
 @dataclass(frozen=True)
@@ -275,13 +349,34 @@ def revision_of(job: Job) -> str:
 
 
 def health_of(laid: Laid) -> SourceHealth:
-    return source_health(laid.source.dialect, laid.source.query)
+    return source_health(laid.source.dialect, laid.source.query, laid.source.pooling())
 
 
-def try_journal(job: Job) -> None:
-    """Takes the job's lease and gives it back, which writes to the journal."""
-    with open_journal(job) as journal, RunLease(journal, job.name):
-        pass
+def try_journal(job: Job) -> str:
+    """The journal's name, once the job's lease was taken and given back, and what is done with each of our tables tried."""
+    with open_journal(job, patience=Backoff(attempts=1)) as journal, RunLease(journal, job.name):
+        journal.probe()
+        return journal.name
+
+
+def volatile_warnings(source: SqlSource, parsed: ParsedMapping, checked: Checked) -> list[Fault]:
+    """A warning for each computed column whose SQL gives another value though nothing changes that could leave a mark."""
+    return [
+        parsed.document.fault(
+            ("entities", entity.plan.entity.written, "columns", one.path), what, warning=True
+        )
+        for entity in checked.entities
+        for one in entity.plan.computed
+        if (parts := source.volatile_parts(one.column))
+        for what in [f"{'; '.join(parts)}. {_VOLATILE}"]
+    ]
+
+
+_VOLATILE = (
+    "No change of the row tells when the value changes, so items keep what it was when they were written, and verify finds"
+    " them different; make the value of columns alone (a function that is: declare it IMMUTABLE, DETERMINISTIC), or in"
+    " the service"
+)
 
 
 def checked_on(source: SqlSource, parsed: ParsedMapping) -> Checked:
@@ -289,10 +384,10 @@ def checked_on(source: SqlSource, parsed: ParsedMapping) -> Checked:
     revised, transforms = load_transforms(parsed)
     checked = check_mapping(revised, source.facts(), transforms)
     faults = [
-        parsed.document.fault(("entities", plan.entity.written, "columns", column.name), what)
-        for plan in (entity.plan for entity in checked.entities)
-        for column in plan.table.columns
-        if column.sql is not None and (what := source.computed_fault(plan, column))
+        parsed.document.fault(("entities", entity.plan.entity.written, "columns", one.path), what)
+        for entity in checked.entities
+        for one in entity.plan.computed
+        if (what := source.computed_fault(one.table, one.column))
     ]
     if faults:
         raise MappingError([*checked.warnings, *faults])

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,7 +16,9 @@ import structlog
 
 from tests import support_mysql
 from tests import support_services as services
+from tests.support_pooler import pooler
 
+Part = TypeVar("Part")
 _MARKER_OF_FIXTURE = {
     "postgres_url": "postgres",
     "mysql_url": "mysql",
@@ -140,6 +142,13 @@ def new_postgres_database(postgres_url: str) -> Iterator[Callable[[], str]]:
         yield lambda: databases.enter_context(services.postgres_database(postgres_url))
 
 
+@pytest.fixture
+def pooled_database(postgres_database: str) -> Iterator[str]:
+    """The URL of the same database through a PgBouncer in transaction mode."""
+    with _or_skip(pooler(postgres_database)) as pooled:
+        yield pooled.url
+
+
 # ── MySQL and MariaDB ───────────────────────────────────────────────────────────────────────────
 
 
@@ -230,14 +239,14 @@ def dynamodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def _or_skip(part: AbstractContextManager[str]) -> Iterator[str]:
+def _or_skip(part: AbstractContextManager[Part]) -> Iterator[Part]:
     """What the part gives; where the part is missing, the test is skipped (in CI it fails)."""
     with ExitStack() as stack:
         try:
-            url = stack.enter_context(part)
+            found = stack.enter_context(part)
         except services.MissingPart as missing:
             _missing(missing)
-        yield url
+        yield found
 
 
 def _missing(missing: services.MissingPart) -> NoReturn:

@@ -158,6 +158,7 @@ PATTERNS = (
 )
 MODEL = ReportModel(
     job="shop",
+    journal="/srv/jobs/.migrator/shop.db",
     table="AppTable",
     revision="4f0c9a7be31d55aa",
     version="0.1.0",
@@ -167,7 +168,8 @@ MODEL = ReportModel(
         "different",
         "Differences stand; do not move a pattern yet",
         (
-            "253 difference(s) of 3 kind(s), in get_product, order_with_items, user",
+            "2 difference(s) between rows and items, of 1 kind(s), in user",
+            "251 answer(s) differ, of get_product, order_with_items",
             "3 row(s) were refused and have no items",
             "1 of 4 pattern(s) were not compared by this mapping: orders_of_day",
         ),

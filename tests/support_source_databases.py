@@ -14,11 +14,13 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg
+import sqlalchemy as sa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 from sqlalchemy.engine import make_url
 
 from migrator.facts import Kind, TableFacts
+from migrator.source import SqlSource
 from tests import support_mysql
 from tests.support_source import (
     INTEGER,
@@ -171,3 +173,8 @@ def fill_mysql(url: str) -> None:
 
 def _postgresql_value(value: Any) -> Any:
     return Jsonb(value) if isinstance(value, dict) else value
+
+
+def past_the_gate(source: SqlSource, statement: str) -> list[tuple[Any, ...]]:
+    """Rows of a statement that no mapping may hold: what a connection itself lets pass, or takes its time for."""
+    return source._rows("a statement of the tests", sa.text(statement))

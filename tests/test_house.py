@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 HOUSE = Path(__file__).resolve().parent.parent
-MODULE_LINES = 300
+MODULE_LINES = 450
 FUNCTION_LINES = 40
-ARGUMENTS = 5
 
 LONG_ON_PURPOSE: dict[str, str] = {}
 
@@ -44,12 +43,6 @@ def _functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
             yield node
 
 
-def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Arguments by position, without self and cls."""
-    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-    return len([name for name in names if name not in {"self", "cls"}])
-
-
 def test_no_module_is_longer_than_the_house_allows() -> None:
     long = [
         f"{path}: {lines} lines"
@@ -68,17 +61,6 @@ def test_no_function_is_longer_than_the_house_allows() -> None:
         if (lines := (function.end_lineno or 0) - function.lineno + 1) > FUNCTION_LINES
     ]
     assert not long
-
-
-def test_no_function_takes_more_arguments_than_the_house_allows() -> None:
-    greedy = [
-        f"{path}:{function.lineno}: {function.name} takes {count} arguments"
-        for path in _files(".py")
-        if path.startswith("migrator/")
-        for function in _functions(path)
-        if (count := _arguments(function)) > ARGUMENTS
-    ]
-    assert not greedy
 
 
 @pytest.mark.parametrize("what", sorted(UNWANTED))

@@ -14,8 +14,10 @@ from threading import Event
 import click
 
 from migrator import truth_wiring, wiring
+from migrator.cli.belonging import belonging
 from migrator.cli.beside import look_around
-from migrator.cli.costs import MONEY, Allowed, Bill, allow, bill_of
+from migrator.cli.command_line import Leaf
+from migrator.cli.costs import MONEY, Allowed, Bill, bill_of, need_allowed
 from migrator.cli.keys import as_asked, keys_option, tell_masked
 from migrator.cli.options import (
     chosen,
@@ -26,6 +28,7 @@ from migrator.cli.options import (
     read_job,
     stdout,
     stop_on_signals,
+    stopped_says,
 )
 from migrator.cli.runs import (
     RunEnd,
@@ -35,10 +38,13 @@ from migrator.cli.runs import (
     identity_of,
     live_session,
     need_bucket,
+    pages_of,
     scope_of,
 )
 from migrator.cutover_settings import Hook
 from migrator.errors import DIFFERENT
+from migrator.journal.revisions import newest_of
+from migrator.journal.verified import keep_installation
 from migrator.mapping.items import CompiledEntity
 from migrator.ports import Run, RunIdentity
 from migrator.report.costs import estimate_data
@@ -69,7 +75,7 @@ class Asked:
     anyway: bool
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @entity_option
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
@@ -77,7 +83,11 @@ class Asked:
 @click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
 @click.option("--explain", is_flag=True, help="With --dry-run: show the source's plans for a page.")
 @click.option("--again", is_flag=True, help="Read and write everything once more after a finished run.")
-@click.option("--into-existing", is_flag=True, help="Write into a table that holds other items.")
+@click.option(
+    "--into-existing",
+    is_flag=True,
+    help="Write into a table that holds other items; none of them is replaced.",
+)
 @click.option(
     "--max-write-units", type=click.IntRange(1), help="Write units a second, at most, of table or index."
 )
@@ -89,6 +99,7 @@ class Asked:
 @click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
 @keys_option
 @json_option
+@belonging(begins=True)
 def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool, **asked: object) -> int:
     """Write every row of the source into the table; go on where a run before this one stopped.
 
@@ -112,12 +123,13 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool
         around = look_around(stack, laid, session, stop)
         identity = _identity(laid, session, entities, wanted, around.installation)
         bill = _bill(laid, session, entities, wanted, identity)
-        if not allow(read, bill, Allowed(wanted.max_cost, wanted.yes or wanted.dry_run)):
-            return DIFFERENT
+        need_allowed(read, bill, Allowed(wanted.max_cost, wanted.yes or wanted.dry_run))
         run = _begin(session, identity, wanted)
+        keep_installation(session.journal.database, run.id, around.installation)
         stage = _stage(laid, session, wanted, stop)
         stage.path, stage.source = around.path(session, stage.claims), around.source(laid)
-        result = _work(stage, run, entities, read.hooks)
+        with stopped_says(lambda: _stopped(session, run, dry_run=wanted.dry_run)):
+            result = _work(stage, run, entities, read.hooks)
         if as_json:
             _print_data(result, bill)
         else:
@@ -166,7 +178,9 @@ def _bill(
 ) -> Bill:
     """What is left to write and costs, told on stderr unless it is nothing."""
     found = session.journal.find_run(identity)
-    if found is not None and found.state == "done" and wanted.again:
+    if found is not None and (
+        (found.state == "done" and wanted.again) or found.id <= _runs_before(session, identity)
+    ):
         found = None
     done = (
         {} if found is None else {one.name: session.journal.tally(found, one.name).rows for one in entities}
@@ -177,8 +191,14 @@ def _bill(
     return bill
 
 
+def _runs_before(session: Session, identity: RunIdentity) -> int:
+    """The last run before the job went on, or back, to the mapping that it works by now."""
+    newest = newest_of(session.journal.database, identity.job)
+    return newest.runs_before if newest is not None else 0
+
+
 def _begin(session: Session, identity: RunIdentity, wanted: Asked) -> Run:
-    run = begin(session.journal, identity, again=wanted.again)
+    run = begin(session.journal, identity, again=wanted.again, after=_runs_before(session, identity))
     if run.state == "done":
         what = (
             f"run {run.id} finished {run.ended_at}: nothing left to do (--again writes everything once more)"
@@ -212,6 +232,14 @@ def _work(stage: Backfill, run: Run, entities: list[CompiledEntity], hooks: Sequ
         return stage.result(run, entities, 0.0)
     with RunEnd(stage.journal, run, hooks), stage.progress:
         return stage.run(run, entities)
+
+
+def _stopped(session: Session, run: Run, *, dry_run: bool) -> str:
+    if dry_run:
+        return "stopped; a dry run writes nothing and keeps nothing: it begins anew when it is given again"
+    pages, _ = pages_of(session.journal, run)
+    rows = session.journal.tally(run).rows
+    return f"stopped; {rows:,} row(s) of {pages:,} page(s) are written and stay, and the same command goes on from there"
 
 
 def _print_data(result: BackfillResult, bill: Bill) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -11,24 +11,40 @@ from pathlib import Path
 import click
 
 from migrator import live_wiring, wiring
+from migrator.cli.belonging import belonging
+from migrator.cli.beside import tell_registered
+from migrator.cli.command_line import Branch
+from migrator.cli.cutover_told import evidence_table
 from migrator.cli.instances import read_roster, refuse_living
-from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
+from migrator.cli.options import (
+    console_on,
+    job_argument,
+    json_option,
+    print_json,
+    read_job,
+    stdout,
+    stop_on_signals,
+)
 from migrator.cutover_results import Line
 from migrator.cutover_wiring import open_court, open_desk
 from migrator.direct_wiring import direct_evidence, keep_direct
-from migrator.errors import DIFFERENT, MigratorError, SettingsError
+from migrator.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
 from migrator.facts import EntityPlan
+from migrator.journal.revisions import newest_of
 from migrator.live_wiring import Live
-from migrator.ports.capture import MarkedBy
-from migrator.report.cutover import judgement_table
+from migrator.ports.capture import Installation, MarkedBy
+from migrator.ports.revisions import Standing
 from migrator.report.instances import marking_line
 from migrator.report.migrations import alembic_text, sql_text
+from migrator.report.relay import STANDINGS
 from migrator.settings import Job
 from migrator.stages.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
+from migrator.stages.keeping import AnotherJournalError
 from migrator.truth_wiring import kept_direct
+from migrator.wiring import Laid
 
 
-@click.group()
+@click.group(cls=Branch)
 def capture() -> None:
     """Leave a mark of every change in the source, by triggers or by the services themselves, for the relay to work."""
 
@@ -36,6 +52,7 @@ def capture() -> None:
 @dataclass(frozen=True)
 class _Session:
     job: Job
+    laid: Laid
     live: Live
     stage: CaptureStage
     plans: list[EntityPlan]
@@ -52,7 +69,7 @@ def _session(path: Path, command: str, marked_by: MarkedBy = "triggers") -> Iter
             live_wiring.open_live(job, f"capture {command}", stop=stop.is_set, source=laid.source)
         )
         stage = CaptureStage(live.capture, job.name, laid.checked.mapping.table, marked_by)
-        yield _Session(job, live, stage, [entity.plan for entity in laid.checked.entities])
+        yield _Session(job, laid, live, stage, [entity.plan for entity in laid.checked.entities])
 
 
 @capture.command()
@@ -71,7 +88,23 @@ def _session(path: Path, command: str, marked_by: MarkedBy = "triggers") -> Iter
     is_flag=True,
     help="SQL is the truth again also for entities taken out of writes.direct: old rows go over newer items.",
 )
-def install(job: Path, dry_run: bool, form: str | None, by_services: bool, take_back: bool) -> int:
+@click.option(
+    "--go-back",
+    is_flag=True,
+    help="Also where the job has gone on from this mapping: newer relays and services are told to stop.",
+)
+@json_option
+# Triggers are what a journal that went back needs to be made whole: it is no reason to refuse them.
+@belonging(applies=lambda asked: not asked["form"], older=False, keeps=True, begins=True)
+def install(
+    job: Path,
+    dry_run: bool,
+    form: str | None,
+    by_services: bool,
+    take_back: bool,
+    go_back: bool,
+    as_json: bool,
+) -> int:
     """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
 
     With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
@@ -79,56 +112,96 @@ def install(job: Path, dry_run: bool, form: str | None, by_services: bool, take_
     """
     with _session(job, "install", "services" if by_services else "triggers") as session:
         if dry_run or form:
-            for refusal in session.stage.refusals(session.plans):
-                click.echo(f"warning: {refusal}", err=True)
-            steps = session.stage.steps(session.plans)
-            click.echo(
-                alembic_text(steps, session.job.name) if form == "alembic" else sql_text(steps), nl=False
-            )
-            return 0
-        if not _may_be_direct(session, take_back=take_back):
-            return DIFFERENT
-        done = session.stage.install(session.plans)
+            return _print_install(session, form or "sql", as_json=as_json)
+        _need_direct(session, take_back=take_back, as_json=as_json)
+        session.stage.refuse(session.plans)
+        before = _register(session, go_back=go_back, take_back=take_back)
+        try:
+            done = session.stage.install(session.plans)
+        except MigratorError:
+            if before in ("new", "old"):
+                click.echo(_HALF, err=True)
+            raise
         for limit in session.stage.limits():
             click.echo(f"warning: {limit}", err=True)
+        unverified = _unverified(session, session.live.capture.installation())
     if done.lost_marks:
         what = "warning: the table of marks was gone, and changes with it; it is there again"
         click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
-    for line in _installed_by_services(done) if by_services else _installed(done):
-        click.echo(line)
+    if unverified:
+        click.echo(f"warning: {unverified}", err=True)
+    if as_json:
+        print_json(asdict(done) | {"unverified": unverified})
+    else:
+        click.echo("\n".join(_installed_by_services(done) if by_services else _installed(done)))
     return 0
 
 
-def _may_be_direct(session: _Session, *, take_back: bool) -> bool:
-    """Whether the job's direct entities may be that from now on, which goes on record; new ones need evidence, and it
-    is shown. Raises: SettingsError where one was taken out of the job."""
+def _print_install(session: _Session, form: str, *, as_json: bool) -> int:
+    for refusal in session.stage.refusals(session.plans):
+        click.echo(f"warning: {refusal}", err=True)
+    steps = session.stage.steps(session.plans)
+    text = alembic_text(steps, session.job.name) if form == "alembic" else sql_text(steps)
+    _print_text(form, text, as_json=as_json)
+    return 0
+
+
+def _print_text(form: str, text: str, *, as_json: bool) -> None:
+    """What would run, as a file for who changes the source."""
+    if as_json:
+        print_json({form: text})
+    else:
+        click.echo(text, nl=False)
+
+
+_HALF = (
+    "the job has gone on to this mapping already, and not all of its triggers are there: nobody writes until the same"
+    " command has succeeded, or one with the mapping of before and --go-back"
+)
+
+
+def _register(session: _Session, *, go_back: bool, take_back: bool) -> Standing:
+    """What the mapping was to the job. Before triggers change: relays by the mapping before cannot read all that new ones
+    hold."""
+    with wiring.open_journal(session.job) as journal:
+        newest = newest_of(journal.database, session.job.name)
+        own = live_wiring.own_revision(session.laid)
+        # An entity that is direct no more makes the job what it was before; another mapping than the newest does not.
+        is_same = newest is not None and newest.revision.mapping == own.mapping
+        revisions = live_wiring.revisions_of(session.laid, journal)
+        before = revisions.register(go_back=go_back or (take_back and is_same))
+    tell_registered(before)
+    return before
+
+
+def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
+    """Returns where the job's direct entities may be that from now on, which goes on record; new ones need evidence, and it
+    is shown. Raises: SettingsError where one was taken out of the job; RefusedError where evidence is against it."""
     job = session.job
     with open_desk(job) as desk:
         known = kept_direct(job, desk.journal)
         if known == set(job.direct):
-            return True
+            return
         if not take_back and (taken_out := sorted(known - set(job.direct))):
             what = f"the service writes {', '.join(taken_out)} itself, and writes.direct does not say so any more"
             raise SettingsError(
                 f"{what}; write it there again, or say --take-back, and old rows go over newer items"
             )
         with open_court(desk, "capture install", lambda: False) as court:
-            is_good = not set(job.direct) - known or _proven(job, direct_evidence(court))
-            if is_good:
-                # Before the triggers go: who finds them gone must find the reason, too.
-                keep_direct(court)
-    return is_good
+            if set(job.direct) - known:
+                _need_proof(job, direct_evidence(court), as_json=as_json)
+            # Before the triggers go: who finds them gone must find the reason, too.
+            keep_direct(court)
 
 
-def _proven(job: Job, lines: Sequence[Line]) -> bool:
-    stdout().print(judgement_table(lines))
+def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
+    (console_on(sys.stderr) if as_json else stdout()).print(evidence_table(lines))
     left = [line.name for line in lines if line.verdict != "ok"]
     if left:
         what = (
             f"refused: {', '.join(job.direct)} cannot be written directly yet; not proven: {', '.join(left)}"
         )
-        click.echo(f"{what}. Nothing was changed", err=True)
-    return not left
+        raise RefusedError(f"{what}. Nothing was changed")
 
 
 def _installed(done: Installed) -> Iterator[str]:
@@ -159,15 +232,30 @@ def status(job: Path, as_json: bool) -> int:
     with _session(job, "status") as session:
         found = session.stage.status(session.plans)
         roster = read_roster(session.job) if found.marked_by == "services" else None
+        standing, unverified = _standing(session), _unverified(session, found.installation)
     if as_json:
         marking = {} if roster is None else {"marking": len(roster.marking)}
-        click.echo(json.dumps(asdict(found) | marking, sort_keys=True))
+        print_json(asdict(found) | marking | {"mapping": standing, "unverified": unverified})
     else:
         _print(found)
         if roster is not None:
             click.echo(marking_line(roster))
+        if found.installation is not None:
+            click.echo(STANDINGS[standing])
+        if unverified:
+            click.echo(f"warning: {unverified}")
     is_marked = roster is None or bool(roster.marking)
     return 0 if found.whole and is_marked else DIFFERENT
+
+
+def _unverified(session: _Session, installation: Installation | None) -> str:
+    with wiring.open_journal(session.job) as journal:
+        return live_wiring.unverified(journal, session.job, installation)
+
+
+def _standing(session: _Session) -> Standing:
+    with wiring.open_journal(session.job) as journal:
+        return live_wiring.revisions_of(session.laid, journal).standing()
 
 
 def _print(found: CaptureStatus) -> None:
@@ -193,22 +281,37 @@ def _print(found: CaptureStatus) -> None:
 @click.option(
     "--anyway", is_flag=True, help="Also while services run that mark changes; their writes fail then."
 )
-def uninstall(job: Path, dry_run: bool, discard_marks: bool, anyway: bool) -> int:
+@json_option
+def uninstall(job: Path, dry_run: bool, discard_marks: bool, anyway: bool, as_json: bool) -> int:
     """Take away the triggers and our tables, so that nothing of ours is left in the source."""
     read = read_job(job)
     design = wiring.sound_mapping(read.mapping).mapping.table
     with live_wiring.open_live(read, "capture uninstall") as live:
         if dry_run:
-            click.echo(sql_text(live.capture.uninstall_steps()), nl=False)
+            _print_text("sql", sql_text(live.capture.uninstall_steps()), as_json=as_json)
             return 0
         if not anyway:
-            refuse_living(read_roster(read))
+            _refuse_living(read)
         steps = CaptureStage(live.capture, read.name, design).uninstall(
             live.marks, discard_marks=discard_marks
         )
-    tables = len([step for step in steps if step.table])
-    click.echo(f"triggers of {tables} table(s) taken away" if steps else "capture is not installed")
+    tables = [step.table for step in steps if step.table]
+    if as_json:
+        print_json({"was_installed": bool(steps), "tables": tables})
+    else:
+        said = f"triggers of {len(tables)} table(s) taken away"
+        click.echo(said if steps else "capture is not installed")
     return 0
+
+
+def _refuse_living(job: Job) -> None:
+    """Raises: SettingsError where services mark changes, or may: a journal that was just made knows none of them."""
+    with wiring.open_journal(job) as journal:
+        try:
+            live_wiring.refuse_unknown(job, journal)
+        except AnotherJournalError as error:
+            raise SettingsError(f"{error}; --anyway where no service runs") from None
+    refuse_living(read_roster(job))
 
 
 @capture.command()
@@ -218,7 +321,8 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, anyway: bool) -> in
     "--above", type=int, default=0, metavar="TICKET", help="With --raise: a ticket known from elsewhere."
 )
 @click.option("--dry-run", is_flag=True, help="Say which epoch --raise would move to, change nothing.")
-def epoch(job: Path, raising: bool, above: int, dry_run: bool) -> int:
+@json_option
+def epoch(job: Path, raising: bool, above: int, dry_run: bool, as_json: bool) -> int:
     """Show the counter of tickets; --raise after a restore of the source or a fail-over that lost changes."""
     if not raising and (above or dry_run):
         raise click.UsageError("--above and --dry-run go with --raise")
@@ -229,11 +333,29 @@ def epoch(job: Path, raising: bool, above: int, dry_run: bool) -> int:
             known = [above, *_known(read, above)]
             if dry_run:
                 highest = max([live.tickets.highest(), *known])
-                click.echo(f"would move on above ticket {highest}")
+                if as_json:
+                    print_json({"would_move_above": highest})
+                else:
+                    click.echo(f"would move on above ticket {highest}")
                 return 0
+            _want_repair(read, above)
             CaptureStage(live.capture, read.name, design).raise_epoch(live.tickets, known)
-        click.echo(f"last ticket {live.tickets.highest()} of installation {live.tickets.installation()}")
+        last, installation = live.tickets.highest(), live.tickets.installation()
+    if as_json:
+        print_json({"last_ticket": last, "installation": installation})
+    else:
+        click.echo(f"last ticket {last} of installation {installation}")
     return 0
+
+
+def _want_repair(job: Job, above: int) -> None:
+    """Before the epoch is raised: whoever is held back by the old one must not go on without the repair."""
+    try:
+        live_wiring.want_repair(job)
+    except MigratorError as error:
+        if not above:
+            raise
+        click.echo(f"warning: {error}; run `migrator verify --repair` before any relay", err=True)
 
 
 def _known(job: Job, above: int) -> list[int]:

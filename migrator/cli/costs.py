@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from migrator import wiring
+from migrator.cli.options import need_yes
 from migrator.errors import SettingsError
 from migrator.mapping.costs import Estimate, Price
 from migrator.prices import known_regions, price_of
@@ -70,22 +71,23 @@ def bill_of(job: Job, estimate: Estimate) -> Bill:
     return Bill(estimate, price, "" if price else unpriced)
 
 
-def allow(job: Job, bill: Bill, allowed: Allowed) -> bool:
-    """Whether the run may start; False when the person who is asked says no.
+def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
+    """Returns where the run may start.
 
-    Raises: SettingsError above --max-cost, where the price is not known, or where nobody can be asked.
+    Raises: SettingsError above --max-cost, where the price is not known, or where nobody can be asked; RefusedError where
+    the person who is asked says no.
     """
     limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
     if limit is None and asks is None:
-        return True
+        return
     if bill.cost is None:
         raise SettingsError(f"the cost cannot be held against a limit: {bill.unpriced}")
     if limit is not None and bill.cost > limit:
         what = f"writing would cost about {usd(bill.cost)}, more than --max-cost {limit}"
         raise SettingsError(f"{what}; raise it, or move fewer entities or rows at once")
     if asks is None or bill.cost <= Decimal(str(asks)):
-        return True
+        return
     if not sys.stdin.isatty():
         what = f"writing would cost about {usd(bill.cost)}, more than tuning.confirm_above, and nobody can be asked"
         raise SettingsError(f"{what}; say --yes")
-    return click.confirm(f"Writing will cost about {usd(bill.cost)}. Start?")
+    need_yes(f"Writing will cost about {usd(bill.cost)}. Start?")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +12,22 @@ from typing import Any
 import click
 
 from migrator import cutover_wiring
+from migrator.cli.belonging import belonging
+from migrator.cli.command_line import Branch
 from migrator.cli.cutover_back import rollback
-from migrator.cli.cutover_options import Asked, known_pattern, move_options, strike, vouched_for
-from migrator.cli.cutover_told import MovedPattern, told
+from migrator.cli.cutover_options import (
+    Asked,
+    Vouched,
+    known_pattern,
+    move_options,
+    refuse_moved,
+    strike,
+    vouched_for,
+)
+from migrator.cli.cutover_told import MovedPattern, evidence_table, told
 from migrator.cli.cutover_watch import watch
 from migrator.cli.instances import known_revision
-from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
+from migrator.cli.options import job_argument, json_option, read_job, shown_path, stdout, stop_on_signals
 from migrator.cutover_results import Judgement
 from migrator.cutover_wiring import Court, Desk, open_court, open_desk
 from migrator.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
@@ -28,7 +38,6 @@ from migrator.report.cutover import (
     history_data,
     history_lines,
     judgement_data,
-    judgement_table,
     refusal,
     views,
     views_data,
@@ -38,7 +47,7 @@ from migrator.report.instances import who
 from migrator.stages.cutover import Cutover, next_step
 
 
-@click.group()
+@click.group(cls=Branch)
 def cutover() -> None:
     """Move access patterns from SQL to DynamoDB one by one: off, shadow, ramp, live, complete; and back."""
 
@@ -47,6 +56,7 @@ def cutover() -> None:
 @job_argument
 @click.argument("pattern", required=False)
 @json_option
+@belonging(keeps=True)
 def status(job: Path, pattern: str | None, as_json: bool) -> int:
     """Show who answers each access pattern, and how many readers act by it.
 
@@ -64,18 +74,18 @@ def status(job: Path, pattern: str | None, as_json: bool) -> int:
         found = views(patterns, phases, roster, desk.phases.confirmed())
     shown = [one for one in found if pattern in (None, one.phase.pattern)]
     if as_json:
+        about = {"job": read.name, "journal": desk.journal.name, "patterns": views_data(shown)}
         silent = [{"id": one.id, "instance": who(one)} for one in roster.silent]
-        click.echo(
-            json.dumps(
-                {"job": read.name, "patterns": views_data(shown), "silent": silent, "direct": read.direct}
-            )
-        )
+        click.echo(json.dumps(about | {"silent": silent, "direct": read.direct}))
     else:
+        click.echo(f"journal: {shown_path(desk.journal.name)}")
         stdout().print(views_table(shown, roster.now_s))
         if read.direct:
             click.echo(direct_line(read.direct))
+        replaced = [one.id for one in roster.replaced]
         for one in roster.silent:
-            click.echo(f"silent, no goodbye: {who(one)} (--gone {one.id} once it is sure that it is)")
+            more = "; a newer one took its place, so only `complete` asks" if one.id in replaced else ""
+            click.echo(f"silent, no goodbye: {who(one)} (--gone {one.id} once it is sure that it is{more})")
     if faults := [one.phase.fault for one in shown if one.phase.fault]:
         raise SettingsError("; ".join(faults))
     return CLEAN
@@ -85,6 +95,7 @@ def status(job: Path, pattern: str | None, as_json: bool) -> int:
 @job_argument
 @click.argument("pattern", required=False)
 @json_option
+@belonging()
 def history(job: Path, pattern: str | None, as_json: bool) -> int:
     """Show every move: who, when, from where to where, by what evidence, and why."""
     read = read_job(job)
@@ -106,6 +117,7 @@ def history(job: Path, pattern: str | None, as_json: bool) -> int:
 @job_argument
 @click.argument("pattern")
 @move_options
+@belonging(keeps=True)
 def advance(job: Path, pattern: str, **asked: Any) -> int:
     """Move a pattern to its next phase, if the evidence is for it.
 
@@ -121,6 +133,7 @@ def advance(job: Path, pattern: str, **asked: Any) -> int:
 @click.argument("pattern")
 @click.argument("percent", type=int)
 @move_options
+@belonging(keeps=True)
 def ramp(job: Path, pattern: str, percent: int, **asked: Any) -> int:
     """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence."""
     if percent < 1:
@@ -138,9 +151,10 @@ def _move(job: Path, pattern: str, to: Callable[[PatternPhase], State], asked: A
     read = read_job(job)
     with open_desk(read) as desk:
         known = desk.phases.all().get(pattern, PatternPhase(pattern))
+        refuse_moved(known, asked.shown)
         after = to(known)
         if not known.fault and is_back(known.state, after):
-            return _down(desk, Judgement(pattern, known.state, after, known.version, ()), asked)
+            return _down(desk, known, after, asked)
     patterns = cutover_wiring.known_patterns(read)
     if isinstance(patterns, MigratorError):
         raise patterns
@@ -148,20 +162,19 @@ def _move(job: Path, pattern: str, to: Callable[[PatternPhase], State], asked: A
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         desk = stack.enter_context(open_desk(read))
-        gone = vouched_for(desk, asked.gone)
-        court = stack.enter_context(open_court(replace(desk, gone=asked.gone), "cutover", stop.is_set))
+        gone = vouched_for(desk, asked)
+        court = stack.enter_context(open_court(replace(desk, gone=gone.ids), "cutover", stop.is_set))
         stage = Cutover(desk.phases, asked.who, court.laid.checked.mapping.revision)
-        known = stage.phase(pattern)
-        judged = _judged(stage, court, known, to(known), asked)
+        # What was known when the command was given is what is moved; who was faster has moved another version.
+        judged = _judged(stage, court, known, after, asked)
         if asked.goes(judged) and asked.wants_a_yes(judged):
-            if not asked.is_confirmed(judged):
-                return DIFFERENT
+            asked.need_yes(judged)
             # Nobody knows how long the question stood; what was shown may be hours old.
             judged = _judged(stage, court, known, judged.after, asked)
         if not asked.goes(judged):
             return _stays(judged, asked)
         moved = stage.move(judged, reason=_reason(asked, gone), override=bool(asked.override))
-        strike(desk, asked.gone)
+        strike(desk, gone.ids)
         return _tell(desk, judgement_data(judged) | {"moved": True}, moved, asked)
 
 
@@ -169,22 +182,23 @@ def _judged(stage: Cutover, court: Court, known: PatternPhase, after: State, ask
     """By the evidence of now, which people are shown."""
     judged = stage.judge(known, after, court.evidence)
     if not asked.as_json:
-        stdout().print(judgement_table(judged.lines))
+        stdout().print(evidence_table(judged.lines))
     return judged
 
 
-def _reason(asked: Asked, gone: Sequence[str]) -> str:
-    return "; ".join(filter(None, (asked.override or asked.reason, *gone)))
+def _reason(asked: Asked, gone: Vouched) -> str:
+    return "; ".join(filter(None, (asked.override or asked.reason, *gone.reasons)))
 
 
-def _down(desk: Desk, judged: Judgement, asked: Asked) -> int:
+def _down(desk: Desk, known: PatternPhase, after: State, asked: Asked) -> int:
     """A move back by the journal alone: neither source nor table may stand in its way."""
+    judged = Judgement(known.pattern, known.state, after, known.version, ())
     if asked.dry_run:
         return _stays(judged, asked)
-    gone = vouched_for(desk, asked.gone)
+    gone = vouched_for(desk, asked)
     stage = Cutover(desk.phases, asked.who, known_revision(desk.job) or "")
-    moved = stage.roll_back(stage.phase(judged.pattern), judged.after, _reason(asked, gone))
-    strike(desk, asked.gone)
+    moved = stage.roll_back(known, after, _reason(asked, gone))
+    strike(desk, gone.ids)
     return _tell(desk, judgement_data(judged) | {"moved": True}, moved, asked)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import click
 
 from migrator import cutover_wiring
-from migrator.cli.cutover_options import fit_reason, known_pattern, own_name
+from migrator.cli.belonging import belonging
+from migrator.cli.command_line import Leaf
+from migrator.cli.cutover_options import fit_reason, from_option, known_pattern, own_name, refuse_moved
 from migrator.cli.cutover_told import MovedPattern, told
 from migrator.cli.instances import known_revision
 from migrator.cli.options import job_argument, json_option, read_job
@@ -20,7 +22,7 @@ from migrator.ports.phases import PatternPhase
 from migrator.stages.cutover import Cutover
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @click.argument("pattern", required=False)
 @click.option(
@@ -32,10 +34,12 @@ from migrator.stages.cutover import Cutover
 @click.option(
     "--to", type=click.Choice(["shadow", "off"]), help="Where to (default: shadow; from shadow: off)."
 )
+@from_option
 @click.option("--reason", default="", help="For the audit.")
 @click.option("--who", "who_", default=own_name, help="For the audit (default: user@host).")
 @click.option("--wait", is_flag=True, help="Wait until every living reader acts by it.")
 @json_option
+@belonging(keeps=True)
 def rollback(job: Path, pattern: str | None, every: bool, to: str | None, **asked: Any) -> int:
     """Let SQL answer a pattern again, or all of them. Needs no evidence, no source and no table; from complete there is no
     way back.
@@ -44,6 +48,8 @@ def rollback(job: Path, pattern: str | None, every: bool, to: str | None, **aske
     """
     if every == (pattern is not None):
         raise click.UsageError("name one pattern, or say --all")
+    if every and asked["shown"] is not None:
+        raise click.UsageError("--from goes with one pattern")
     fit_reason(asked["reason"])
     read = read_job(job)
     patterns = cutover_wiring.known_patterns(read)
@@ -54,7 +60,9 @@ def rollback(job: Path, pattern: str | None, every: bool, to: str | None, **aske
             known_pattern(pattern, [*(patterns if isinstance(patterns, list) else []), *phases])
         stage = Cutover(desk.phases, asked["who_"], known_revision(read) or "")
         if pattern is not None:
-            moved, code = [_back(stage, stage.phase(pattern), after, asked["reason"])], CLEAN
+            known = stage.phase(pattern)
+            refuse_moved(known, asked["shown"])
+            moved, code = [_back(stage, known, after, asked["reason"])], CLEAN
         else:
             moved, code = _all_back(stage, phases, after, asked["reason"])
         # All of them are moved before anybody is waited for: a reader that hangs must not hold the others' way out.

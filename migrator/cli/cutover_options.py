@@ -11,24 +11,32 @@ from typing import Any
 
 import click
 
-from migrator.cli.options import json_option
+from migrator.cli.options import json_option, need_yes
 from migrator.cutover_results import Judgement
+from migrator.cutover_settings import duration_s
 from migrator.cutover_wiring import Desk
 from migrator.errors import SettingsError
 from migrator.mapping.document import did_you_mean
+from migrator.phase import PHASES
+from migrator.ports.instances import Instance, Roster
+from migrator.ports.phases import MovedError, PatternPhase
 from migrator.report.instances import age_text, who
 
 _LETTERS = 500
+_SHOWN = 50
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Options of a move forward. `override`: why it is to be made against the evidence."""
+    """Options of a move forward. `override`: why it is to be made against the evidence. `shown`: the phase that the
+    pattern must still be in."""
 
+    shown: str | None
     who: str
     reason: str
     override: str | None
     gone: tuple[str, ...]
+    evict_older_s: float | None
     dry_run: bool
     wait: bool
     yes: bool
@@ -41,10 +49,9 @@ class Asked:
             )
         fit_reason(self.override or "")
         fit_reason(self.reason)
-        if self.dry_run and self.gone:
-            raise SettingsError(
-                "--gone strikes an instance off the list, and --dry-run changes nothing; give one of them"
-            )
+        if self.dry_run and (self.gone or self.evict_older_s is not None):
+            option = "--gone strikes an instance" if self.gone else "--evict-older-than strikes instances"
+            raise SettingsError(f"{option} off the list, and --dry-run changes nothing; give one of them")
 
     def goes(self, judged: Judgement) -> bool:
         """Whether a move is to be made, as far as it is for the evidence."""
@@ -53,14 +60,17 @@ class Asked:
     def wants_a_yes(self, judged: Judgement) -> bool:
         return judged.after.phase == "complete" and not self.yes
 
-    def is_confirmed(self, judged: Judgement) -> bool:
-        """Whether the one move that has no way back is meant. Raises: SettingsError where nobody can be asked."""
+    def need_yes(self, judged: Judgement) -> None:
+        """Returns where the one move that has no way back is meant.
+
+        Raises: RefusedError where it is not; SettingsError where nobody can be asked.
+        """
         if not sys.stdin.isatty():
             raise SettingsError("from complete there is no way back, and nobody can be asked here; say --yes")
         what = (
             f"{judged.pattern}: from complete there is no way back, and SQL may no longer be written. Go on?"
         )
-        return click.confirm(what)
+        need_yes(what)
 
 
 def fit_reason(reason: str) -> None:
@@ -78,6 +88,35 @@ def own_name() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
+from_option = click.option(
+    "--from",
+    "shown",
+    type=click.Choice(PHASES),
+    help="The phase that `cutover status` showed; where it is another one by now, nothing is moved.",
+)
+
+
+def refuse_moved(known: PatternPhase, shown: str | None) -> None:
+    """Raises: MovedError where the pattern is not in the phase any more that somebody was shown."""
+    if shown is not None and known.state.phase != shown:
+        raise MovedError(
+            f"pattern {known.pattern}: it is in {known.state}, not in {shown} any more; look again"
+        )
+
+
+def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """In seconds. Raises: SettingsError."""
+    if text is None:
+        return None
+    try:
+        found = float(duration_s(text))
+    except ValueError as error:
+        raise SettingsError(f"--evict-older-than {text}: {error}") from None
+    if not found:
+        raise SettingsError("--evict-older-than: write a duration that is more than nothing, such as 10m")
+    return found
+
+
 def move_options(command: Any) -> Any:
     for option in reversed(
         (
@@ -85,6 +124,7 @@ def move_options(command: Any) -> Any:
             click.option(
                 "--override", metavar="REASON", help="Move against the evidence; the audit keeps why."
             ),
+            from_option,
             click.option("--reason", default="", help="For the audit."),
             click.option("--who", default=own_name, help="For the audit (default: user@host)."),
             click.option(
@@ -92,6 +132,13 @@ def move_options(command: Any) -> Any:
                 multiple=True,
                 metavar="ID",
                 help="This silent instance is gone for sure; can be given again.",
+            ),
+            click.option(
+                "--evict-older-than",
+                "evict_older_s",
+                metavar="DURATION",
+                callback=_duration,
+                help="Every instance that has been silent for longer is gone for sure, such as 10m after a deployment.",
             ),
             click.option("--wait", is_flag=True, help="Wait until every living reader acts by it."),
             click.option("--yes", is_flag=True, help="Do not ask before complete; for scripts."),
@@ -108,10 +155,31 @@ def known_pattern(name: str, known: Sequence[str]) -> None:
         raise SettingsError(f"the mapping has no access pattern '{name}'{did_you_mean(name, known)}")
 
 
-def vouched_for(desk: Desk, ids: Sequence[str]) -> list[str]:
-    """What the audit is to say of silent instances that an operator vouches for. Raises: SettingsError where one is not
-    silent."""
+@dataclass(frozen=True)
+class Vouched:
+    """Silent instances that an operator says are gone. `reasons`: what the audit is to say of them."""
+
+    ids: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def vouched_for(desk: Desk, asked: Asked) -> Vouched:
+    """Those that are named, and those that have been silent for long enough. Raises: SettingsError where one is named that
+    is not silent."""
     roster = desk.roster()
+    named = _named_ones(roster, asked.gone)
+    reasons = [f"said to be gone: {who(one)}" for one in named]
+    if asked.evict_older_s is None:
+        return Vouched(asked.gone, tuple(reasons))
+    old = [one for one in roster.silent if roster.age_s(one) > asked.evict_older_s and one not in named]
+    if old:
+        shown = ", ".join(who(one) for one in old[:_SHOWN])
+        more = f" and {len(old) - _SHOWN} more" if len(old) > _SHOWN else ""
+        reasons.append(f"said to be gone, silent for over {age_text(asked.evict_older_s)}: {shown}{more}")
+    return Vouched((*asked.gone, *(one.id for one in old)), tuple(reasons))
+
+
+def _named_ones(roster: Roster, ids: Sequence[str]) -> list[Instance]:
     known = {one.id: one for one in roster.known}
     for id_ in ids:
         if id_ not in known:
@@ -122,7 +190,7 @@ def vouched_for(desk: Desk, ids: Sequence[str]) -> list[str]:
             raise SettingsError(
                 f"--gone {id_}: {who(known[id_])} is alive, heard of {age} ago; stop it first"
             )
-    return [f"said to be gone: {who(known[id_])}" for id_ in ids]
+    return [known[id_] for id_ in ids]
 
 
 def strike(desk: Desk, ids: Sequence[str]) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
+from rich.table import Table
 
 from migrator import cutover_wiring
+from migrator.cli.command_line import whole
+from migrator.cutover_results import Line
 from migrator.cutover_wiring import Desk
 from migrator.errors import CLEAN, DIFFERENT
 from migrator.ports.phases import PatternPhase
+from migrator.report.cutover import judgement_table
 from migrator.report.instances import who
 
 _WAIT_LIMIT_S = 60.0
@@ -26,6 +30,11 @@ class MovedPattern:
 
     data: dict[str, Any]
     phase: PatternPhase
+
+
+def evidence_table(lines: Sequence[Line]) -> Table:
+    """The evidence for people, who can copy the commands that mend it."""
+    return judgement_table([replace(line, mend=whole(line.mend)) for line in lines])
 
 
 def told(
@@ -66,7 +75,7 @@ def _late(desk: Desk, moved: Sequence[PatternPhase]) -> dict[str, list[str]]:
     ends_at = time.monotonic() + _WAIT_LIMIT_S
     while True:
         confirmed = desk.phases.confirmed()
-        readers = [one for one in desk.roster().living if one.role == "read"]
+        readers = [one for one in desk.roster().living if one.reads]
         late = {
             phase.pattern: names
             for phase in moved

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
-from migrator import live_wiring, wiring
+from migrator import live_wiring, model, wiring
+from migrator.cli.belonging import belonging
+from migrator.cli.command_line import Leaf
 from migrator.cli.lag_hook import lag_watch
-from migrator.cli.options import job_argument, json_option, read_job, stop_on_signals
+from migrator.cli.options import job_argument, json_option, print_json, read_job, shown_live, stop_on_signals
 from migrator.cutover_wiring import Desk, open_desk
 from migrator.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError
 from migrator.hooks import tell
 from migrator.live_wiring import Live
-from migrator.model import Mapping
 from migrator.ports.live import MarksState
 from migrator.settings import Job
 from migrator.stages.cutover import Cutover
@@ -27,10 +29,11 @@ from migrator.stages.watch import LagWatch, MovedBack, Watch, keep_watch
 WHO = "migrator cutover watch"
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @click.option("--once", is_flag=True, help="Look once and end; exit code 1 where a pattern was moved back.")
 @json_option
+@belonging()
 def watch(job: Path, once: bool, as_json: bool) -> int:
     """Look at patterns that the table answers, and move one back to shadow when errors, differences or p99 pass a limit.
 
@@ -50,17 +53,23 @@ def watch(job: Path, once: bool, as_json: bool) -> int:
         stage = _stage(desk, mapping, later)
         lag = lag_watch(read, later, _Marks(read, source, stop.is_set))
         # The first look is loud: who starts it sees what is wrong.
-        moved = stage.once()
-        _print(moved, as_json=as_json)
+        told = _Told(as_json=as_json)
+        told.of(stage.once())
         for why in stage.faults.values():
             click.echo(f"error: {why}", err=True)
         if once:
             _look_at_lag(lag)
-            return WRONG_USE if stage.faults else DIFFERENT if moved else CLEAN
-        looking = beside.submit(keep_watch, [lag.once], read.cutover.watch.every_s, stop)
-        keep_watch([_printing(stage, as_json=as_json)], read.cutover.watch.every_s, stop)
-        looking.result()
-    return CLEAN
+        else:
+            looking = beside.submit(keep_watch, [lag.once], read.cutover.watch.every_s, stop)
+            with shown_live(lambda: told.line(stage.faults)):
+                keep_watch([lambda: told.of(stage.once())], read.cutover.watch.every_s, stop)
+            looking.result()
+            what = f"stopped; {len(told.moved)} pattern(s) were moved back, and none is watched from now on"
+            click.echo(f"{what}; `migrator cutover watch` goes on", err=True)
+        told.end(read.name, stage.faults)
+    if not once:
+        return CLEAN
+    return WRONG_USE if stage.faults else DIFFERENT if told.moved else CLEAN
 
 
 class _Marks:
@@ -81,7 +90,7 @@ def _soon(pool: ThreadPoolExecutor, work: Callable[..., None], *words: object) -
     pool.submit(work, *words)
 
 
-def _stage(desk: Desk, mapping: Mapping, later: ThreadPoolExecutor) -> Watch:
+def _stage(desk: Desk, mapping: model.Mapping, later: ThreadPoolExecutor) -> Watch:
     cutover = Cutover(desk.phases, WHO, mapping.revision)
 
     def told(moved: MovedBack) -> None:
@@ -90,18 +99,36 @@ def _stage(desk: Desk, mapping: Mapping, later: ThreadPoolExecutor) -> Watch:
     return Watch(desk.phases, desk.evidence, mapping.patterns, desk.job.cutover.watch, cutover, told)
 
 
-def _printing(stage: Watch, *, as_json: bool) -> Callable[[], None]:
-    return lambda: _print(stage.once(), as_json=as_json)
+@dataclass
+class _Told:
+    """Moves back, told as they come; to programs in one document at the end (the log has each at once)."""
 
+    as_json: bool
+    moved: list[MovedBack] = field(default_factory=list)
+    looked_at: float = field(default_factory=time.monotonic)
 
-def _print(moved: list[MovedBack], *, as_json: bool) -> None:
-    for one in moved:
-        if as_json:
-            lines = [asdict(line) for line in one.lines]
-            said = {"from": str(one.before), "to": str(one.after), "version": one.version, "evidence": lines}
-            click.echo(json.dumps({"pattern": one.pattern, "reason": one.reason, **said}))
-        else:
+    def of(self, moved: Sequence[MovedBack]) -> None:
+        self.moved += moved
+        self.looked_at = time.monotonic()
+        for one in [] if self.as_json else moved:
             click.echo(f"{one.pattern}: {one.before} -> {one.after}: {one.reason}")
+
+    def line(self, faults: Mapping[str, str]) -> str:
+        """How the watch gets on, on one line."""
+        ago_s = time.monotonic() - self.looked_at
+        left = f", {len(faults)} cannot be looked at" if faults else ""
+        return f"watch: looked at the patterns {ago_s:.0f} s ago; {len(self.moved)} moved back{left}"
+
+    def end(self, job: str, faults: Mapping[str, str]) -> None:
+        if self.as_json:
+            moved = [_data(one) | {"pattern": one.pattern, "reason": one.reason} for one in self.moved]
+            print_json({"job": job, "moved": moved, "not_watched": dict(faults)})
+
+
+def _data(moved: MovedBack) -> dict[str, Any]:
+    """What a hook and a program are told of a move, beside its pattern and reason."""
+    lines = [asdict(line) for line in moved.lines]
+    return {"from": str(moved.before), "to": str(moved.after), "version": moved.version, "evidence": lines}
 
 
 def _look_at_lag(lag: LagWatch) -> None:
@@ -112,14 +139,4 @@ def _look_at_lag(lag: LagWatch) -> None:
 
 
 def _tell_back(job: Job, moved: MovedBack) -> None:
-    fields = {"from": str(moved.before), "to": str(moved.after), "version": moved.version}
-    lines = [asdict(line) for line in moved.lines]
-    tell(
-        job.hooks,
-        "rolled_back",
-        job.name,
-        pattern=moved.pattern,
-        reason=moved.reason,
-        evidence=lines,
-        **fields,
-    )
+    tell(job.hooks, "rolled_back", job.name, pattern=moved.pattern, reason=moved.reason, **_data(moved))

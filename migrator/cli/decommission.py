@@ -11,7 +11,10 @@ from pathlib import Path
 import click
 
 from migrator import live_wiring, wiring
-from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
+from migrator.cli.belonging import belonging
+from migrator.cli.command_line import Branch
+from migrator.cli.cutover_told import evidence_table
+from migrator.cli.options import job_argument, json_option, need_yes, read_job, stdout, stop_on_signals
 from migrator.cli.runs import RunEnd, begin
 from migrator.cutover_wiring import Court, Desk, open_court, open_desk
 from migrator.errors import CLEAN, DIFFERENT, SettingsError
@@ -20,7 +23,7 @@ from migrator.journal.writers import SqlWriters
 from migrator.mapping.tenants import entities_of
 from migrator.ports import RunIdentity
 from migrator.ports.phases import PatternPhase
-from migrator.report.cutover import direct_line, judgement_table
+from migrator.report.cutover import direct_line
 from migrator.report.decommission import EndSql, EndStep, end_steps, step_lines
 from migrator.report.instances import who
 from migrator.stages.decommission import before_the_end
@@ -28,7 +31,7 @@ from migrator.stages.strip import Strip, StripCounts
 from migrator.target.stripping import DynamoStripping
 
 
-@click.group()
+@click.group(cls=Branch)
 def decommission() -> None:
     """End a migration: find what still depends on SQL, then take away what was only there for the move."""
 
@@ -36,6 +39,7 @@ def decommission() -> None:
 @decommission.command()
 @job_argument
 @json_option
+@belonging()
 def check(job: Path, as_json: bool) -> int:
     """Say what still depends on SQL, and print the steps that end it, in order. Nothing is run or changed.
 
@@ -61,7 +65,7 @@ def check(job: Path, as_json: bool) -> int:
         }
         click.echo(json.dumps(data, ensure_ascii=False))
     else:
-        stdout().print(judgement_table(lines))
+        stdout().print(evidence_table(lines))
         if read.direct:
             click.echo(direct_line(read.direct))
         click.echo("nothing depends on SQL any more" if is_green else "not yet: mend what is not ok")
@@ -81,6 +85,7 @@ def _steps(court: Court, job: str, left: list[str]) -> list[EndStep]:
 @click.option("--dry-run", is_flag=True, help="Count, change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
 @json_option
+@belonging()
 def strip(job: Path, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Take our attributes (_src, _tk, _rev) out of the items, and tombstones and the control item out of the table.
 
@@ -109,12 +114,12 @@ def strip(job: Path, dry_run: bool, yes: bool, as_json: bool) -> int:
         if dry_run:
             return _tell(stage.count(), as_json=as_json, dry_run=True)
         stage.check = stack.enter_context(RunLease(desk.journal, read.name)).check
-        if not yes and not _confirmed(stage.count(), target.design.name):
-            return DIFFERENT
+        if not yes:
+            _need_yes(stage.count(), target.design.name)
         identity = RunIdentity(
             "strip", read.name, table_id, mapping.revision, f"segments={tuning.scan_segments}"
         )
-        run = begin(desk.journal, identity, again=True)
+        run = begin(desk.journal, identity, again=True, after=0)
         with RunEnd(desk.journal, run, read.hooks):
             counts = stage.run(desk.journal, run)
         return _tell(counts, as_json=as_json, dry_run=False)
@@ -139,9 +144,9 @@ def _refuse_early(desk: Desk, patterns: list[str], table_id: str) -> None:
         raise SettingsError(f"{what}; stop them, and wait {gone_s:g} s for those that were killed")
 
 
-def _confirmed(counts: StripCounts, table: str) -> bool:
+def _need_yes(counts: StripCounts, table: str) -> None:
     what = f"Take our attributes out of {counts.items:,} item(s) of table {table}, and delete {counts.own:,} of our own?"
-    return click.confirm(f"{what} `migrator verify` and `undo` will not know them any more.")
+    need_yes(f"{what} `migrator verify` and `undo` will not know them any more.")
 
 
 def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:

@@ -11,36 +11,45 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from migrator import live_wiring, wiring
+from migrator import keeping_wiring, live_wiring, wiring
+from migrator.cli.belonging import refuse_strange
+from migrator.cli.command_line import Leaf, whole
 from migrator.cli.instances import read_roster
-from migrator.cli.options import job_argument, json_option, read_job, stdout
+from migrator.cli.options import job_argument, json_option, read_job, shown_path, stdout
 from migrator.cli.packages import packages_for
 from migrator.errors import CLEAN, DIFFERENT
 from migrator.model import TableDesign
+from migrator.ports.revisions import Standing
 from migrator.results import Check, CheckState
 from migrator.settings import Job
 from migrator.stages.checkup import (
     Checkup,
+    check_bucket,
     check_capture,
     check_clock,
     check_entities,
+    check_hidden_rows,
+    check_jobs,
     check_journal,
     check_packages,
     check_permissions,
+    check_revision,
     check_server,
     check_statements,
     check_table,
+    check_verified,
 )
+from migrator.wiring import Laid
 
 _COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @click.option(
     "--write",
     is_flag=True,
-    help="Try the permissions to write, too, on an item that is not there; nothing is written.",
+    help="Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
 )
 @json_option
 def doctor(job: Path, write: bool, as_json: bool) -> int:
@@ -48,7 +57,7 @@ def doctor(job: Path, write: bool, as_json: bool) -> int:
 
     Nothing is written but the journal's own file. Exit code 0: nothing failed; 1: something did.
     """
-    found = Checkup()
+    found, journal = Checkup(), None
     with ExitStack() as stack:
         read = found.ask("job", lambda: read_job(job), "the job file is right")
         check_packages(found, packages_for(read))
@@ -59,10 +68,17 @@ def doctor(job: Path, write: bool, as_json: bool) -> int:
             _source(found, stack, read)
             if parsed is not None:
                 _target(found, read, parsed.mapping.table, write=write)
-            check_journal(found, lambda: wiring.try_journal(read))
+            journal = check_journal(found, lambda: wiring.try_journal(read))
+            if journal is not None:
+                found.ask(
+                    "journal's job", lambda: refuse_strange(read, older=True, is_told=False, begins=True)
+                )
     if as_json:
-        click.echo(json.dumps({"job": str(job), "checks": [asdict(check) for check in found.checks]}))
+        checks = [asdict(check) for check in found.checks]
+        click.echo(json.dumps({"job": str(job), "journal": journal, "checks": checks}))
     else:
+        if journal is not None:
+            click.echo(f"journal: {shown_path(journal)}")
         _print(found.checks)
     return DIFFERENT if any(check.state == "failed" for check in found.checks) else CLEAN
 
@@ -75,13 +91,32 @@ def _source(found: Checkup, stack: ExitStack, job: Job) -> None:
         return
     check_server(found, lambda: wiring.health_of(laid))
     check_entities(found, laid.source, laid.checked.entities)
+    if laid.source.dialect == "postgresql":
+        check_hidden_rows(found, laid.checked.entities, laid.source.hidden_fault)
     check_statements(found, laid.source, laid.checked.mapping)
-    check_capture(
+    captured = check_capture(
         found,
         lambda: live_wiring.capture_status(laid),
+        lambda: live_wiring.capture_refusals(laid),
         lambda: len(read_roster(job).marking),
         str(job.path),
     )
+    check_revision(found, lambda: _standing(laid), str(job.path))
+    check_verified(found, lambda: _unverified(laid))
+    if captured:
+        found.ask("marks", lambda: live_wiring.try_marks(laid), "they can be taken and finished")
+        fine = "they can be drawn, and are not behind those that the journal and the table know"
+        found.ask("tickets", lambda: live_wiring.try_tickets(laid), fine)
+
+
+def _unverified(laid: Laid) -> str:
+    with wiring.open_journal(laid.job) as journal:
+        return live_wiring.unverified(journal, laid.job, live_wiring.capture_status(laid).installation)
+
+
+def _standing(laid: Laid) -> Standing:
+    with wiring.open_journal(laid.job) as journal:
+        return live_wiring.revisions_of(laid, journal).standing()
 
 
 def _target(found: Checkup, job: Job, design: TableDesign, *, write: bool) -> None:
@@ -92,15 +127,23 @@ def _target(found: Checkup, job: Job, design: TableDesign, *, write: bool) -> No
     )
     if target is None or not check_table(found, target.admin, target.design, str(job.path)):
         return
+    check_jobs(found, lambda: keeping_wiring.jobs_of(target), job.name)
     check_clock(found, "clock of DynamoDB", lambda: target.admin.clock(target.design))
     check_permissions(found, target.admin.probe(target.design, write=write), str(job.path), written=write)
+    if target.objects is not None:
+        objects = target.objects
+        probes = found.ask("bucket", lambda: objects.probe(write=write))
+        check_bucket(found, probes or [])
 
 
 def _print(checks: list[Check]) -> None:
     table = Table("check", "state", "what", "what mends it", box=None, pad_edge=False)
     for check in checks:
         table.add_row(
-            check.name, f"[{_COLOURS[check.state]}]{check.state}[/]", _plain(check.what), _plain(check.mend)
+            check.name,
+            f"[{_COLOURS[check.state]}]{check.state}[/]",
+            _plain(whole(check.what)),
+            _plain(whole(check.mend)),
         )
     stdout().print(table)
     counts = Counter(check.state for check in checks)

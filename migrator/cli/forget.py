@@ -12,7 +12,9 @@ from threading import Event
 import click
 
 from migrator import forget_wiring, live_wiring, wiring
-from migrator.cli.options import job_argument, json_option, read_job, stop_on_signals
+from migrator.cli.belonging import belonging
+from migrator.cli.command_line import Leaf
+from migrator.cli.options import job_argument, json_option, need_yes, read_job, stop_on_signals
 from migrator.cli.row_keys import entity_named, row_key
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
@@ -26,7 +28,7 @@ from migrator.stages.forget import Forget
 from migrator.wiring import Laid
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @click.option("--entity", required=True, help="The entity whose root row it is.")
 @click.option(
@@ -36,6 +38,7 @@ from migrator.wiring import Laid
 @click.option("--dry-run", is_flag=True, help="Count what is kept, take nothing away.")
 @click.option("--anyway", is_flag=True, help="Also where the row, or items of it, are still there.")
 @json_option
+@belonging()
 def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
     """Take away what is kept of a row that was deleted: marks, findings, claims, remembered keys, tombstones.
 
@@ -58,8 +61,9 @@ def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: 
             _print(found, None, left, as_json=as_json)
             return 0
         _refuse(found, anyway=how["anyway"])
-        if not how["yes"] and not _confirmed(found):
-            return DIFFERENT
+        if not how["yes"]:
+            click.echo("\n".join(found_lines(found)), err=True)
+            need_yes("Take these traces away for good?")
         done = stage.forget(found)
         _print(found, done, left, as_json=as_json)
     return 0 if done.is_all else DIFFERENT
@@ -72,7 +76,7 @@ def _stage(
     job, tuning = laid.job, laid.job.tuning
     target = wiring.open_target(job, laid.checked.mapping.table, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
-    journal = stack.enter_context(wiring.open_journal(job))
+    journal = stack.enter_context(wiring.open_journal(job, stop.is_set))
     stage = forget_wiring.forgetting(laid, target, journal, table_id, _roots(laid.checked, compiled, key))
     stage.segments, stage.workers, stage.stop = tuning.scan_segments, tuning.workers, stop
     live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set, source=laid.source))
@@ -107,12 +111,6 @@ def _refuse(found: RowTraces, *, anyway: bool) -> None:
         what = f"{found.items:,} item(s) of this row are still in the table, though the row is gone"
         advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or say --anyway"
         raise SettingsError(f"{what}; {advice}")
-
-
-def _confirmed(found: RowTraces) -> bool:
-    """Whether the person who is shown the counts says yes."""
-    click.echo("\n".join(found_lines(found)))
-    return click.confirm("Take these traces away for good?")
 
 
 def _print(found: RowTraces, done: Forgotten | None, left: Sequence[str], *, as_json: bool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +12,55 @@ import click
 from rich.table import Table
 
 from migrator import live_wiring, wiring
+from migrator.cli.belonging import belonging
+from migrator.cli.command_line import Leaf
 from migrator.cli.instances import known_revision, print_instances
 from migrator.cli.keys import as_asked, keys_option, mapping_of, tell_masked
 from migrator.cli.lag import lag_of
-from migrator.cli.options import job_argument, json_option, read_job, stdout
+from migrator.cli.options import job_argument, json_option, print_json, read_job, shown_path, stdout
 from migrator.errors import SettingsError
-from migrator.ports import Journal, Run
+from migrator.journal.store import SqlJournal
+from migrator.ports import Finding, Journal, Run
 from migrator.report.findings import finding_line
 from migrator.report.instances import instances_data
+from migrator.settings import Job
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @json_option
-def status(job: Path, as_json: bool) -> int:
+@click.option(
+    "--same-job",
+    is_flag=True,
+    help="Keep on record that the table or the source that the job names now is the job's, by one name more.",
+)
+@belonging(applies=lambda asked: not asked["same_job"], tells=True)
+def status(job: Path, as_json: bool, same_job: bool, table_away: str = "") -> int:
     """List the runs of a job: what is done, what is left, what was found; how many marks wait, and since when; who writes,
     and which instances of services run."""
     read = read_job(job)
+    if same_job:
+        for kind, name in wiring.keep_names(read).items():
+            click.echo(f"on record as job {read.name}'s {kind}: {name}", err=True)
     with wiring.open_journal(read) as journal:
         runs = [_run_data(journal, run) for run in journal.runs(read.name)]
         lag = lag_of(read, journal)
         roster = live_wiring.roster_of(read, journal)
-    revision = known_revision(read) if roster.known else None
+        where = journal.name
+    revision = known_revision(read) if roster.known or lag.newest is not None else None
     if as_json:
-        live = lag.data() | {"instances": instances_data(roster, revision)}
-        click.echo(json.dumps({"job": read.name, "runs": runs, "live": live}, sort_keys=True))
+        live = lag.data() | {"instances": instances_data(roster, revision), "table_away": table_away}
+        about = {"job": read.name, "journal": where, "runs": runs, "live": live}
+        click.echo(json.dumps(about, sort_keys=True))
         return 0
+    click.echo(f"journal: {shown_path(where)}")
     if runs:
         _print_runs(runs)
     else:
         click.echo(f"job {read.name}: nothing has run yet")
-    for line in lag.lines():
+    if table_away:
+        click.echo(f"table: DynamoDB cannot be asked: {table_away}")
+    for line in lag.lines(revision):
         click.echo(line)
     print_instances(roster, revision)
     return 0
@@ -70,7 +89,9 @@ def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _run_data(journal: Journal, run: Run) -> dict[str, Any]:
-    pages = [journal.page_counts(run, entity) for entity in journal.planned(run)]
+    # A relay has no pages; it keeps its counts as if they were of one.
+    planned = () if run.identity.kind == "relay" else journal.planned(run)
+    pages = [journal.page_counts(run, entity) for entity in planned]
     return {
         "run": run.id,
         "kind": run.identity.kind,
@@ -85,7 +106,7 @@ def _run_data(journal: Journal, run: Run) -> dict[str, Any]:
     }
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @click.option("--run", "number", type=int, help="The run (default: the newest).")
 @click.option("--all", "everything", is_flag=True, help="All findings, not only the first 100.")
@@ -94,22 +115,55 @@ def _run_data(journal: Journal, run: Run) -> dict[str, Any]:
 def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
     """List what a run found: refused rows, collisions, differences; one line each.
 
+    Without --run first what relays found and still holds, whichever run found it: a finding of live change is open until
+    its row was worked well, by a relay or a backfill.
+
     Of keys only what names nobody is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a
     instead of the rest, unless --keys is given.
     """
     read = read_job(job)
     with wiring.open_journal(read) as journal:
-        run = _run(journal, read.name, number)
-        found = journal.findings(run, None if everything else 100)
-        total = sum(journal.finding_counts(run).values())
+        listed = list(_listed(read, journal, number, None if everything else 100))
+    found = [finding for one in listed for finding in one.found]
     shown = as_asked(found, mapping_of(read), whole_keys=whole_keys)
-    for one in shown:
-        click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else finding_line(one))
     tell_masked(shown, found)
-    if not as_json:
-        more = f"; {total - len(found):,} more with --all" if total > len(found) else ""
-        click.echo(f"run {run.id} ({run.identity.kind}, {run.state}): {total:,} finding(s){more}", err=True)
+    if as_json:
+        lists = [{**one.about, "total": one.total} for one in listed]
+        total = sum(one.total for one in listed)
+        rows = [asdict(one) for one in shown]
+        print_json({"job": read.name, "lists": lists, "total": total, "findings": rows})
+        return 0
+    for line in shown:
+        click.echo(finding_line(line))
+    for one in listed:
+        left = one.total - len(one.found)
+        more = f"; {left:,} more with --all" if left > 0 else ""
+        click.echo(f"{one.of}: {one.total:,} finding(s){more}", err=True)
     return 0
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """Findings that are listed together, the first of `total`; `about`: the run that they are of; empty for live change."""
+
+    about: dict[str, Any]
+    found: Sequence[Finding]
+    total: int
+
+    @property
+    def of(self) -> str:
+        return "run {run} ({kind}, {state})".format(**self.about) if self.about else "live change, open"
+
+
+def _listed(job: Job, journal: SqlJournal, number: int | None, limit: int | None) -> Iterator[_Listed]:
+    run = _run(journal, job.name, number)
+    if number is None and any(one.identity.kind == "relay" for one in journal.runs(job.name)):
+        opened = live_wiring.open_findings_of(job, journal)
+        yield _Listed({}, opened.read(limit), sum(opened.counts().values()))
+    # What a relay found and still holds is open.
+    if number is not None or run.identity.kind != "relay":
+        about = {"run": run.id, "kind": run.identity.kind, "state": run.state}
+        yield _Listed(about, journal.findings(run, limit), sum(journal.finding_counts(run).values()))
 
 
 def _run(journal: Journal, job: str, number: int | None) -> Run:

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from migrator import live_wiring
 from migrator.errors import MigratorError
+from migrator.journal.revisions import digests_of, newest_of
 from migrator.journal.store import SqlJournal
-from migrator.journal.writers import SqlWriters
+from migrator.journal.writers import SqlWriters, process_of
 from migrator.ports.live import MarksState, Writer
-from migrator.report.relay import lag_line
+from migrator.ports.revisions import Newest
+from migrator.report.relay import lag_line, open_line
 from migrator.settings import Job
+
+ASKED_S = 5.0
+"""How long a statement to the source may take: what the journal knows is shown whatever it says."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """`marks` None: capture is not installed, or `reason` says why the source could not be asked."""
+    """`marks` None: capture is not installed, or `reason` says why the source could not be asked. `newest`: the revision
+    that writers are to work by; `old`: ids of those that work by another one. `silent`: ids of those that have not been
+    heard of for a while: their process was killed or cannot reach the journal, or gave up one place and took another.
+    `open_findings`: of live change, by kind.
+    """
 
     marks: MarksState | None
     writers: Sequence[Writer]
     reason: str = ""
+    newest: Newest | None = None
+    old: frozenset[str] = frozenset()
+    unverified: str = ""
+    open_findings: Mapping[str, int] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
 
     def data(self) -> dict[str, Any]:
         state = self.marks
@@ -33,33 +47,87 @@ class Lag:
                 "since": one.since,
                 "alive_at": one.alive_at,
                 "fenced": one.fenced,
+                "old_mapping": one.id in self.old,
+                "process": process_of(one),
+                "silent": one.id in self.silent,
             }
             for one in self.writers
         ]
-        return {"marks": marks, "reason": self.reason, "writers": writers}
+        mapping = None if self.newest is None else self.newest.revision.mapping
+        return {
+            "marks": marks,
+            "reason": self.reason,
+            "writers": writers,
+            "mapping": mapping,
+            "unverified": self.unverified,
+            "open_findings": dict(self.open_findings),
+        }
 
-    def lines(self) -> Iterator[str]:
-        """For people."""
+    def lines(self, revision: str | None) -> Iterator[str]:
+        """For people. `revision`: of the job's mapping file as it is now; None where it cannot be read."""
         if self.reason:
             yield f"marks: the source cannot be asked: {self.reason}"
         else:
-            yield "capture is not installed" if self.marks is None else lag_line(self.marks)
-        kinds = [f"{one.kind} (told to stop)" if one.fenced else one.kind for one in self.writers]
-        if kinds:
-            counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-            yield f"writers that are, or may be, alive: {counted}"
+            yield (
+                "capture is not installed" if self.marks is None else lag_line(self.marks, self.open_findings)
+            )
+        if self.open_findings:
+            yield open_line(self.open_findings)
+        if self.unverified:
+            yield f"warning: {self.unverified}"
+        if self.newest is not None and revision not in (None, self.newest.revision.mapping):
+            yield "the job's writers work by another mapping than the job's file; see `migrator capture status`"
+        yield from self._writers()
+
+    @property
+    def at_work(self) -> list[Writer]:
+        return [one for one in self.writers if one.id not in self.silent]
+
+    @property
+    def kinds_at_work(self) -> list[str]:
+        """The kind of each process that writes."""
+        return [kind for kind, _ in dict.fromkeys((one.kind, process_of(one)) for one in self.at_work)]
+
+    def _writers(self) -> Iterator[str]:
+        at_work = self.at_work
+        here = {process_of(one) for one in at_work}
+        gone = [one for one in self.writers if process_of(one) not in here]
+        if at_work:
+            yield f"writers at work: {self._processes(at_work)}"
+        if gone:
+            why = "killed, waiting for DynamoDB or the source, or cut off from the journal"
+            yield f"writers not heard of lately ({why}): {self._processes(gone)}"
+
+    def _processes(self, writers: Sequence[Writer]) -> str:
+        """How many processes of each kind."""
+        found: dict[str, set[str]] = {}
+        for one in writers:
+            found.setdefault(self._kind(one), set()).add(process_of(one))
+        return ", ".join(f"{len(processes)} {kind}" for kind, processes in found.items())
+
+    def _kind(self, one: Writer) -> str:
+        if one.id in self.old:
+            return f"{one.kind} (of another mapping, told to stop)"
+        return f"{one.kind} (told to stop)" if one.fenced else one.kind
 
 
 def lag_of(job: Job, journal: SqlJournal) -> Lag:
     """A source that cannot be reached is told, and is no failure: the journal's part can be shown all the same."""
     lifetimes = live_wiring.lifetimes_of(job)
     tables = dict.fromkeys(run.identity.table_id for run in journal.runs(job.name))
-    writers = [
-        one for table_id in tables for one in SqlWriters(journal.database, table_id).living(lifetimes.gone_s)
-    ]
+    of_tables = [SqlWriters(journal.database, table_id) for table_id in tables]
+    writers = [one for table in of_tables for one in table.living(lifetimes.gone_s)]
+    heard = {one.id for table in of_tables for one in table.living(lifetimes.doubted_s)}
+    silent = frozenset(one.id for one in writers if one.id not in heard)
+    newest, known = newest_of(journal.database, job.name), digests_of(journal.database, job.name)
+    digest = "" if newest is None else newest.revision.digest
+    counts = live_wiring.open_findings_of(job, journal).counts()
+    old = frozenset(one.id for one in writers if known.get(one.id, digest) != digest)
     try:
-        with live_wiring.open_live(job, "status", patience=live_wiring.ONCE) as live:
-            marks = None if live.capture.installation() is None else live.marks.state()
+        with live_wiring.open_live(job, "status", patience=live_wiring.ONCE, asked_s=ASKED_S) as live:
+            installation = live.capture.installation()
+            marks = None if installation is None else live.marks.state()
     except MigratorError as error:
-        return Lag(None, writers, str(error))
-    return Lag(marks, writers)
+        return Lag(None, writers, str(error), newest, old, open_findings=counts, silent=silent)
+    unverified = live_wiring.unverified(journal, job, installation)
+    return Lag(marks, writers, "", newest, old, unverified, counts, silent)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO, cast
 
 import click
 
-from migrator.errors import INTERRUPTED, STOPPED, WRONG_USE, MappingError, MigratorError
+from migrator.cli.command_line import Branch, Given, log_from
+from migrator.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
+from migrator.report.inert import plain
 
 _MODULES = {
     "mapping": "mapping",
@@ -36,7 +42,7 @@ _MODULES = {
 """Commands with the modules of this room that they are in."""
 
 
-class _Commands(click.Group):
+class _Commands(Branch):
     """Commands that are imported when they are asked for: a shell's completion and --version wait for no SQL or AWS."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -66,10 +72,7 @@ def cli(verbose: bool) -> None:
 
     The steps: `mapping check`, `table create`, `backfill`, `verify`; see README.md.
     """
-    from migrator import logs  # here, so that --version does not wait for it
-
-    level = "debug" if verbose else "info" if not sys.stderr.isatty() else "warning"
-    logs.configure(json=not sys.stderr.isatty(), level=level)
+    log_from(verbose=verbose)
 
 
 def main(args: list[str] | None = None) -> NoReturn:
@@ -78,33 +81,111 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 
 def run(args: list[str] | None = None) -> int:
-    """The exit code of one command line."""
+    """The exit code of one command line; what it prints is plain text, and with --json one document."""
+    given = Given(tuple(sys.argv[1:] if args is None else args))
+    with plain_streams(given) as printed:
+        ended = _ended(given)
+        # What failed before it had a result: programs read standard output alone.
+        if ended.code and given.wants_json and not printed.written:
+            click.echo(json.dumps(ended.data(), ensure_ascii=False))
+    return ended.code
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """`error`: why a command has no result; '' where it printed one."""
+
+    code: int
+    error: str = ""
+    faults: Sequence[Fault] = ()
+
+    def data(self) -> dict[str, Any]:
+        data = {"error": self.error, "exit_code": self.code}
+        return data | {"faults": [asdict(fault) for fault in self.faults]} if self.faults else data
+
+
+def _ended(given: Given) -> _Ended:
     try:
-        result: Any = cli.main(args=args, prog_name="migrator", standalone_mode=False)
-        return result if isinstance(result, int) else 0
-    except MappingError as error:
-        _print_faults(error)
-        return error.exit_code
+        result: Any = cli.main(args=list(given.words), prog_name="migrator", standalone_mode=False, obj=given)
+        return _Ended(result if isinstance(result, int) else 0)
     except MigratorError as error:
-        click.echo(f"error: {error}", err=True)
-        return error.exit_code
+        return _told(error, given)
     except click.exceptions.Exit as error:
-        return error.exit_code
+        return _Ended(error.exit_code)
     except click.ClickException as error:
         error.show()
-        return WRONG_USE
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; what was checkpointed stays", err=True)
-        return INTERRUPTED
+        return _Ended(WRONG_USE, error.format_message())
+    except click.Abort:
+        return _failed(INTERRUPTED, "stopped at the question; nothing was changed")
+    except KeyboardInterrupt:
+        return _failed(INTERRUPTED, given.again(_CUT_OFF))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _Ended(0)
     except Exception as error:
         if os.environ.get("MIGRATOR_TRACE"):
             raise
         what = f"internal error ({type(error).__name__}); what was checkpointed stays"
-        click.echo(f"error: {what}. Run again with MIGRATOR_TRACE=1 and report what it prints.", err=True)
-        return STOPPED
+        return _failed(STOPPED, f"error: {what}. Run again with MIGRATOR_TRACE=1 and report what it prints.")
+
+
+_CUT_OFF = "interrupted before it could say more; what was written stays, and the same command goes on"
+
+
+def _told(error: MigratorError, given: Given) -> _Ended:
+    if isinstance(error, MappingError):
+        _print_faults(error)
+        return _Ended(error.exit_code, str(error), error.faults)
+    said = given.again(str(error))
+    click.echo(f"error: {said}", err=True)
+    return _Ended(error.exit_code, said)
+
+
+def _failed(code: int, said: str) -> _Ended:
+    click.echo(said, err=True)
+    return _Ended(code, said.removeprefix("error: "))
+
+
+class PlainStream:
+    """A text stream that shows what nobody would see, lines and tabs apart; all else is done by the one `beneath`.
+
+    So nothing of a row, a name or a file is obeyed by a terminal, whoever prints it. `said`: what is made of each text.
+    """
+
+    def __init__(self, beneath: TextIO, said: Callable[[str], str]) -> None:
+        self.beneath = beneath
+        self.said = said
+        self.written = False
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError("text is written here")  # click tries bytes to see what a stream is
+        self.written = True
+        self.beneath.write(plain(self.said(text), lines=True))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.beneath, name)
+
+
+@contextmanager
+def plain_streams(given: Given) -> Iterator[PlainStream]:
+    """Until it ends, standard output, which is given, and standard error are such streams."""
+    before = sys.stdout, sys.stderr
+    # A document is what it is: a command in it may be a row's text.
+    made = [
+        PlainStream(before[0], lambda text: text if given.wants_json else given.whole(text)),
+        PlainStream(before[1], given.whole),
+    ]
+    sys.stdout, sys.stderr = (cast(TextIO, stream) for stream in made)
+    try:
+        yield made[0]
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 def _print_faults(error: MappingError) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from migrator import wiring
+from migrator.cli.command_line import Branch
 from migrator.cli.options import json_option
 from migrator.cli.row_keys import entity_named, row_key
 from migrator.errors import CLEAN, DIFFERENT, WRONG_USE, Fault, MappingError, RowError, SettingsError
 from migrator.mapping.check import check_form
 from migrator.mapping.items import items_for
 from migrator.mapping.schema import mapping_schema
-from migrator.mapping.shown_values import json_ready
+from migrator.mapping.shown_values import json_text
 from migrator.report.faults import FAULT_FORMS
 from migrator.report.shapes import item_text, row_tree_lines
 from migrator.source_settings import SourceSettings
@@ -27,14 +28,18 @@ _SOURCE = (
 )
 
 
-@click.group()
+@click.group(cls=Branch)
 def mapping() -> None:
     """Check mapping files and try them on single rows."""
 
 
 @mapping.command()
-def schema() -> int:
-    """Print the JSON Schema of mapping files, so that editors complete them and CI validates them."""
+@json_option
+def schema(as_json: bool) -> int:
+    """Print the JSON Schema of mapping files, so that editors complete them and CI validates them.
+
+    It is JSON with --json and without.
+    """
     click.echo(json.dumps(mapping_schema(), ensure_ascii=False, indent=2))
     return 0
 
@@ -52,15 +57,16 @@ def schema() -> int:
     show_default=True,
     help="github: annotations of a pull request.",
 )
-def check(files: tuple[Path, ...], source: str | None, form: str) -> int:
+@json_option
+def check(files: tuple[Path, ...], source: str | None, form: str, as_json: bool) -> int:
     """Report every fault of mapping FILEs at once, against the real schema when a source is given.
 
     Exit code 0: no faults (warnings are printed); 2: faults.
     """
     found = [(file, *_examined(file, source)) for file in files]
     wrong = sum(not fault.warning for _, faults, _ in found for fault in faults)
-    if form == "json":
-        click.echo("\n".join(FAULT_FORMS[form]([fault for _, faults, _ in found for fault in faults])))
+    if as_json or form == "json":
+        click.echo("\n".join(FAULT_FORMS["json"]([fault for _, faults, _ in found for fault in faults])))
         return WRONG_USE if wrong else CLEAN
     for file, faults, verdict in found:
         for line in FAULT_FORMS[form](faults):
@@ -88,13 +94,14 @@ def _found(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
     with wiring.open_source(SourceSettings(url), parsed) as source:
         checked = wiring.checked_on(source, parsed)
         refused = list(statement_faults(source, checked.mapping))
+        doubts = wiring.volatile_warnings(source, parsed, checked)
     faults = [
         parsed.document.fault(
             ("access_patterns", one.pattern, "sql", *([one.part] if one.part else [])), one.what
         )
         for one in refused
     ]
-    return [*checked.warnings, *faults], f"{len(checked.entities)} entities fit the source"
+    return [*checked.warnings, *doubts, *faults], f"{len(checked.entities)} entities fit the source"
 
 
 @mapping.command(name="try")
@@ -116,11 +123,13 @@ def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: b
     try:
         items = items_for(compiled, rows[0])
     except RowError as error:
+        if as_json:
+            raise
         click.echo("\n".join(row_tree_lines(compiled.plan, rows[0])))
-        click.echo(f"refused: {error}", err=True)
+        click.echo(f"refused: {error}{f' ({error.private})' if error.private else ''}", err=True)
         return DIFFERENT
     if as_json:
-        click.echo(json.dumps(json_ready(items), ensure_ascii=False))
+        click.echo(json_text(items))
         return 0
     click.echo("\n".join(row_tree_lines(compiled.plan, rows[0])))
     click.echo(f"becomes {len(items)} item(s)")

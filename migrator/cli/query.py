@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from migrator import wiring
+from migrator.cli.command_line import Leaf
 from migrator.cli.options import job_argument, json_option, read_job, stdout
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.mapping.document import did_you_mean
 from migrator.mapping.patterns import read_params
+from migrator.mapping.shown_values import json_text
 from migrator.report.answers import answer_data, print_answer, print_explanation
 from migrator.stages.query import ask
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @click.argument("pattern")
 @click.option(
@@ -30,7 +31,7 @@ def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_js
     A list is given with commas or as a JSON array: -p product_ids=1,2,3
     """
     read = read_job(job)
-    given = dict(_pair(param) for param in params)
+    given = _given(params)
     with wiring.lay(read, "query") as laid:
         mapping = laid.checked.mapping
         if pattern not in mapping.patterns:
@@ -42,12 +43,22 @@ def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_js
         plans = [entity.plan for entity in laid.checked.read]
         answer = ask(mapping, found, values, laid.source, target.store, plans=plans)
     if as_json:
-        click.echo(json.dumps(answer_data(answer), ensure_ascii=False))
+        click.echo(json_text(answer_data(answer)))
     else:
         print_answer(stdout(), answer)
         if explain:
             print_explanation(stdout(), answer)
     return 0 if answer.same else DIFFERENT
+
+
+def _given(params: tuple[str, ...]) -> dict[str, str]:
+    """Raises: SettingsError where a parameter is no name=value, or has two values."""
+    given: dict[str, str] = {}
+    for name, value in map(_pair, params):
+        if name in given:
+            raise SettingsError(f"-p {name}= is given twice; keep one (a list is one value: -p {name}=1,2,3)")
+        given[name] = value
+    return given
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -12,30 +13,34 @@ from typing import Any
 import click
 
 from migrator import live_wiring, truth_wiring, wiring
-from migrator.cli.beside import tell_lost_journal
+from migrator.cli.belonging import belonging
+from migrator.cli.beside import begin_revision, tell_unverified
 from migrator.cli.capture_look import CaptureLook
+from migrator.cli.command_line import Leaf
 from migrator.cli.instances import tell_unmarked
 from migrator.cli.lag_hook import lag_watch
-from migrator.cli.options import job_argument, read_job, stop_on_signals
+from migrator.cli.options import job_argument, json_option, print_json, read_job, shown_live, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket
 from migrator.errors import DIFFERENT, Interrupted
 from migrator.journal.store import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.live_wiring import Beside
 from migrator.ports import Run
-from migrator.report.relay import RelayReport, lag_line
+from migrator.report.relay import RelayReport, lag_line, open_line
 from migrator.stages.daemon import Daemon
 from migrator.stages.lifetimes import Purge
 from migrator.target.conditional import ConditionalWrites
 from migrator.wiring import Laid
 
+_WRITTEN_ALL_THE_SAME = {"apart"}
+"""Kinds of findings whose rows have their items none the less."""
 DISCARDED_TRIES = 3
 """A mark that failed less often may have met a failure that passes."""
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
-@click.option("--once", is_flag=True, help="Stop when no mark is left.")
+@click.option("--once", is_flag=True, help="Stop when no mark is left; waits for those of others.")
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
 )
@@ -48,13 +53,16 @@ DISCARDED_TRIES = 3
 @click.option("--anyway", is_flag=True, help="Also where every access pattern is complete.")
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
+@json_option
+@belonging()
 def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> int:
     """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
 
     Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several
     hosts with one journal.
 
-    Exit code 0: with --once, no mark is left that could be taken; 1: some could not be worked (see `migrator findings`);
+    Exit code 0: with --once, no mark is left that is ripe; 1: some could not be worked, or rows were refused or met a
+    collision (see `migrator findings`), or another relay still has marks after the time of a lease (tuning.lease_s);
     3: an edge gave up, the marks wait.
     """
     read = read_job(job)
@@ -63,31 +71,58 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> i
         laid = stack.enter_context(wiring.lay(read, "relay", workers=workers, stop=stop.is_set))
         need_bucket(read, laid.checked.entities)
         if dry_run or asked["discard_failed"]:
-            return _marks_alone(stack, laid, stop, discard=not dry_run)
+            return _marks_alone(stack, laid, stop, discard=not dry_run, as_json=asked["as_json"])
         beside, journal, run = _open(stack, laid, stop, anyway=asked["anyway"])
         look = CaptureLook(partial(live_wiring.capture_status, laid))
         keep = partial(_keep, beside, journal, stop, look, anyway=asked["anyway"])
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
         lag = lag_watch(read, later, beside.live.marks.state)
-        report = RelayReport(journal, run, beside.live.marks, keep, lag.see)
+        report = RelayReport(journal, run, beside.live.marks, beside.open_findings, keep, lag.see)
+        known = beside.memory.highest()
         if asked["metrics_port"] is not None:
             report.serve(asked["metrics_host"], asked["metrics_port"])
-        daemon = Daemon(beside.relay, beside.presences, report, workers, stop)
-        with RunEnd(journal, run, read.hooks):
+        daemon = Daemon(beside.relay, beside.presences, report, beside.guard, workers, stop)
+        with RunEnd(journal, run, read.hooks), shown_live(report.line):
             _run(daemon, once=once)
-        beside.keep_ticket()
-        click.echo(report.summary())
+        if once:
+            beside.guard()
+        _print_end(report, daemon, as_json=asked["as_json"])
         failed = beside.live.marks.state().failed
-    return DIFFERENT if once and failed else 0
+        found = beside.open_findings.counts(above=known).keys() - _WRITTEN_ALL_THE_SAME
+        if once and stop.is_set() and not _is_over(beside, journal):
+            raise Interrupted("stopped before every mark was looked at; the same command goes on with them")
+    return DIFFERENT if once and (failed or daemon.left or found) else 0
 
 
-def _marks_alone(stack: ExitStack, laid: Laid, stop: Event, *, discard: bool) -> int:
+def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report.data() | {"left_to_others": daemon.left})
+    else:
+        click.echo(report.summary())
+    if daemon.left:
+        what = f"{daemon.left:,} mark(s) are another relay's, which did not finish them while a lease lasts"
+        click.echo(f"warning: {what}; see whether it is stuck, and give the same command again", err=True)
+
+
+def _marks_alone(stack: ExitStack, laid: Laid, stop: Event, *, discard: bool, as_json: bool) -> int:
     live = stack.enter_context(live_wiring.open_live(laid.job, "relay", stop=stop.is_set, source=laid.source))
     live_wiring.need_installation(live, laid)
     if discard:
-        click.echo(f"{live.marks.discard_failed(DISCARDED_TRIES):,} mark(s) discarded; run verify --repair")
+        discarded = live.marks.discard_failed(DISCARDED_TRIES)
+        data, line = (
+            {"discarded": discarded},
+            f"{discarded:,} mark(s) discarded; run `migrator verify --repair`",
+        )
     else:
-        click.echo(lag_line(live.marks.state()))
+        with wiring.open_journal(laid.job) as journal:
+            counts = live_wiring.open_findings_of(laid.job, journal).counts()
+        state = live.marks.state()
+        data = asdict(state) | {"open_findings": counts}
+        line = "\n".join(filter(None, (lag_line(state, counts), open_line(counts))))
+    if as_json:
+        print_json(data)
+    else:
+        click.echo(line)
     return 0
 
 
@@ -95,26 +130,35 @@ def _open(stack: ExitStack, laid: Laid, stop: Event, *, anyway: bool) -> tuple[B
     job = laid.job
     target = wiring.open_target(job, laid.checked.mapping.table, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
-    journal = stack.enter_context(wiring.open_journal(job))
+    journal = stack.enter_context(wiring.open_journal(job, stop.is_set))
     beside = stack.enter_context(live_wiring.open_beside(laid, target, journal, table_id, stop.is_set))
     ask = truth_wiring.need_direct if anyway else truth_wiring.need_rows
     ask(job, laid.checked.mapping, journal)
+    live_wiring.refuse_old(laid, journal)
     installation = live_wiring.need_installation(beside.live, laid)
-    tell_lost_journal(beside)
+    beside.guard()
     tell_unmarked(job, journal, installation)
+    tell_unverified(journal, job, installation)
+    begin_revision(beside, stop)
+    beside.open_findings.keep_entities(beside.entities)
     identity = identity_of("relay", laid, table_id, laid.checked.entities)
-    return beside, journal, begin(journal, identity, again=True)
+    return beside, journal, begin(journal, identity, again=True, after=0)
 
 
 def _keep(beside: Beside, journal: SqlJournal, stop: Event, look: CaptureLook, *, anyway: bool) -> None:
     """What a relay does now and then; it ends where the service may write the table itself, unless `anyway`."""
-    beside.keep_ticket()
+    beside.guard()
     look()
-    if not anyway and truth_wiring.all_complete(beside.laid.job, beside.laid.checked.mapping, journal):
+    if not anyway and _is_over(beside, journal):
         click.echo(
             "every access pattern is complete: nothing is made of rows any more, the relay ends", err=True
         )
         stop.set()
+
+
+def _is_over(beside: Beside, journal: SqlJournal) -> bool:
+    """Whether the service may write the table itself by now."""
+    return truth_wiring.all_complete(beside.laid.job, beside.laid.checked.mapping, journal)
 
 
 def _run(daemon: Daemon, *, once: bool) -> None:
@@ -125,10 +169,12 @@ def _run(daemon: Daemon, *, once: bool) -> None:
         return
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @click.option("--dry-run", is_flag=True, help="Count, take nothing away.")
-def purge(job: Path, dry_run: bool) -> int:
+@belonging()
+@json_option
+def purge(job: Path, dry_run: bool, as_json: bool) -> int:
     """Take away tombstones that nobody can be late for any more; DynamoDB's TTL would do it days later."""
     read = read_job(job)
     with ExitStack() as stack:
@@ -136,7 +182,7 @@ def purge(job: Path, dry_run: bool) -> int:
         design = wiring.sound_mapping(read.mapping).mapping.table
         target = wiring.open_target(read, design, stop.is_set)
         table_id = live_wiring.existing_table(read, target)
-        journal = stack.enter_context(wiring.open_journal(read))
+        journal = stack.enter_context(wiring.open_journal(read, stop.is_set))
         writers = SqlWriters(journal.database, table_id)
         lifetimes = live_wiring.lifetimes_of(read)
         stage = Purge(ConditionalWrites(target.store), writers, target.design, lifetimes, dry_run=dry_run)
@@ -145,6 +191,10 @@ def purge(job: Path, dry_run: bool) -> int:
         for count in stage.run(pages, writers.now_s()):
             removed += count
             if stop.is_set():
-                raise Interrupted("stopped; the same command goes on")
-    click.echo(f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}")
+                gone = f"{removed:,} tombstone(s) {'were counted' if dry_run else 'are taken away'}"
+                raise Interrupted(f"stopped; {gone} by now, and the same command goes on")
+    if as_json:
+        print_json({"tombstones": removed, "dry_run": dry_run})
+    else:
+        click.echo(f"{removed:,} tombstone(s) {'would go' if dry_run else 'taken away'}")
     return 0

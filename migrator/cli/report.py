@@ -14,6 +14,8 @@ from pathlib import Path
 import click
 
 from migrator import live_wiring, wiring
+from migrator.cli.belonging import belonging
+from migrator.cli.command_line import Leaf
 from migrator.cli.keys import keys_option
 from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
@@ -43,7 +45,7 @@ def _since(ctx: click.Context, param: click.Parameter, text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
 @click.option(
@@ -55,18 +57,23 @@ def _since(ctx: click.Context, param: click.Parameter, text: str) -> float:
     help="Comparisons of this time: 90m, 24h, 7d.",
 )
 @click.option(
-    "--no-samples", is_flag=True, help="No value of any row: no sample items, no examples side by side."
+    "--samples/--no-samples",
+    default=None,
+    help="Show values of rows, and keys, whole; --no-samples: no sample items, no examples side by side. Neither: marks.",
 )
 @keys_option
 @json_option
-def report(job: Path, html: Path | None, since_s: float, as_json: bool, **how: bool) -> int:
+@belonging()
+def report(job: Path, html: Path | None, since_s: float, as_json: bool, **how: bool | None) -> int:
     """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
 
-    Values that a pattern redacts are shown as marks; all others are rows' own: keep the report where they may be.
+    Values of rows, and parts of keys that may name a person, are shown as marks such as …3f9a; with --samples as they are,
+    but for those that a pattern redacts: keep such a report where they may be.
     Exit code 0: the report was made, whatever it says; 2: wrong use, or nothing is on record.
     """
     read = read_job(job)
-    options = ReportOptions(since_s, not how["no_samples"], how["whole_keys"])
+    samples = how["samples"]
+    options = ReportOptions(since_s, samples is not False, bool(samples), bool(how["whole_keys"]))
     if html is not None:
         _refuse_unwritable(html)
     with ExitStack() as stack:
@@ -101,15 +108,18 @@ def _records(journal: SqlJournal, job: Job) -> Records:
 
 def _around(job: Job, journal: SqlJournal, file: Path) -> Around:
     roster = live_wiring.roster_of(job, journal)
-    return Around(job.name, str(file), version("single-table-migrator"), roster, _lag(lag_of(job, journal)))
+    own, lag = version("single-table-migrator"), _lag(lag_of(job, journal))
+    return Around(job.name, str(file), journal.name, own, roster, lag)
 
 
 def _lag(found: Lag) -> LagReport:
-    kinds = [one.kind for one in found.writers]
+    kinds = found.kinds_at_work
     if found.marks is None:
-        return LagReport(writers=kinds, reason=found.reason)
+        return LagReport(writers=kinds, reason=found.reason, open_findings=found.open_findings)
     state = found.marks
-    return LagReport(state.waiting, state.oldest_age_s, state.failed, kinds)
+    return LagReport(
+        state.waiting, state.oldest_age_s, state.failed, kinds, open_findings=found.open_findings
+    )
 
 
 def _sides(stack: ExitStack, job: Job) -> Sides:
@@ -164,15 +174,9 @@ def _write(path: Path, text: str) -> None:
         ) as file:
             temporary = Path(file.name)
             file.write(text.encode("utf-8", "backslashreplace"))
-        temporary.chmod(0o644 & ~_umask())
+        # It keeps the mode that it was made with: the page holds values of rows, and is its owner's alone.
         temporary.replace(path)
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         raise SettingsError(f"--html {path}: it cannot be written ({error.strerror})") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

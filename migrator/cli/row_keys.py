@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from typing import Any
 
 from migrator.errors import SettingsError
+from migrator.facts import Column, EntityPlan
 from migrator.mapping.check import Checked
 from migrator.mapping.document import did_you_mean
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import SourceKey
+
+_EXACT = Context(prec=400)
 
 
 def entity_named(checked: Checked, name: str) -> CompiledEntity:
@@ -35,7 +39,7 @@ def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
     if set(given) != set(names) or len(keys) != len(names):
         wanted = " ".join(f"--key {name}=…" for name in names)
         raise SettingsError(f"the key of {entity.name} is {', '.join(names)}; write {wanted}")
-    return encode_key([_value(given[column.name], column.name, column.kind.name) for column in columns])
+    return encode_key([_value(given[column.name], column, entity.plan) for column in columns])
 
 
 def _as_found(entity: CompiledEntity, text: str) -> SourceKey:
@@ -63,15 +67,28 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _value(text: str, name: str, kind: str) -> Any:
-    if kind != "integer":
-        return text
+def _value(text: str, column: Column, plan: EntityPlan) -> Any:
+    """The value as the source's driver gives it, so that its text is that of the row's key."""
+    kind = column.kind
     try:
-        number = int(text)
-    except ValueError:
-        number = None
-    if number is None or not _is_held(number):
-        raise SettingsError(f"the key column {name} is an integer of 64 bits")
+        if kind.name == "integer":
+            return _held(int(text))
+        if kind.name == "float":
+            return float(text)
+        if kind.name == "number" and plan.loosely_typed:
+            # SQLite keeps a number without decimals as an integer.
+            return int(float(text)) if float(text).is_integer() else float(text)
+        if kind.name == "number" and kind.scale is not None:
+            return Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+    except (ValueError, ArithmeticError):
+        what = "an integer of 64 bits" if kind.name == "integer" else "a number"
+        raise SettingsError(f"the key column {column.name} is {what}") from None
+    return text
+
+
+def _held(number: int) -> int:
+    if not _is_held(number):
+        raise ValueError("no source holds it")
     return number
 
 

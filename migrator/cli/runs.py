@@ -27,7 +27,8 @@ DRY_TABLE = "dry-run"
 
 @dataclass(frozen=True)
 class Session:
-    """The edges of one command's run. `check` raises when the run has lost its lease."""
+    """The edges of one command's run. `check` raises when the run has lost its lease. `is_shared`: the table holds, or may
+    hold, items that are not of this job."""
 
     journal: SqlJournal
     store: ItemStore
@@ -35,6 +36,7 @@ class Session:
     check: Callable[[], None]
     objects: ObjectStore | None = None
     target: Target | None = None
+    is_shared: bool = False
 
 
 def dry_session(stack: ExitStack, design: TableDesign) -> Session:
@@ -54,11 +56,15 @@ def live_session(
     """
     target = wiring.open_target(job, design, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
-    journal = stack.enter_context(wiring.open_journal(job))
+    journal = stack.enter_context(wiring.open_journal(job, stop.is_set))
     lease = stack.enter_context(RunLease(journal, job.name))
-    if not into_existing:
+    if into_existing:
+        # For good: a run that goes on without the option finds the same items there.
+        journal.keep_shared(table_id)
+    else:
         _refuse_foreign(job, target, journal, table_id)
-    return Session(journal, target.store, table_id, lease.check, target.objects, target)
+    is_shared = journal.is_shared(table_id)
+    return Session(journal, target.store, table_id, lease.check, target.objects, target, is_shared)
 
 
 def need_bucket(job: Job, entities: Sequence[CompiledEntity]) -> None:
@@ -77,7 +83,8 @@ def _refuse_foreign(job: Job, target: Target, journal: SqlJournal, table_id: str
     if SqlMemory(journal.database, table_id).highest():
         return
     for page in target.store.scan(0, 1):
-        if page.items:
+        # A relay that has just begun told the table of its journal, and that one not yet of its run.
+        if any(not target.design.is_hidden(item) for item in page.items):
             what = "holds items that this job's journal knows nothing of"
             raise TargetError(
                 f"table {target.design.name} {what}; take an empty table, or say --into-existing"
@@ -109,12 +116,21 @@ def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bo
     return f"{names};limit={limit}" if limit is not None else names
 
 
-def begin(journal: Journal, identity: RunIdentity, *, again: bool) -> Run:
-    """The run to work on: an unfinished one resumed, or a new one; a finished one as it is unless `again`."""
+def begin(journal: Journal, identity: RunIdentity, *, again: bool, after: int) -> Run:
+    """The run to work on: an unfinished one resumed, or a new one; a finished one as it is unless `again`.
+
+    `after`: the last run whose work is of no use any more, since the job went on to another mapping and back.
+    """
     found = journal.find_run(identity)
-    if found is None or (found.state == "done" and again):
+    if found is None or found.id <= after or (found.state == "done" and again):
         return journal.start_run(identity)
     return found if found.state == "done" else journal.resume_run(found)
+
+
+def pages_of(journal: Journal, run: Run) -> tuple[int, int]:
+    """(done, planned by now)."""
+    counts = [journal.page_counts(run, entity) for entity in journal.planned(run)]
+    return sum(done for done, _ in counts), sum(planned for _, planned in counts)
 
 
 class RunEnd:

@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from migrator import live_wiring, logs, wiring
-from migrator.cli.options import job_argument, json_option, read_job, seconds, stdout, stop_on_signals
+from migrator.cli.belonging import belonging
+from migrator.cli.command_line import Branch
+from migrator.cli.options import (
+    console_on,
+    job_argument,
+    json_option,
+    read_job,
+    seconds,
+    stdout,
+    stop_on_signals,
+)
 from migrator.errors import DIFFERENT, Interrupted, SettingsError
 from migrator.journal.evidence import SqlEvidence
 from migrator.live_wiring import ONCE, open_live
@@ -34,7 +43,7 @@ _PATIENCE_S = 10.0
 """How long one question is tried again: a caller of the service would not have waited longer, and thousands follow."""
 
 
-@click.group()
+@click.group(cls=Branch)
 def shadow() -> None:
     """Compare DynamoDB's answers with SQL's."""
 
@@ -61,6 +70,7 @@ def shadow() -> None:
 )
 @click.option("--no-record", is_flag=True, help="Keep nothing of it in the journal.")
 @json_option
+@belonging(applies=lambda asked: not (asked["control"] or asked["no_record"]))
 def replay(job: Path, names: tuple[str, ...], samples: int, workers: int, **asked: Any) -> int:
     """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.
 
@@ -68,7 +78,8 @@ def replay(job: Path, names: tuple[str, ...], samples: int, workers: int, **aske
     `migrator report`. A difference is looked at again until --settle is over: what goes away by itself is transient and
     does not count.
 
-    Exit code 0: clean; 1: differences, or errors of one side; 3 and 130: stopped.
+    Exit code 0: clean; 1: differences, errors of one side, or not proven, because no question could be drawn for a pattern;
+    3 and 130: stopped.
     """
     read = _tuned(read_job(job), workers)
     seed = _seed(asked["seed"])
@@ -152,5 +163,5 @@ def _tuned(job: Job, workers: int) -> Job:
 
 def _progress() -> SampleBars | SampleLines:
     if sys.stderr.isatty():
-        return SampleBars(Console(file=sys.stderr))
+        return SampleBars(console_on(sys.stderr))
     return SampleLines(logs.get_logger("migrator"))

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from migrator import wiring
-from migrator.cli.options import job_argument, read_job
+from migrator.cli.command_line import Branch
+from migrator.cli.options import job_argument, json_option, print_json, read_job
 from migrator.errors import DIFFERENT, MappingError, TargetError
 from migrator.export.definitions import cloudformation, terraform
 from migrator.model import TableDesign
 from migrator.settings import Job
+from migrator.table_options import TableOptions
 from migrator.target.creation import creation_request, definition, later_requests
 
 _FORMS = {"terraform": terraform, "cloudformation": cloudformation}
 
 
-@click.group()
+@click.group(cls=Branch)
 def table() -> None:
     """Create the table of a job, and compare it with the mapping."""
 
@@ -27,58 +30,74 @@ def table() -> None:
 @table.command()
 @job_argument
 @click.option("--dry-run", is_flag=True, help="Print the CreateTable request as JSON, create nothing.")
-def create(job: Path, dry_run: bool) -> int:
+@json_option
+def create(job: Path, dry_run: bool, as_json: bool) -> int:
     """Create the table with its keys, indexes, TTL and options, and wait until it is ready.
 
     A table that is there and fits is left as it is.
     """
     read = read_job(job)
     if dry_run:
-        design = wiring.design_for(read, _design(read))
-        click.echo(json.dumps(creation_request(design, read.target.options), indent=2))
-        for operation, request in later_requests(design, read.target.options):
-            click.echo(f"then {operation}: {json.dumps(request)}", err=True)
+        _print_requests(wiring.design_for(read, _design(read)), read.target.options, as_json=as_json)
         return 0
     target = wiring.open_target(read, _design(read), _never)
     name, state = target.design.name, target.admin.state(target.design)
-    if state is not None and not state.differences:
+    is_there = state is not None and not state.differences
+    if not is_there:
+        state = target.admin.create(target.design, read.target.options)
+        for sentence in state.unlike:
+            click.echo(f"warning: this endpoint is no AWS: {sentence}", err=True)
+    if as_json:
+        print_json({"table": name, "created": not is_there, "indexes": len(target.design.indexes)})
+    elif is_there or state is None:
         click.echo(f"table {name} is there already, as the mapping says")
-        return 0
-    state = target.admin.create(target.design, read.target.options)
-    for sentence in state.unlike:
-        click.echo(f"warning: this endpoint is no AWS: {sentence}", err=True)
-    click.echo(f"table {name} is {state.status} ({len(target.design.indexes)} indexes)")
+    else:
+        click.echo(f"table {name} is {state.status} ({len(target.design.indexes)} indexes)")
     return 0
+
+
+def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool) -> None:
+    first, later = creation_request(design, options), later_requests(design, options)
+    if as_json:
+        requests = [{"operation": name, "request": one} for name, one in [("CreateTable", first), *later]]
+        print_json({"requests": requests})
+        return
+    click.echo(json.dumps(first, indent=2))
+    for operation, request in later:
+        click.echo(f"then {operation}: {json.dumps(request)}", err=True)
 
 
 @table.command()
 @job_argument
 @click.option("--as", "form", type=click.Choice(sorted(_FORMS)), help="Print the lines to edit, too.")
-def check(job: Path, form: str | None) -> int:
+@json_option
+def check(job: Path, form: str | None, as_json: bool) -> int:
     """Say how the table differs from the mapping and from the job's options. Exit code 1 when it does."""
     read = read_job(job)
     target = wiring.open_target(read, _design(read), _never)
     state = target.admin.state(target.design)
     if state is None:
-        raise TargetError(f"there is no table {target.design.name}; run `migrator table create {job}`")
+        raise TargetError(f"there is no table {target.design.name}; run `migrator table create`")
     unlike = target.admin.unlike(target.design, read.target.options)
     differences = [*state.differences, *unlike.values()]
-    for difference in differences:
-        click.echo(difference)
-    if form is not None:
-        _print_lines(form, [*state.parts, *unlike], definition(target.design, read.target.options))
+    wanted = definition(target.design, read.target.options)
+    edits = [] if form is None else list(_edits(form, [*state.parts, *unlike], wanted))
+    if as_json:
+        print_json({"table": target.design.name, "differences": differences, "edits": edits})
+        return DIFFERENT if differences else 0
+    for line in [*differences, *edits]:
+        click.echo(line)
     verdict = f"{len(differences)} difference(s)" if differences else "as the mapping says"
     click.echo(f"table {target.design.name}: {verdict}")
     return DIFFERENT if differences else 0
 
 
-def _print_lines(form: str, parts: list[str], wanted: dict[str, Any]) -> None:
+def _edits(form: str, parts: list[str], wanted: dict[str, Any]) -> Iterator[str]:
     """The definition's lines of each part that differs, once."""
     for part in dict.fromkeys(parts):
         lines = _FORMS[form](part, wanted)
-        click.echo(f"# {part}" if lines else f"# {part}: take it out")
-        for line in lines:
-            click.echo(line)
+        yield f"# {part}" if lines else f"# {part}: take it out"
+        yield from lines
 
 
 def _design(job: Job) -> TableDesign:

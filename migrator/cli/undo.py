@@ -12,21 +12,34 @@ from threading import Event
 import click
 
 from migrator import live_wiring, truth_wiring, wiring
-from migrator.cli.options import entity_option, job_argument, json_option, read_job, stdout, stop_on_signals
-from migrator.errors import DIFFERENT, MappingError, SettingsError
+from migrator.cli.belonging import belonging
+from migrator.cli.command_line import Leaf
+from migrator.cli.options import (
+    console_on,
+    entity_option,
+    job_argument,
+    json_option,
+    need_yes,
+    read_job,
+    stdout,
+    stop_on_signals,
+    stopped_says,
+)
+from migrator.errors import MappingError, SettingsError, StoppedError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
+from migrator.journal.writers import SqlWriters
 from migrator.mapping.document import did_you_mean
 from migrator.mapping.tenants import entities_of
 from migrator.model import Mapping
 from migrator.report.undo import print_undo, undo_data
 from migrator.results import UndoCounts
 from migrator.settings import Job
-from migrator.stages.undo import Undo
+from migrator.stages.undo import AnyRevision, Undo
 from migrator.wiring import Target
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @entity_option
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
@@ -37,12 +50,14 @@ from migrator.wiring import Target
     help="Delete also what the journal does not know to be of this job alone, and what callers are answered from.",
 )
 @json_option
+@belonging()
 def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
     """Delete the items that this job wrote, so that backfill can write them again.
 
     Only items whose _src names an entity that the job's backfill wrote into this table are deleted, and only while it
     still does. Where the journal does not know of one, or knows of another job that wrote the same entity, undo refuses:
-    _src does not say which job an item is of. Objects in S3 stay.
+    _src does not say which job an item is of. It refuses too while a relay, a backfill or a strict service writes to the
+    table, and none begins before it has ended. Objects in S3 stay.
     Exit code 0: they are gone; 1: you said no; 2: nobody could be asked; 3 and 130: stopped, the same command goes on.
     """
     read, dry_run = read_job(job), how["dry_run"]
@@ -56,45 +71,78 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
         stop = stack.enter_context(stop_on_signals())
         target = wiring.open_target(read, mapping.table, stop.is_set)
         table_id = live_wiring.existing_table(read, target)
-        journal = stack.enter_context(wiring.open_journal(read))
+        journal = stack.enter_context(wiring.open_journal(read, stop.is_set))
         _refuse_late(read, mapping, journal, wanted, how)
-        names = wanted if how["anyway"] else _own(journal, read, table_id, wanted, named=bool(entities))
+        names = _own(journal, read, table_id, wanted, named=bool(entities), anyway=how["anyway"])
         stage = _stage(read, target, names, stop)
         if dry_run:
-            _print(stage.count(), dry_run=True, as_json=as_json)
+            _print(_counted(stage), dry_run=True, as_json=as_json)
             return 0
         stage.check = stack.enter_context(RunLease(journal, read.name)).check
-        if not yes and not _confirmed(stage.count(), target):
-            return DIFFERENT
+        _enter_alone(stack, read, target, journal, table_id)
+        if not yes:
+            _need_yes(_counted(stage), target)
         # Before the deletes: a crash between them leaves items whose pages are worked again; the other order
         # leaves pages that count as done and whose items are gone.
         journal.reopen_pages(read.name, table_id, sorted(names))
-        _print(stage.delete(), dry_run=False, as_json=as_json)
+        _print(_deleted(stage), dry_run=False, as_json=as_json)
     return 0
+
+
+def _counted(stage: Undo) -> UndoCounts:
+    with stopped_says(lambda: "stopped while it counted; nothing was deleted"):
+        return stage.count()
+
+
+def _deleted(stage: Undo) -> UndoCounts:
+    def done() -> str:
+        return f"{stage.gone:,} item(s) are deleted; the others are still in the table"
+
+    try:
+        with stopped_says(lambda: f"stopped; {done()}, and the same command deletes them"):
+            return stage.delete()
+    except StoppedError as error:
+        raise StoppedError(f"{error}; {done()}") from None
 
 
 def _refuse_late(
     job: Job, mapping: Mapping, journal: SqlJournal, wanted: frozenset[str], how: dict[str, bool]
 ) -> None:
-    """Raises: SettingsError where the service may have written what would be deleted, or callers read it."""
-    if how["dry_run"]:
-        return
-    truth_wiring.refuse_taken_out(job, journal)
-    if not how["anyway"]:
-        truth_wiring.refuse_complete(job, mapping, journal)
-        truth_wiring.refuse_answering(job, mapping, journal, wanted)
+    """Raises: SettingsError where the service may have written what goes, or callers read it; a dry run only warns."""
+    try:
+        truth_wiring.refuse_taken_out(job, journal)
+        if not how["anyway"]:
+            truth_wiring.refuse_complete(job, mapping, journal)
+            truth_wiring.refuse_answering(job, mapping, journal, wanted)
+    except SettingsError as error:
+        if not how["dry_run"]:
+            raise
+        click.echo(f"warning: undo itself would be refused: {error}", err=True)
+
+
+def _enter_alone(stack: ExitStack, job: Job, target: Target, journal: SqlJournal, table_id: str) -> None:
+    """A place among the writers until the stack unwinds. Raises: SettingsError where anybody writes to the table."""
+    writers = SqlWriters(journal.database, table_id)
+    presences = stack.enter_context(live_wiring.presences_of(writers, AnyRevision(), job, target))
+    presence = presences.enter("undo")
+    stack.push(lambda kind, *_: presences.leave(presence, clean=kind is None))
+    target.store.check = presences.check
 
 
 def _own(
-    journal: SqlJournal, job: Job, table_id: str, wanted: frozenset[str], *, named: bool
+    journal: SqlJournal, job: Job, table_id: str, wanted: frozenset[str], *, named: bool, anyway: bool
 ) -> frozenset[str]:
     """Those of the wanted entities that this job wrote into the table, and no other job that the journal knows.
 
+    With `anyway` those of another job as well; what the journal knows of no job only where it was `named`, or where the
+    journal knows of nothing: the agreement to one thing is none to another.
     Raises: SettingsError where there is none, where one that was `named` is not among them, or where another job
     wrote one of them, too.
     """
     writers = journal.writers(table_id)
     mine = wanted & writers.get(job.name, set())
+    if anyway:
+        return wanted if named or not mine else mine
     if not mine or (named and mine != wanted):
         missing = f" of {', '.join(sorted(wanted - mine))}" if named else ""
         what = f"the journal knows of no backfill{missing} by job {job.name} into this table"
@@ -132,10 +180,10 @@ def _stage(job: Job, target: Target, names: frozenset[str], stop: Event) -> Undo
     return Undo(target.store, target.design, names, tuning.scan_segments, tuning.workers, stop)
 
 
-def _confirmed(counts: UndoCounts, target: Target) -> bool:
-    """Whether the person who is shown the counts says yes."""
-    print_undo(stdout(), counts, dry_run=True)
-    return click.confirm(f"Delete {counts.items:,} item(s) from table {target.design.name}?")
+def _need_yes(counts: UndoCounts, target: Target) -> None:
+    """Raises: RefusedError where the person who is shown the counts says no."""
+    print_undo(console_on(sys.stderr), counts, dry_run=True)
+    need_yes(f"Delete {counts.items:,} item(s) from table {target.design.name}?")
 
 
 def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:

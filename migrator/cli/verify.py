@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import secrets
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from typing import Any
 import click
 
 from migrator import live_wiring, truth_wiring, verify_wiring, wiring
+from migrator.cli.belonging import adopt_repaired, belonging
+from migrator.cli.command_line import Leaf
 from migrator.cli.keys import as_asked, keys_option, tell_masked
 from migrator.cli.options import (
     job_argument,
@@ -24,20 +28,25 @@ from migrator.cli.options import (
     seconds,
     stdout,
     stop_on_signals,
+    stopped_says,
 )
-from migrator.cli.runs import RunEnd, identity_of, need_bucket
+from migrator.cli.runs import RunEnd, identity_of, need_bucket, pages_of
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
+from migrator.journal.verified import keep_installation
 from migrator.live_wiring import Live
 from migrator.mapping.direct import direct_items
 from migrator.model import ItemKey
 from migrator.ports import Run, RunIdentity
+from migrator.ports.capture import Installation
 from migrator.ports.live import Root
 from migrator.report.findings import SHOWN, print_findings
 from migrator.report.results import print_verify, verify_data
 from migrator.results import Sample, VerifyResult
 from migrator.retry import nap
+from migrator.settings import Job
+from migrator.source_settings import place
 from migrator.stages.second_look import LOOKED_AT, SecondLook
 from migrator.stages.verify import Verify, VerifyOptions
 from migrator.wiring import Laid, Target
@@ -45,7 +54,7 @@ from migrator.wiring import Laid, Target
 DEFAULT_SETTLE_S = 10.0
 
 
-@click.command()
+@click.command(cls=Leaf)
 @job_argument
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
 @click.option("--sample", "part", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
@@ -69,70 +78,126 @@ DEFAULT_SETTLE_S = 10.0
     metavar="SECONDS",
     help="How long to wait before differences of a live source are looked at again (default 10s).",
 )
+@click.option(
+    "--source-url",
+    metavar="URL",
+    help="Read rows as another user or from another server than the job's, such as env:NAME (or file:, secret:, a URL).",
+)
 @keys_option
 @json_option
+@belonging(applies=lambda asked: asked["repair"], older=False, begins=True)
 def verify(job: Path, workers: int | None, part: str | None, seed: int | None, **asked: Any) -> int:
     """Compare every row with its items and every item with its row, and totals by plain SQL.
 
     Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
     With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
     One that was stopped within the last hour goes on; what it looked at before it does not look at again.
+    With --source-url the copy and its check do not share what one user is shown; marks are read by the job's own.
 
     Exit code 0: clean; 1: differences (see `migrator findings`); 3 and 130: stopped, the same command goes on.
     """
     if asked["dry_run"] and not asked["repair"]:
         raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
-    read = read_job(job)
-    sample = _sample(part, seed)
+    read, sample = read_job(job), _sample(part, seed)
+    rows_of = _read_by(read, asked["source_url"])
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        laid = stack.enter_context(wiring.lay(read, "verify", workers=workers, stop=stop.is_set))
+        laid = stack.enter_context(wiring.lay(rows_of, "verify", workers=workers, stop=stop.is_set))
         need_bucket(read, laid.checked.entities)
         target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
         table_id = live_wiring.existing_table(read, target)
-        journal = stack.enter_context(wiring.open_journal(read))
+        journal = stack.enter_context(wiring.open_journal(read, stop.is_set))
         lease = stack.enter_context(RunLease(journal, read.name))
         if asked["repair"] and not asked["anyway"]:
             truth_wiring.refuse_complete(read, laid.checked.mapping, journal)
-        scope = "" if sample is None else f"sample={sample};seed={sample.seed}"
-        identity = identity_of("verify", laid, table_id, laid.checked.entities, scope)
+        entities, again = laid.checked.entities, asked["again"]
+        identity = identity_of("verify", laid, table_id, entities, _scope(sample, asked["source_url"]))
         stage = _stage(laid, target, journal, sample, workers)
         stage.stop, stage.check, stage.direct = stop, lease.check, direct_items(laid.checked)
         # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
-        live, captured = _live(stack, stage, laid, target, asked)
-        run = _begin(journal, identity, again=asked["again"])
+        live, captured = _live(stack, stage, laid, target, asked | {"job": read})
+        run = _begin(journal, identity, live.capture.installation(), again=again)
+        stack.enter_context(stopped_says(lambda: _stopped(journal, run, sample, seed, again=again)))
         with RunEnd(journal, run, read.hooks), stage.progress:
             if sample is None:
                 verify_wiring.keep_look(live, laid, journal, run)
-            result = stage.run(run, laid.checked.entities)
+            result = stage.run(run, entities)
         _print(result, journal, laid, as_json=asked["as_json"], whole_keys=asked["whole_keys"])
-        if captured and asked["repair"]:
-            _repair(live, result.confirmed, dry_run=asked["dry_run"])
+        if captured and _marked(live, laid, journal, result, asked) and sample is None:
+            adopt_repaired(replace(laid, job=read), live, target, journal, table_id)
     return DIFFERENT if result.findings else 0
 
 
-def _begin(journal: SqlJournal, identity: RunIdentity, *, again: bool) -> Run:
+def _stopped(journal: SqlJournal, run: Run, sample: Sample | None, seed: int | None, *, again: bool) -> str:
+    """What a verify that is stopped has done; one that would look at other rows, or at all of them, goes on otherwise."""
+    compared, planned = pages_of(journal, run)
+    said = (
+        f"stopped; nothing was changed, and {compared:,} of {planned:,} page(s) planned by now were compared"
+    )
+    drawn = f"--seed {sample.seed}" if sample is not None and seed is None else ""
+    if drawn or again:
+        how = " and ".join(
+            filter(None, (f"with {drawn}" if drawn else "", "without --again" if again else ""))
+        )
+        return f"{said}; given {how}, it goes on within the hour"
+    return f"{said}; within the hour the same command goes on from there"
+
+
+def _read_by(job: Job, source_url: str | None) -> Job:
+    """The job, its rows read from another URL; with the same limits, and never from a replica of the job's own."""
+    if not source_url:
+        return job
+    try:
+        url = place(source_url)
+    except ValueError as error:
+        raise SettingsError(f"--source-url: {error}") from None
+    return replace(job, source=replace(job.source, url=url, command=(), read_url=""))
+
+
+def _scope(sample: Sample | None, source_url: str | None) -> str:
+    """What the run looks at, as text: one that reads from elsewhere does not go on with what another one has looked at."""
+    parts = [] if sample is None else [f"sample={sample};seed={sample.seed}"]
+    if source_url:
+        parts.append(f"source={hashlib.sha256(source_url.encode()).hexdigest()[:12]}")
+    return ";".join(parts)
+
+
+def _begin(
+    journal: SqlJournal, identity: RunIdentity, installation: Installation | None, *, again: bool
+) -> Run:
+    """The run, with the installation of capture that it began beside."""
     begun = verify_wiring.begin(journal, identity, again=again)
     if begun.told:
         click.echo(begun.told, err=True)
+    keep_installation(journal.database, begun.run.id, "" if installation is None else installation.id)
     return begun.run
 
 
-def _repair(live: Live, confirmed: Mapping[Root, set[ItemKey]], *, dry_run: bool) -> None:
-    rows = f"{len(confirmed):,} row(s)"
-    if dry_run:
+def _marked(
+    live: Live, laid: Laid, journal: SqlJournal, result: VerifyResult, asked: Mapping[str, Any]
+) -> bool:
+    """Whether rows were marked, as --repair asks: those that differ, and those of findings of live change that are open."""
+    if not asked["repair"]:
+        return False
+    names = {one.name for one in laid.checked.entities}
+    found = live_wiring.open_findings_of(laid.job, journal).roots()
+    doubtful = {root: set[ItemKey]() for root in found if root[0] in names} | dict(result.confirmed)
+    rows = f"{len(doubtful):,} row(s)"
+    if asked["dry_run"]:
         click.echo(f"{rows} would be marked; --repair without --dry-run marks them", err=True)
-        return
-    live.marks.add({root: sorted(keys, key=repr) for root, keys in confirmed.items()})
+        return False
+    live.marks.add({root: sorted(keys, key=repr) for root, keys in doubtful.items()})
     click.echo(f"{rows} marked; run `migrator relay`, then verify again", err=True)
+    return True
 
 
 def _live(
     stack: ExitStack, stage: Verify, laid: Laid, target: Target, asked: Mapping[str, Any]
 ) -> tuple[Live, bool]:
     """Capture's edges, and whether it is installed; then the verify knows that rows change meanwhile."""
+    source = None if asked["source_url"] else laid.source
     live = stack.enter_context(
-        live_wiring.open_live(laid.job, "verify", stop=stage.stop.is_set, source=laid.source)
+        live_wiring.open_live(asked["job"], "verify", stop=stage.stop.is_set, source=source)
     )
     if asked["repair"]:
         live_wiring.need_installation(live, laid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, bindparam, delete, select
 
 from migrator.journal.dialect import insert_or_ignore
 from migrator.journal.schema import claim, claimed_table
@@ -28,10 +28,12 @@ def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, st
     return others
 
 
-def release(connection: Connection, table_id: str, digests: Sequence[bytes]) -> None:
-    number = _number(connection, table_id)
-    for chunk in _chunks(sorted(digests)):
-        connection.execute(delete(claim).where(claim.c.table_number == number, claim.c.digest.in_(chunk)))
+def release(connection: Connection, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
+    """Frees each digest that this owner has; one that another has taken meanwhile stays."""
+    here = claim.c.table_number == _number(connection, table_id)
+    gone = delete(claim).where(here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by"))
+    for chunk in _chunks(sorted(given_up, key=_digest)):
+        connection.execute(gone, [{"freed": digest, "by": owner} for digest, owner in chunk])
 
 
 def forget(connection: Connection, table_id: str) -> None:

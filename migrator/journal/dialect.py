@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Double, Engine, Insert, Table, func, literal_column, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    Insert,
+    Table,
+    func,
+    inspect,
+    literal_column,
+    select,
+)
 from sqlalchemy.dialects import sqlite
 
 _SETTING_UP = 0x6D696772
@@ -59,6 +72,18 @@ def seconds(connection: Connection) -> float:
     """The time by the database's clock, in seconds since 1970."""
     clock: ColumnElement[float] = literal_column(_CLOCKS[connection.dialect.name], Double())
     return float(connection.execute(select(clock)).scalar_one())
+
+
+def add_columns(connection: Connection, columns: Collection[Column[Any]]) -> None:
+    """Adds those that a table does not have yet; in all rows they are NULL."""
+    there = {
+        table: {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for table in {column.table for column in columns}
+    }
+    for column in columns:
+        if column.name not in there[column.table]:
+            kind = column.type.compile(connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} {kind}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
 from migrator.errors import SettingsError
 from migrator.journal.dialect import insert_or_replace, seconds
-from migrator.journal.engine import Database
+from migrator.journal.engine import Database, once_only, repeatable
 from migrator.journal.schema import sample as samples
 from migrator.journal.schema import window as windows
 from migrator.ports.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Sample, Window
@@ -35,6 +35,7 @@ class SqlEvidence:
         self._swept_at = 0.0
         self._sweeping = Lock()
 
+    @repeatable
     def keep(self, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
         # In one order: two who keep the same windows wait for each other, and do not lock each other out.
         rows = [self._window_row(one) for one in sorted(windows, key=_place)]
@@ -43,6 +44,7 @@ class SqlEvidence:
             _keep_windows(connection, rows)
             self._keep_samples(connection, samples)
 
+    @repeatable
     def windows(self, since: float, pattern: str | None = None) -> list[Window]:
         here = [windows.c.job == self.job, windows.c.begun_at >= since]
         if pattern is not None:
@@ -51,6 +53,7 @@ class SqlEvidence:
         with self.database.begin() as connection:
             return [_window(row) for row in connection.execute(select(windows).where(*here).order_by(*order))]
 
+    @repeatable
     def samples(self, pattern: str | None = None) -> list[Sample]:
         here = [samples.c.job == self.job]
         if pattern is not None:
@@ -59,6 +62,7 @@ class SqlEvidence:
         with self.database.begin() as connection:
             return [_sample(row) for row in connection.execute(query)]
 
+    @once_only
     def forget_samples(self) -> int:
         with self.database.begin() as connection:
             if self.database.sqlite:
@@ -66,10 +70,12 @@ class SqlEvidence:
                 connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
             return connection.execute(delete(samples).where(samples.c.job == self.job)).rowcount
 
+    @once_only
     def forget_windows(self, before: float) -> int:
         with self.database.begin() as connection:
             return self._drop(connection, before)
 
+    @repeatable
     def now_s(self) -> float:
         with self.database.begin() as connection:
             return seconds(connection)

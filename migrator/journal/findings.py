@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from itertools import islice
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, select
 
 from migrator.journal.dialect import insert_or_ignore
 from migrator.journal.schema import finding
 from migrator.ports import Finding
 
+NAMES = tuple(one.name for one in fields(Finding))
 _CHUNK = 500
 
 
@@ -25,11 +28,14 @@ def add(connection: Connection, run_id: int, findings: Iterable[Finding]) -> Non
 
 def read(connection: Connection, run_id: int, limit: int | None) -> list[Finding]:
     """Findings in the order in which they were made."""
-    columns = [
-        finding.c[name] for name in ("kind", "entity", "reason", "source_key", "item_key", "attribute")
-    ]
-    query = select(*columns).where(finding.c.run_id == run_id).order_by(finding.c.id).limit(limit)
+    here = finding.c.run_id == run_id
+    query = select(*columns_of(finding)).where(here).order_by(finding.c.id).limit(limit)
     return [Finding(*row) for row in connection.execute(query)]
+
+
+def columns_of(table: Table) -> list[ColumnElement[Any]]:
+    """What a Finding is made of, in its order."""
+    return [func.coalesce(table.c[name], "") for name in NAMES]
 
 
 def drop(connection: Connection, run_id: int, kind: str, item_keys: Sequence[str]) -> None:
@@ -46,14 +52,7 @@ def counts(connection: Connection, run_id: int) -> dict[str, int]:
 
 
 def _columns(one: Finding) -> dict[str, str]:
-    return {
-        "kind": one.kind,
-        "entity": one.entity,
-        "reason": one.reason,
-        "source_key": one.source_key,
-        "item_key": one.item_key,
-        "attribute": one.attribute,
-    }
+    return {name: getattr(one, name) for name in NAMES}
 
 
 def _digest(one: Finding) -> bytes:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any
@@ -20,6 +19,7 @@ from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.journal.dialect import insert_or_ignore
 from migrator.journal.schema import lease
 from migrator.journal.store import SqlJournal
+from migrator.processes import birth, is_alive
 
 LIFE_S = 30.0
 HEARTBEAT_S = 5.0
@@ -46,7 +46,7 @@ class RunLease:
             {
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
-                "born": _born(_facts(os.getpid())),
+                "born": birth(os.getpid()),
                 "namespace": _namespace(),
                 "lease": os.urandom(4).hex(),
             }
@@ -56,7 +56,7 @@ class RunLease:
         self._thread = Thread(target=self._renew, name="lease", daemon=True)
 
     def __enter__(self) -> RunLease:
-        while not self._acquire():
+        while not self.journal.database.tried(self._acquire, twice=True):
             pass  # the holder let go between our two looks
         self._thread.start()
         return self
@@ -120,30 +120,7 @@ def _alive(holder: str) -> bool:
     known: dict[str, Any] = json.loads(holder)
     if (known["host"], known["namespace"]) != (socket.gethostname(), _namespace()):
         return True
-    try:
-        os.kill(known["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    facts = _facts(known["pid"])
-    return facts[:1] != ["Z"] and _born(facts) == known["born"]
-
-
-def _facts(pid: int) -> list[str]:
-    """What the kernel says of a process, from its state on (Z: killed, not yet buried by its parent); often nothing.
-
-    Source: proc_pid_stat(5).
-    """
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _born(facts: list[str]) -> str:
-    """When the process began, in the kernel's own count: a pid may be used again. '' where the system does not say."""
-    return facts[19] if len(facts) > 19 else ""
+    return is_alive(known["pid"], known["born"])
 
 
 def _namespace() -> str:

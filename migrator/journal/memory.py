@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, delete, select, update
 
 from migrator.journal.dialect import insert_or_ignore
-from migrator.journal.engine import Database
+from migrator.journal.engine import Database, repeatable
 from migrator.journal.schema import contest, reached_ticket, remembered_key, remembered_root
 from migrator.mapping.key_wire import read_key, write_key
 from migrator.mapping.keys import item_key_text
@@ -33,7 +33,8 @@ class SqlMemory:
         self.database = database
         self.table_id = table_id
 
-    def remember(self, ticket: int, intended: Mapping[Root, Iterable[ItemKey]]) -> dict[Root, Remembered]:
+    @repeatable
+    def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
         found: dict[Root, Remembered] = {}
         roots = self._by_digest(intended)
         with self.database.begin() as connection:
@@ -49,7 +50,8 @@ class SqlMemory:
                 )
         return {root: found[root] for root in intended}
 
-    def settle(self, ticket: int, current: Mapping[Root, Iterable[ItemKey]]) -> None:
+    @repeatable
+    def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         roots = self._by_digest(current)
         with self.database.begin() as connection:
             for chunk in _chunks(sorted(roots)):
@@ -61,6 +63,7 @@ class SqlMemory:
 
     # ── tickets ──
 
+    @repeatable
     def reached(self, ticket: int) -> None:
         mine = update(reached_ticket).where(reached_ticket.c.table_id == self.table_id)
         with self.database.begin() as connection:
@@ -68,6 +71,7 @@ class SqlMemory:
             connection.execute(insert_or_ignore(connection, reached_ticket), row)
             connection.execute(mine.where(reached_ticket.c.ticket < ticket).values(ticket=ticket))
 
+    @repeatable
     def highest(self) -> int:
         mine = select(reached_ticket.c.ticket).where(reached_ticket.c.table_id == self.table_id)
         with self.database.begin() as connection:
@@ -75,6 +79,7 @@ class SqlMemory:
 
     # ── contests ──
 
+    @repeatable
     def contest(self, contests: Sequence[Contest]) -> None:
         rows = [
             {
@@ -87,6 +92,7 @@ class SqlMemory:
         with self.database.begin() as connection:
             _insert(connection, contest, rows)
 
+    @repeatable
     def contests(self, keys: Sequence[ItemKey]) -> list[Contest]:
         found: list[Contest] = []
         with self.database.begin() as connection:
@@ -97,6 +103,7 @@ class SqlMemory:
                 found += [Contest(_read(text), (entity, key)) for text, entity, key in rows]
         return found
 
+    @repeatable
     def concede(self, contests: Sequence[Contest]) -> None:
         places = sorted({(self._digest(one.key), self._root(one.root)) for one in contests})
         with self.database.begin() as connection:

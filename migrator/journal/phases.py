@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, exists, func, insert, select, update
 
 from migrator.errors import SettingsError
 from migrator.journal.dialect import insert_or_ignore, seconds
-from migrator.journal.engine import Database
+from migrator.journal.engine import Database, once_only, repeatable
 from migrator.journal.schema import confirmed_phase as confirmed
 from migrator.journal.schema import move as moves
 from migrator.journal.schema import phase as phases
-from migrator.phase import OFF, PHASES, Phase, State
+from migrator.phase import OFF, state_named
+from migrator.ports.control import KeptPhase
 from migrator.ports.phases import Move, MovedError, PatternPhase
 
-_RAMP = re.compile(r"ramp ([1-9]\d{0,2}) %")
 _WHO_LETTERS = 255
 
 
@@ -31,10 +30,12 @@ class SqlPhases:
         self.database = database
         self.job = job
 
+    @repeatable
     def all(self) -> dict[str, PatternPhase]:
         with self.database.begin() as connection:
             return self._read(connection)
 
+    @once_only
     def move(self, move: Move, version: int) -> PatternPhase:
         here = and_(phases.c.job == self.job, phases.c.pattern == move.pattern)
         with self.database.begin() as connection:
@@ -56,6 +57,7 @@ class SqlPhases:
             connection.execute(insert(moves).values(job=self.job, **_line(move, made)))
         return made
 
+    @repeatable
     def mend(self, pattern: str) -> PatternPhase:
         here = and_(phases.c.job == self.job, phases.c.pattern == pattern)
         with self.database.begin() as connection:
@@ -64,7 +66,7 @@ class SqlPhases:
                 audited = and_(moves.c.job == self.job, moves.c.pattern == pattern)
                 last = select(moves.c.after).where(audited, moves.c.version == known.version)
                 after = connection.execute(last).scalar()
-                if after is not None and _state(after) is None:
+                if after is not None and state_named(after) is None:
                     raise SettingsError(known.fault)
                 known = replace(known, fault="")
                 connection.execute(delete(phases).where(here))
@@ -73,6 +75,23 @@ class SqlPhases:
                     connection.execute(insert_or_ignore(connection, phases), row)
         return known
 
+    @once_only
+    def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
+        state = state_named(kept.phase)
+        if state is None:
+            raise SettingsError(f"the table keeps of pattern {pattern} what is no phase")
+        here = and_(phases.c.job == self.job, phases.c.pattern == pattern)
+        with self.database.begin() as connection:
+            known = self._read(connection).get(pattern, PatternPhase(pattern))
+            made = PatternPhase(pattern, state, max(kept.version, known.version + 1), seconds(connection))
+            connection.execute(delete(phases).where(here))
+            row = {"job": self.job, "pattern": pattern, **_columns(made)}
+            connection.execute(insert(phases).values(row))
+            move = Move(pattern, known.state, state, who, reason)
+            connection.execute(insert(moves).values(job=self.job, **_line(move, made)))
+        return made
+
+    @repeatable
     def history(self, pattern: str | None = None) -> list[Move]:
         query = select(moves).where(moves.c.job == self.job)
         if pattern is not None:
@@ -81,6 +100,7 @@ class SqlPhases:
         with self.database.begin() as connection:
             return [_move(row) for row in connection.execute(ordered)]
 
+    @repeatable
     def confirm(self, instance: str, versions: Mapping[str, int]) -> None:
         rows = [
             {"instance": instance, "pattern": pattern, "job": self.job, "version": version}
@@ -91,6 +111,7 @@ class SqlPhases:
             if rows:
                 connection.execute(insert(confirmed), rows)
 
+    @repeatable
     def confirmed(self) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = defaultdict(dict)
         with self.database.begin() as connection:
@@ -142,7 +163,7 @@ class SqlPhases:
 
 def _checked(row: Any) -> PatternPhase:
     """The phase, with a fault where somebody wrote another one into the journal by hand than the audit ends with."""
-    audited = _state(row.after)
+    audited = state_named(row.after)
     if audited is None:
         what = f"the audit of pattern {row.pattern} ends with what is no phase"
         fault = f"{what}; restore migrator_move from a backup of the journal"
@@ -156,15 +177,6 @@ def _checked(row: Any) -> PatternPhase:
     way_out = f"`migrator cutover rollback JOB {row.pattern}` writes it anew and moves it back"
     fault = f"{what}; its audit says {right} (see `migrator cutover history`), and {way_out}"
     return PatternPhase(row.pattern, audited, row.audited, row.at, fault)
-
-
-def _state(text: str) -> State | None:
-    """The state that an audit's word means; None where it means none."""
-    if text in PHASES and text != "ramp":
-        return State(cast("Phase", text))
-    ramp = _RAMP.fullmatch(text)
-    percent = int(ramp[1]) if ramp else 0
-    return State("ramp", percent) if 1 <= percent <= 100 else None
 
 
 def _columns(made: PatternPhase) -> dict[str, Any]:
@@ -188,7 +200,7 @@ def _line(move: Move, made: PatternPhase) -> dict[str, Any]:
 
 
 def _move(row: Row[Any]) -> Move:
-    before, after = _state(row.before), _state(row.after)
+    before, after = state_named(row.before), state_named(row.after)
     if before is None or after is None:
         what = f"line {row.version} of the audit of pattern {row.pattern} holds what is no phase"
         raise SettingsError(f"{what}; restore migrator_move from a backup of the journal")

@@ -18,7 +18,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 VERSION = 2
-"""Raised with every change of a table that is there already; one that is missing is made when a journal is opened."""
+"""Raised with every change of a table that is there already. A table that is missing is made when a journal is opened,
+and so is a column of ADDED: an older migrator goes on without it."""
 
 metadata = MetaData()
 
@@ -80,6 +81,9 @@ finding = Table(
     Column("source_key", Text, nullable=False),
     Column("item_key", Text, nullable=False),
     Column("attribute", Text, nullable=False),
+    # NULL: an older migrator wrote it, which kept neither.
+    Column("item_type", Text),
+    Column("owner", Text),
     UniqueConstraint("run_id", "digest", name="migrator_finding_once"),
 )
 Index("migrator_finding_kind", finding.c.run_id, finding.c.kind)
@@ -126,6 +130,14 @@ verified_look = Table(
     Column("look", LONG_TEXT, nullable=False),
 )
 
+run_capture = Table(
+    "migrator_run_capture",
+    metadata,
+    Column("run_id", Integer, primary_key=True, autoincrement=False),
+    # The installation of capture that was there when the run began, '' for none.
+    Column("installation", String(64), nullable=False),
+)
+
 # ── live change ──
 
 remembered_root = Table(
@@ -153,11 +165,59 @@ contest = Table(
     Column("source_key", Text, nullable=False),
 )
 
+open_finding = Table(
+    "migrator_open_finding",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    # Of the table, the kind, the row, the item and the attribute: what is found again replaces what was found before.
+    Column("digest", DIGEST, primary_key=True),
+    Column("table_id", String(255), nullable=False),
+    Column("root", DIGEST, nullable=False, index=True),
+    Column("ticket", BigInteger, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("entity", String(255), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("source_key", Text, nullable=False),
+    Column("item_key", Text, nullable=False),
+    Column("attribute", Text, nullable=False),
+    Column("item_type", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+)
+
 reached_ticket = Table(
     "migrator_reached_ticket",
     metadata,
     Column("table_id", String(255), primary_key=True),
     Column("ticket", BigInteger, nullable=False),
+)
+
+# Which journal this is, and what it has seen of tables' control items (see ports/control.py).
+
+identity = Table(
+    "migrator_identity",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("id", String(32), nullable=False),
+)
+
+seen_table = Table(
+    "migrator_seen_table",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("table_id", String(255), primary_key=True),
+    Column("name", String(255), nullable=False),
+    Column("ticket", BigInteger, nullable=False),
+)
+
+# Which job it is: the names of its table and of its source. Number 0 is what the journal was first used with, others were
+# added on purpose.
+job_name = Table(
+    "migrator_job_name",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
 )
 
 fast_path = Table(
@@ -166,6 +226,8 @@ fast_path = Table(
     Column("table_id", String(255), primary_key=True),
     Column("closed", Integer, nullable=False),
 )
+
+shared_table = Table("migrator_shared_table", metadata, Column("table_id", String(255), primary_key=True))
 
 writer = Table(
     "migrator_writer",
@@ -176,6 +238,32 @@ writer = Table(
     Column("since", Double, nullable=False),
     Column("alive_at", Double, nullable=False),
     Column("fenced", Integer, nullable=False),
+)
+
+# The revision that a job's writers work by. It is old where another one was registered after it.
+revision = Table(
+    "migrator_revision",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("mapping", String(64), nullable=False),
+    Column("since", Double, nullable=False),
+    Column("runs_before", BigInteger, nullable=False),
+)
+
+known_revision = Table(
+    "migrator_known_revision",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+)
+
+writer_revision = Table(
+    "migrator_writer_revision",
+    metadata,
+    Column("writer", String(32), primary_key=True),
+    Column("job", String(64), nullable=False, index=True),
+    Column("digest", String(64), nullable=False),
 )
 
 instance = Table(
@@ -194,6 +282,15 @@ instance = Table(
     Column("installation", String(64), nullable=False),
     Column("since", Double, nullable=False),
     Column("alive_at", Double, nullable=False),
+)
+
+instance_process = Table(
+    "migrator_instance_process",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("job", String(64), nullable=False, index=True),
+    Column("sees", String(255), nullable=False),
+    Column("born", String(64), nullable=False),
 )
 
 # ── phases, and what they are judged by ──
@@ -259,6 +356,9 @@ sample = Table(
     Column("content", LONG_TEXT, nullable=False),
 )
 Index("migrator_sample_kind", sample.c.job, sample.c.pattern, sample.c.kind)
+
+ADDED = (finding.c.item_type, finding.c.owner)
+"""Columns that came after their tables; each may be NULL."""
 
 for table in metadata.tables.values():
     # Names that differ in case, or by an accent, are two names.

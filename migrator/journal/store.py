@@ -9,15 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, delete, false, func, insert, select, update
 from sqlalchemy.engine import URL, Engine
 
 from migrator.errors import StoppedError
 from migrator.journal import claims, findings, pages, schema
-from migrator.journal.dialect import seconds
-from migrator.journal.engine import Database
+from migrator.journal.dialect import insert_or_ignore, seconds
+from migrator.journal.engine import Database, once_only, repeatable
 from migrator.mapping.key_wire import read_key, write_key
 from migrator.ports import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
+from migrator.retry import Retry
 
 _CHUNK = 1000
 _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "different")
@@ -26,8 +27,8 @@ _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "differ
 class SqlJournal:
     """ports.Journal on a database of its own."""
 
-    def __init__(self, where: str | URL | Engine) -> None:
-        self.database = Database(where)
+    def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
+        self.database = Database(where, retry)
 
     @classmethod
     def in_memory(cls) -> SqlJournal:
@@ -38,11 +39,28 @@ class SqlJournal:
     def in_file(cls, path: Path) -> SqlJournal:
         return cls(URL.create("sqlite", database=str(path)))
 
+    @property
+    def name(self) -> str:
+        """Its file, or its URL without password and options."""
+        return self.database.name
+
+    def probe(self) -> None:
+        """Reads, adds, changes and deletes nothing in each of our tables. Raises: what names the right that is missing."""
+        with self.database.begin() as connection:
+            for table in schema.metadata.sorted_tables:
+                nothing = select(*table.columns).where(false())
+                column = next(iter(table.columns))
+                connection.execute(nothing)
+                connection.execute(insert(table).from_select(list(table.columns.keys()), nothing))
+                connection.execute(update(table).where(false()).values({column: column}))
+                connection.execute(delete(table).where(false()))
+
     def close(self) -> None:
         self.database.close()
 
     # ── runs ──
 
+    @repeatable
     def find_run(self, identity: RunIdentity) -> Run | None:
         run = schema.run
         query = select(run).where(*_same(identity)).order_by(run.c.id.desc()).limit(1)
@@ -50,6 +68,7 @@ class SqlJournal:
             row = connection.execute(query).first()
         return None if row is None else _run(row)
 
+    @once_only
     def start_run(self, identity: RunIdentity) -> Run:
         with self.database.begin() as connection:
             values = {**_identity_columns(identity), "state": "running", "started_at": _now(connection)}
@@ -57,22 +76,26 @@ class SqlJournal:
         assert key is not None
         return Run(int(key[0]), identity, "running", str(values["started_at"]))
 
+    @repeatable
     def resume_run(self, run: Run) -> Run:
         change = update(schema.run).where(schema.run.c.id == run.id).values(state="running", ended_at=None)
         with self.database.begin() as connection:
             connection.execute(change)
         return Run(run.id, run.identity, "running", run.started_at, resumed=True)
 
+    @repeatable
     def end_run(self, run: Run, state: RunState) -> None:
         change = update(schema.run).where(schema.run.c.id == run.id)
         with self.database.begin() as connection:
             connection.execute(change.values(state=state, ended_at=_now(connection)))
 
+    @repeatable
     def runs(self, job: str) -> list[Run]:
         query = select(schema.run).where(schema.run.c.job == job).order_by(schema.run.c.id)
         with self.database.begin() as connection:
             return [_run(row) for row in connection.execute(query)]
 
+    @repeatable
     def written_tables(self, job: str) -> set[str]:
         run = schema.run
         writing = run.c.kind.in_(["backfill", "relay"])
@@ -80,12 +103,26 @@ class SqlJournal:
         with self.database.begin() as connection:
             return set(connection.execute(query).scalars())
 
+    @repeatable
+    def keep_shared(self, table_id: str) -> None:
+        """From now on the table counts as one that holds others' items, too."""
+        with self.database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, schema.shared_table), {"table_id": table_id})
+
+    @repeatable
+    def is_shared(self, table_id: str) -> bool:
+        query = select(schema.shared_table).where(schema.shared_table.c.table_id == table_id)
+        with self.database.begin() as connection:
+            return connection.execute(query).first() is not None
+
+    @repeatable
     def writers(self, table_id: str) -> dict[str, set[str]]:
         with self.database.begin() as connection:
             return pages.writers(connection, table_id)
 
     # ── pages ──
 
+    @repeatable
     def planned(self, run: Run) -> set[str]:
         query = select(schema.plan.c.entity).where(schema.plan.c.run_id == run.id)
         with self.database.begin() as connection:
@@ -93,8 +130,15 @@ class SqlJournal:
 
     def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
         # The bounds are read from the source before the transaction begins: a slow source must not hold the journal.
-        planned = list(pages)
+        self._plan(run, entity, list(pages))
+
+    @repeatable
+    def _plan(self, run: Run, entity: str, planned: Sequence[Page]) -> None:
+        plan = schema.plan
+        known = select(plan.c.entity).where(plan.c.run_id == run.id, plan.c.entity == entity)
         with self.database.begin() as connection:
+            if connection.execute(known).first() is not None:
+                return  # by a commit whose answer was lost
             connection.execute(insert(schema.plan).values(run_id=run.id, entity=entity))
             waiting = iter(planned)
             while chunk := list(islice(waiting, _CHUNK)):
@@ -110,14 +154,19 @@ class SqlJournal:
                 .order_by(page.c.number)
                 .limit(_CHUNK)
             )
-            with self.database.begin() as connection:
-                rows = connection.execute(query).all()
+            rows = self._bounds(query)
             if not rows:
                 return
             for number, after, upto in rows:
                 last = number
                 yield Page(entity, number, after, upto)
 
+    @repeatable
+    def _bounds(self, query: Select[Any]) -> list[tuple[int, str | None, str | None]]:
+        with self.database.begin() as connection:
+            return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+    @repeatable
     def page_counts(self, run: Run, entity: str) -> tuple[int, int]:
         page = schema.page
         query = select(func.count(page.c.done_at), func.count()).where(
@@ -127,6 +176,7 @@ class SqlJournal:
             done, planned = connection.execute(query).one()
         return int(done), int(planned)
 
+    @repeatable
     def finish_page(self, run: Run, page: Page, tally: Tally, found: Sequence[Finding]) -> None:
         table = schema.page
         values = {name: getattr(tally, name) for name in _TALLY}
@@ -137,10 +187,12 @@ class SqlJournal:
             if connection.execute(change).rowcount == 0:
                 raise StoppedError(_no_page(run, page))
 
+    @once_only
     def reopen_pages(self, job: str, table_id: str, entities: Sequence[str]) -> int:
         with self.database.begin() as connection:
             return pages.reopen(connection, job, table_id, entities)
 
+    @repeatable
     def tally(self, run: Run, entity: str | None = None) -> Tally:
         page = schema.page
         query = select(*(func.coalesce(func.sum(page.c[name]), 0) for name in _TALLY)).where(
@@ -157,24 +209,29 @@ class SqlJournal:
 
     # ── findings ──
 
+    @repeatable
     def add_findings(self, run: Run, found: Sequence[Finding]) -> None:
         with self.database.begin() as connection:
             findings.add(connection, run.id, found)
 
+    @repeatable
     def findings(self, run: Run, limit: int | None = None) -> list[Finding]:
         with self.database.begin() as connection:
             return findings.read(connection, run.id, limit)
 
+    @repeatable
     def drop_findings(self, run: Run, kind: FindingKind, item_keys: Sequence[str]) -> None:
         with self.database.begin() as connection:
             findings.drop(connection, run.id, kind, item_keys)
 
+    @repeatable
     def finding_counts(self, run: Run) -> dict[str, int]:
         with self.database.begin() as connection:
             return findings.counts(connection, run.id)
 
     # ── scans ──
 
+    @repeatable
     def segment(self, run: Run, number: int) -> SegmentState:
         table = schema.segment
         query = select(table.c.state).where(table.c.run_id == run.id, table.c.number == number)
@@ -185,6 +242,7 @@ class SqlJournal:
         state = json.loads(text)
         return SegmentState(read_key(state["start"]), bool(state["done"]), state["tally"])
 
+    @repeatable
     def save_segment(self, run: Run, number: int, state: SegmentState, found: Sequence[Finding]) -> None:
         table = schema.segment
         text = json.dumps({"start": write_key(state.start), "done": state.done, "tally": dict(state.tally)})
@@ -196,14 +254,17 @@ class SqlJournal:
 
     # ── claims ──
 
+    @repeatable
     def claim(self, table_id: str, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
         with self.database.begin() as connection:
             return claims.take(connection, table_id, wanted)
 
-    def release(self, table_id: str, digests: Sequence[bytes]) -> None:
+    @repeatable
+    def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
         with self.database.begin() as connection:
-            claims.release(connection, table_id, digests)
+            claims.release(connection, table_id, given_up)
 
+    @repeatable
     def forget_claims(self, table_id: str) -> None:
         with self.database.begin() as connection:
             claims.forget(connection, table_id)

@@ -7,13 +7,14 @@ from typing import TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select
 
-from migrator.journal.engine import Database
+from migrator.journal.engine import Database, once_only, repeatable
 from migrator.journal.memory import root_digest
 from migrator.journal.schema import (
     claim,
     claimed_table,
     contest,
     finding,
+    open_finding,
     page,
     remembered_key,
     remembered_root,
@@ -34,6 +35,7 @@ class SqlTraces:
         self.job = job
         self.table_id = table_id
 
+    @repeatable
     def count(self, roots: Sequence[Root], item_keys: Collection[str] = ()) -> dict[str, int]:
         with self.database.begin() as connection:
             return {
@@ -41,6 +43,7 @@ class SqlTraces:
                 for kind, places in self._places(roots, item_keys).items()
             }
 
+    @once_only
     def forget(
         self,
         roots: Sequence[Root],
@@ -56,6 +59,7 @@ class SqlTraces:
                 connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
             return {kind: sum(_delete(connection, *one) for one in places[kind]) for kind in kinds}
 
+    @repeatable
     def page_bounds(self, roots: Sequence[Root]) -> int:
         found = 0
         with self.database.begin() as connection:
@@ -75,6 +79,7 @@ class SqlTraces:
             "findings": [
                 *(place for root in roots for place in self._findings(root)),
                 *self._findings_of_items(roots, item_keys),
+                *((open_finding, self._opened(root)) for root in roots),
             ],
             "claims": [place for root in roots for place in self._claims(root)],
             "contests": [place for root in roots for place in self._contests(root)],
@@ -90,11 +95,19 @@ class SqlTraces:
         """Its own, and those of other rows that name it as the one which makes the same key."""
         name, key = root
         own = and_(finding.c.entity == name, finding.c.source_key == key)
-        named = or_(
+        # Findings that an older migrator wrote say in their reason alone which row it is.
+        in_words = or_(
             finding.c.reason.contains(f": {name} {key} makes the same key", autoescape=True),
             finding.c.reason.endswith(f"is that of {source_text(*root)}", autoescape=True),
         )
+        named = or_(finding.c.owner == source_text(*root), and_(finding.c.owner.is_(None), in_words))
         return [(finding, and_(finding.c.run_id.in_(self._runs()), or_(own, named)))]
+
+    def _opened(self, root: Root) -> ColumnElement[bool]:
+        here, text = root_digest(self.table_id, root), source_text(*root)
+        return and_(
+            open_finding.c.job == self.job, or_(open_finding.c.root == here, open_finding.c.owner == text)
+        )
 
     def _findings_of_items(self, roots: Sequence[Root], item_keys: Collection[str]) -> list[_Place]:
         """Those that name an item of the rows, and no row."""

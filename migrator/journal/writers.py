@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, select, update
 
 from migrator.journal.dialect import insert_or_ignore, seconds
-from migrator.journal.engine import Database
+from migrator.journal.engine import Database, repeatable
 from migrator.journal.schema import fast_path
 from migrator.journal.schema import writer as writers
 from migrator.ports.live import Writer, WriterKind
 
 FORGOTTEN_S = 86_400.0
 """A writer that was killed leaves its row; nothing of one that was silent for a day can take effect any more."""
+_STARTED = secrets.randbits(32)
+"""Tells this process from others, with its number: one that forks is two from then on."""
+
+
+def process_of(writer: Writer) -> str:
+    """What the ids of all writers of one process have in common: a relay is a writer in each of its threads."""
+    return writer.id[:8]
 
 
 class SqlWriters:
@@ -28,18 +36,23 @@ class SqlWriters:
         self.table_id = table_id
 
     def enter(self, kind: WriterKind) -> Writer:
+        return self._enter(kind, f"{(_STARTED ^ os.getpid()):08x}{secrets.token_hex(4)}")
+
+    @repeatable
+    def _enter(self, kind: WriterKind, name: str) -> Writer:
         with self._alone() as (connection, closed):
             given: WriterKind = "conditional" if kind == "fast" and closed else kind
-            if given != "fast":
+            if given not in ("fast", "undo"):
                 self._close(connection)
             now = seconds(connection)
             dead = (writers.c.table_id == self.table_id, writers.c.alive_at < now - FORGOTTEN_S)
             connection.execute(delete(writers).where(*dead))
-            made = Writer(secrets.token_hex(8), given, now, now)
-            row = {"id": made.id, "kind": given, "since": now, "alive_at": now, "fenced": 0}
-            connection.execute(insert(writers).values(table_id=self.table_id, **row))
-        return made
+            row = {"id": name, "kind": given, "since": now, "alive_at": now, "fenced": 0}
+            # It is there already where the answer to its commit was lost; it may have been fenced since.
+            connection.execute(insert_or_ignore(connection, writers), {"table_id": self.table_id, **row})
+            return _writer(connection.execute(select(writers).where(writers.c.id == name)).one())
 
+    @repeatable
     def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
         """A writer that is not in the journal any more was taken for dead: it counts as fenced."""
         here = writers.c.id == writer.id
@@ -50,10 +63,12 @@ class SqlWriters:
             row = connection.execute(select(writers).where(here)).first()
         return replace(writer, fenced=True) if row is None else _writer(row)
 
+    @repeatable
     def leave(self, writer: Writer) -> None:
         with self.database.begin() as connection:
             connection.execute(delete(writers).where(writers.c.id == writer.id))
 
+    @repeatable
     def fence(self) -> list[Writer]:
         fast = (writers.c.table_id == self.table_id, writers.c.kind == "fast")
         with self._alone() as (connection, _):
@@ -61,17 +76,20 @@ class SqlWriters:
             connection.execute(update(writers).where(*fast).values(fenced=1))
             return self._found(connection, *fast)
 
+    @repeatable
     def is_closed(self) -> bool:
         """Whether anybody ever wrote, or was about to write, beside a fast run."""
         mine = select(fast_path.c.closed).where(fast_path.c.table_id == self.table_id)
         with self.database.begin() as connection:
             return bool(connection.execute(mine).scalar())
 
+    @repeatable
     def living(self, silent_s: float) -> list[Writer]:
         with self.database.begin() as connection:
             lately = writers.c.alive_at > seconds(connection) - silent_s
             return self._found(connection, writers.c.table_id == self.table_id, lately)
 
+    @repeatable
     def now_s(self) -> float:
         """The journal's time, in seconds since 1970."""
         with self.database.begin() as connection:

@@ -123,14 +123,21 @@ def _uses(plan: EntityPlan) -> Iterator[Captured]:
 def _root_use(plan: EntityPlan) -> Captured:
     key = tuple(column.name for column in plan.key)
     columns = (*key, *(path for path in key_paths(plan) if path in _own_columns(plan)))
-    computed = any(column.sql is not None for column in plan.table.columns)
     slots = [slot.column.name for slot in plan.slots if slot.alias == ""]
     links = [real for one in plan.joins if one.parent == "" for real, _ in one.on]
     links += [real for one in plan.collections for _, real in one.link]
     watched = [*slots, *_written(plan.table, links), *(column.name for column, _ in plan.where)]
     return _captured(
-        plan.table, columns, None if computed or plan.transformed else watched, Lookup(plan.entity.name, key)
+        plan.table,
+        columns,
+        None if _is_computed(plan.table) or plan.transformed else watched,
+        Lookup(plan.entity.name, key),
     )
+
+
+def _is_computed(table: TableFacts) -> bool:
+    """Whether SQL makes columns of it, of whichever others."""
+    return any(column.sql is not None for column in table.columns)
 
 
 def _join_uses(
@@ -145,7 +152,8 @@ def _join_uses(
         onward = [real for one in joins if one.parent == join.alias for real, _ in one.on]
         used = [slot.column.name for slot in slots if slot.alias == join.alias]
         ordered = () if collection is None else _ordering(collection, join.alias)
-        yield _captured(join.table, values, [*used, *ordered, *_written(join.table, onward)], lookup)
+        watched = [*used, *ordered, *_written(join.table, onward)]
+        yield _captured(join.table, values, None if _is_computed(join.table) else watched, lookup)
 
 
 def _child_use(plan: EntityPlan, one: CollectionPlan) -> Captured:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 
 from migrator.errors import Fault, MappingError
 from migrator.facts import EntityPlan, SchemaFacts
 from migrator.mapping.atomic import atomic_faults
+from migrator.mapping.check_collations import collation_warnings
 from migrator.mapping.check_keys import key_faults
 from migrator.mapping.check_patterns import pattern_faults
 from migrator.mapping.check_returns import return_faults
 from migrator.mapping.check_table import table_faults
-from migrator.mapping.check_types import bare_fault, refused, too_precise
+from migrator.mapping.check_types import refused, row_key_fault, too_precise
 from migrator.mapping.check_values import value_faults
 from migrator.mapping.check_version import version_faults
 from migrator.mapping.document import Document, Path, did_you_mean
@@ -22,7 +23,7 @@ from migrator.mapping.parse import ParsedMapping
 from migrator.mapping.plan import plan_entity
 from migrator.mapping.rows import Transform
 from migrator.mapping.tenants import entities_of
-from migrator.mapping.uniqueness import column_of, kind_of, meeting_items, unproved_items
+from migrator.mapping.uniqueness import column_of, key_doubt, kind_of, meeting_items, unproved_items
 from migrator.model import Mapping, TableDesign
 
 
@@ -54,9 +55,11 @@ def check_mapping(
     Raises: MappingError with every fault of form and fit (warnings are in the result, or beside the faults).
     """
     plans, faults = _plans(parsed, facts)
-    found = [*check_form(parsed), *faults, *return_faults(parsed.mapping, parsed.document, plans)]
+    found = [*check_form(parsed, plans), *faults]
     for plan in plans:
         found += _EntityCheck(parsed.mapping, plan, parsed.document).faults()
+    if all(fault.warning for fault in found):
+        found += collation_warnings(parsed.mapping, plans, parsed.document)
     unproved = unproved_items(plans, parsed.mapping.table)
     found += _unproved_warnings(parsed, plans, unproved)
     ordered = sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where))
@@ -69,15 +72,15 @@ def check_mapping(
     return Checked(parsed.mapping, entities, unproved, tuple(ordered))
 
 
-def check_form(parsed: ParsedMapping) -> tuple[Fault, ...]:
-    """What can be said without a source: the faults of form, and of access patterns against the items."""
+def check_form(parsed: ParsedMapping, plans: Sequence[EntityPlan] = ()) -> tuple[Fault, ...]:
+    """The faults of form, and of access patterns against the items. `plans`: what is known of a source, if there is one."""
     mapping, document = parsed.mapping, parsed.document
     found = [
         *parsed.faults,
         *table_faults(mapping, document),
-        *pattern_faults(mapping, document),
+        *pattern_faults(mapping, document, plans),
         *atomic_faults(mapping, document),
-        *return_faults(mapping, document),
+        *return_faults(mapping, document, plans),
     ]
     return tuple(sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where)))
 
@@ -137,13 +140,31 @@ class _EntityCheck:
         yield from self._kept()
         yield from key_faults(self.mapping, self.plan, self.document)
         yield from self._expiries()
+        yield from self._unread_joins()
         yield from version_faults(self.plan, self.document)
         for column in self.plan.key:
-            if what := bare_fault(column.name, column.kind, "a row's key"):
+            if what := row_key_fault(column):
                 yield self._fault((*self.at, "key"), f"{what}; name other columns in key:")
+        if why := key_doubt(self.plan):
+            names = ", ".join(column.name for column in self.plan.key)
+            what = f"nothing proves that {names} names one row: {why}"
+            ends = "two rows of one key end a backfill, which looks for them before it begins"
+            yield self._fault((*self.at, "key"), f"{what}; {ends}", warning=True)
 
     def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
         return self.document.fault(at, what, warning=warning)
+
+    def _unread_joins(self) -> Iterator[Fault]:
+        plan = self.plan
+        lists = [
+            ((*self.at, "collect", one.collection.alias), one.joins, one.slots) for one in plan.collections
+        ]
+        for at, joins, slots in ((self.at, plan.joins, plan.slots), *lists):
+            read = {slot.alias for slot in slots} | {join.parent for join in joins}
+            for join in joins:
+                if join.alias not in read:
+                    what = "no item reads anything of this join, and each page pays for it; take it out"
+                    yield self._fault((*at, "join", join.alias), what, warning=True)
 
     def _kept(self) -> Iterator[Fault]:
         table = self.mapping.table

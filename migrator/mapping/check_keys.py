@@ -10,8 +10,8 @@ from migrator.limits import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from migrator.mapping.document import Document, Path
 from migrator.mapping.filters import FILTERS, SAME_KIND
 from migrator.mapping.items import kept_columns
-from migrator.mapping.uniqueness import key_facts, kind_of
-from migrator.model import Const, Expression, ItemDesign, KeyAttribute, Mapping, Ref, Template
+from migrator.mapping.uniqueness import column_of, key_facts, kind_of
+from migrator.model import Const, Expression, Index, ItemDesign, KeyAttribute, Mapping, Ref, Template
 
 _NUMBERS = frozenset({"integer", "number", "float"})
 _OF_TYPE: dict[str, frozenset[str]] = {
@@ -29,7 +29,7 @@ def key_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterat
     """Faults and warnings of the base and index keys of the entity's items."""
     for item in plan.entity.items:
         at: Path = ("entities", plan.entity.written, "items", item.type)
-        places = list(_places(mapping, item, at))
+        places = list(key_places(mapping, item, at))
         yield from _ambiguities(mapping, plan, item, document, at)
         for place in places:
             yield from _type_faults(place, plan, document)
@@ -40,7 +40,8 @@ def key_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterat
         yield from _plain_key_faults(mapping, plan, item, document, at)
 
 
-def _places(mapping: Mapping, item: ItemDesign, at: Path) -> Iterator[Place]:
+def key_places(mapping: Mapping, item: ItemDesign, at: Path) -> Iterator[Place]:
+    """Those of the base key, then those of indexes."""
     limits = (PARTITION_KEY_BYTES, SORT_KEY_BYTES)
     for number, (attribute, template) in enumerate(zip(mapping.table.key, item.key, strict=False)):
         yield (*at, "key", number), attribute, template, limits[number]
@@ -82,15 +83,23 @@ def _plain_key_faults(
     mapping: Mapping, plan: EntityPlan, item: ItemDesign, document: Document, at: Path
 ) -> Iterator[Fault]:
     """Plain attributes that are keys of an index by their name must be of its type."""
+    for where, index, attribute, value in plain_keys(mapping, plan, item, at):
+        kind = result_kind(value, plan)
+        if kind is not None and kind.name not in _OF_TYPE[attribute.type]:
+            what = f"'{attribute.name}' is a {attribute.type} key of {index.name}; here it is {kind.name}"
+            yield document.fault(where, what)
+
+
+def plain_keys(
+    mapping: Mapping, plan: EntityPlan, item: ItemDesign, at: Path
+) -> Iterator[tuple[Path, Index, KeyAttribute, Expression]]:
+    """Plain attributes that are keys of an index by their name, with what they are made of."""
     written: dict[str, Expression] = {name: Ref((name,)) for name in kept_columns(plan, item)}
     written |= {**plan.entity.attributes, **item.attributes}
     for index in mapping.table.indexes:
         for attribute in index.own_attributes(mapping.table):
-            value = written.get(attribute.name)
-            kind = None if value is None else result_kind(value, plan)
-            if kind is not None and kind.name not in _OF_TYPE[attribute.type]:
-                what = f"'{attribute.name}' is a {attribute.type} key of {index.name}; here it is {kind.name}"
-                yield document.fault((*at, "attributes", attribute.name), what)
+            if attribute.name in written:
+                yield (*at, "attributes", attribute.name), index, attribute, written[attribute.name]
 
 
 def result_kind(value: Expression, plan: EntityPlan) -> Kind | None:
@@ -115,10 +124,11 @@ def _length_warnings(place: Place, plan: EntityPlan, document: Document) -> Iter
         if isinstance(part, str):
             most += len(part.encode())
             continue
-        kind = kind_of(part.paths[0], plan)
+        kind, column = kind_of(part.paths[0], plan), column_of(part.paths[0], plan)
         plain = kind is not None and kind.name == "text" and part.format is None
-        kept = all(used.name in ("or", "lower", "upper", "text") for used in part.filters)
-        most += (kind.length or 0) * _BYTES_A_CHARACTER if kind is not None and plain and kept else 0
+        kept = all(used.name in ("or", "lower", "upper", "trim", "text") for used in part.filters)
+        widest = _BYTES_A_CHARACTER if column is None else column.widest
+        most += (kind.length or 0) * widest if kind is not None and plain and kept else 0
     if most > limit:
         what = f"{attribute.name} can take {most} bytes here; a row that takes more than {limit} is refused (|hash is short)"
         yield document.fault(at, what, warning=True)

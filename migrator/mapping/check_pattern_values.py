@@ -21,7 +21,7 @@ def value_faults(pattern: Pattern, asked: Index, document: Document) -> Iterator
             what = _ref_fault(ref, types) if isinstance(ref, Ref) else ""
             if what:
                 yield document.fault(at, what)
-    for at, attribute, template, operator in _keys(pattern, asked):
+    for at, attribute, template, operator in key_templates(pattern, asked):
         what = _key_fault(attribute, template, operator)
         if what:
             yield document.fault(at, what)
@@ -31,7 +31,8 @@ def value_faults(pattern: Pattern, asked: Index, document: Document) -> Iterator
         yield document.fault(at, f"the parameter '{pattern.limit}' must be an integer")
 
 
-def _keys(pattern: Pattern, asked: Index) -> Iterator[tuple[Path, KeyAttribute, Template, str]]:
+def key_templates(pattern: Pattern, asked: Index) -> Iterator[tuple[Path, KeyAttribute, Template, str]]:
+    """Where each template of the request's key stands, the attribute that it asks, and how."""
     at: Path = ("access_patterns", pattern.name, pattern.operation, "key")
     for attribute, template in zip(asked.partition, pattern.key, strict=False):
         yield (*at, 0), attribute, template, "equal"

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dict
 from itertools import pairwise
 
 from migrator.errors import Fault
+from migrator.facts import EntityPlan
 from migrator.mapping.check_pattern_values import value_faults
 from migrator.mapping.document import Document, Path
-from migrator.mapping.stored_keys import Form, StoredKey, same_forms, shown, stored_keys
+from migrator.mapping.stored_keys import Form, StoredKey, asked_keys, same_forms, shown, stored_keys
+from migrator.mapping.uniqueness import is_closed
 from migrator.model import Index, Mapping, Pattern, Ref, SortCondition, Template
 
 
-def pattern_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
-    """Faults and warnings of all access patterns."""
+def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
+    """Faults and warnings of all access patterns. `plans`: where the source is known, so that types of columns are too."""
+    by_entity = {plan.entity.written: plan for plan in plans}
     for pattern in mapping.patterns.values():
         asked = mapping.table.asked(pattern.index)
         if asked is not None:  # else the parser has said so
-            check = _PatternCheck(mapping, pattern, asked, document)
+            check = _PatternCheck(mapping, pattern, asked, document, by_entity)
             yield from check.faults()
             yield from value_faults(pattern, asked, document)
 
@@ -25,7 +29,15 @@ def pattern_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
 class _PatternCheck:
     """Checks one access pattern against the keys of the items."""
 
-    def __init__(self, mapping: Mapping, pattern: Pattern, asked: Index, document: Document) -> None:
+    def __init__(
+        self,
+        mapping: Mapping,
+        pattern: Pattern,
+        asked: Index,
+        document: Document,
+        plans: Dict[str, EntityPlan],
+    ) -> None:
+        self.plans = plans
         self.mapping = mapping
         self.pattern = pattern
         self.asked = asked
@@ -46,7 +58,7 @@ class _PatternCheck:
         yield from self._sort_faults(matching)
         yield from self._type_faults()
         yield from self._prefix_warnings()
-        yield from self._order_warnings(matching)
+        yield from self._order_warnings()
         yield from self._request_faults()
 
     def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
@@ -75,19 +87,21 @@ class _PatternCheck:
                 what = f"a prefix that does not end in '{separator}' also matches longer names (eng, engineering)"
                 yield self._fault((*self.key_at, 1), what, warning=True)
 
-    def _order_warnings(self, matching: Sequence[StoredKey]) -> Iterator[Fault]:
+    def _order_warnings(self) -> Iterator[Fault]:
         separator = self.mapping.table.separator
         pattern = self.pattern
         if pattern.order != "exact" or pattern.operation != "query" or pattern.near or separator == "\u0001":
             return
-        for template in (form for key in matching for form in key.sort[-1:] or key.partition):
-            if template is not None and _plain_before(template.parts, separator):
-                what = (
-                    f"order: exact, but in the sort key {template.source} a text before '{separator}' sorts otherwise "
-                    'than in SQL (space and ! come before #); write order: any, or separator: "\\u0001"'
-                )
-                yield self._fault((*self.at, "order"), what, warning=True)
-                return
+        for key in asked_keys(self.mapping, pattern, self.asked):
+            plan = self.plans.get(key.entity.written)
+            for template in key.sort[-1:] or key.partition:
+                if template is not None and _text_before(template.parts, separator, plan):
+                    what = (
+                        f"order: exact, but in the sort key {template.source} a text before '{separator}' sorts otherwise "
+                        'than in SQL (space and ! come before #); write order: any, or separator: "\\u0001"'
+                    )
+                    yield self._fault((*self.at, "order"), what, warning=True)
+                    return
 
     def _request_faults(self) -> Iterator[Fault]:
         pattern = self.pattern
@@ -133,7 +147,7 @@ class _PatternCheck:
                 yield at, self.mapping.table.type_attribute
 
 
-_FIXED = frozenset({"date", "month", "year", "bucket", "geohash"})
+_FIXED = frozenset({"iso", "date", "month", "year", "bucket", "geohash", "hash", "shard"})
 """Filters whose texts are of one width: none of them is the beginning of another."""
 
 
@@ -180,12 +194,13 @@ def _literal(stored: Form) -> str:
     return parts[0] if parts and isinstance(parts[0], str) else ""
 
 
-def _plain_before(parts: Sequence[object], separator: str) -> bool:
-    """Whether a value without format and filter stands right before the separator."""
+def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | None) -> bool:
+    """Whether a text of varying length stands right before the separator, as far as the column's type is known."""
     return any(
         isinstance(one, Ref)
         and one.format is None
         and not one.filters
+        and (plan is None or not is_closed(one, plan, separator))
         and isinstance(following, str)
         and following.startswith(separator)
         for one, following in pairwise(parts)

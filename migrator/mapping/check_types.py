@@ -61,3 +61,11 @@ def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
 def bare_fault(path: str, kind: Kind, doing: str) -> str:
     """What is wrong with a list or a map in a condition, a TTL or a row's key."""
     return f"'{path}' is a {kind.name}; {doing} takes one value" if kind.name in NESTED else ""
+
+
+def row_key_fault(column: Column) -> str:
+    """Why the column cannot name rows; '' where it can."""
+    if what := bare_fault(column.name, column.kind, "a row's key"):
+        return what
+    why = "it has no form" if column.kind.name == "unknown" else column.kind.no_key
+    return f"'{column.name}' is of type {column.declared}, which cannot name rows: {why}" if why else ""

@@ -77,9 +77,7 @@ def measure(rows: int, items: Sequence[Item], table: TableDesign) -> Estimate:
     found = Estimate(rows=rows, items=len(items))
     for item in items:
         size = item_bytes(item)
-        entries = [
-            entry for index in table.indexes if (entry := _entry_bytes(item, index, table)) is not None
-        ]
+        entries = [entry for index in table.indexes if (entry := entry_bytes(item, index, table)) is not None]
         found += Estimate(
             table_units=write_units(size),
             index_units=sum(map(write_units, entries)),
@@ -88,7 +86,7 @@ def measure(rows: int, items: Sequence[Item], table: TableDesign) -> Estimate:
     return found
 
 
-def _entry_bytes(item: Item, index: Index, table: TableDesign) -> int | None:
+def entry_bytes(item: Item, index: Index, table: TableDesign) -> int | None:
     """Bytes of the item's entry in the index; None where it has none, because it lacks a key attribute."""
     keys = {attribute.name for attribute in index.attributes}
     if not keys <= item.keys():

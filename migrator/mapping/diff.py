@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -29,7 +29,7 @@ class Diff:
 
     `attribute`: '' where it is of a whole row, or of the order. `row`: SQL's, `item`: the table's; None where there is none.
     `sign`: what it is known by, whatever else of the row changes: the row's key, and of a value that differs both values.
-    None where the row's key is not known.
+    None where the row's key is not known. `key`: the row's key alone; () where an answer has one row at most.
     """
 
     kind: DiffClass
@@ -37,6 +37,7 @@ class Diff:
     row: Row | None = None
     item: Row | None = None
     sign: Row | None = None
+    key: Row | None = field(default=None, compare=False)
 
 
 def diffs(
@@ -74,8 +75,8 @@ def diffs(
         for at, other in pairs
         for diff in _of_pair(attributes, left_rows[at], left_items[other], same, named)
     ]
-    found += [Diff("missing", row=left_rows[at], sign=named.key(left_rows[at])) for at in rest_rows]
-    found += [Diff("unexpected", item=left_items[at], sign=named.key(left_items[at])) for at in rest_items]
+    found += [named.missing(left_rows[at]) for at in rest_rows]
+    found += [named.unexpected(left_items[at]) for at in rest_items]
     return found
 
 
@@ -105,6 +106,12 @@ class _Named:
 
     def key(self, row: Row) -> Row | None:
         return None if self.places is None else tuple(row[place] for place in self.places)
+
+    def missing(self, row: Row) -> Diff:
+        return Diff("missing", row=row, sign=self.key(row), key=self.key(row))
+
+    def unexpected(self, item: Row) -> Diff:
+        return Diff("unexpected", item=item, sign=self.key(item), key=self.key(item))
 
     def pairs(self, rows: Sequence[Row], items: Sequence[Row]) -> list[tuple[int, int]]:
         """Places of rows and items of one name; nothing where two of a side have the same one, or there are too many."""
@@ -196,7 +203,7 @@ def _of_pair(attributes: Sequence[str], row: Row, item: Row, same: _Same, named:
             kind = _kind(one, other)
             # A value that a relay is behind with is another one at each look.
             values = (one, other) if kind == "value" else ()
-            yield Diff(kind, name, row, item, None if key is None else (*key, *values))
+            yield Diff(kind, name, row, item, None if key is None else (*key, *values), key)
 
 
 def _kind(row: Any, item: Any) -> DiffClass:

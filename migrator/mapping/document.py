@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,10 +18,47 @@ from migrator.errors import Fault, MappingError
 
 Path = tuple[str | int, ...]
 
-MAX_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 100
+_ENOUGH_WORDS = 2
+_QUOTED = re.compile(r"'(?!<)[^']{2,}'|\"[^\"]{2,}\"")
 MAX_NODES = 1_000_000
 """More than any mapping needs; an alias of aliases of aliases reaches it at once."""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What tells a file of ours from any other: its first word, others that stand at its top; what is said of no such file.
+
+    Nothing of another file is quoted: a symbolic link may lead to one that holds passwords.
+    """
+
+    first: str
+    words: frozenset[str]
+    otherwise: str
+
+    def is_begun_by(self, data: object) -> bool:
+        if not isinstance(data, dict):
+            return False
+        return self.first in data or len(self.words & data.keys()) >= _ENOUGH_WORDS
+
+    def mistaken(self, data: object) -> str:
+        """What is said of the other kind of our files; '' for this kind, and for files of others."""
+        if not isinstance(data, dict) or _OWN_WORDS[self.first] & data.keys():
+            return ""
+        others = set().union(*(words for kind, words in _OWN_WORDS.items() if kind != self.first))
+        return _MISTAKEN[self.first] if others & data.keys() and self.words & data.keys() else ""
+
+
+_OWN_WORDS = {
+    "mapping": frozenset({"table", "entities", "access_patterns"}),
+    "job": frozenset({"job", "target"}),
+}
+"""Words at the top of one kind of file alone, by its first word."""
+_MISTAKEN = {
+    "mapping": "this is a job, and a mapping is wanted; give the file that its `mapping:` names",
+    "job": "this is a mapping, and a job is wanted; give the job file whose `mapping:` names this one",
+}
 
 
 @dataclass(frozen=True)
@@ -53,25 +91,38 @@ def _may_be_url(part: str | int) -> bool:
     return "://" in text or "@" in text[1:]
 
 
-def load_document(text: str, file: str) -> Document:
-    """The document in `text` (YAML 1.2: `NO` is a word).
+def load_document(text: str, file: str, ours: Ours) -> Document:
+    """The document in `text` (YAML 1.2: `NO` is a word), which is a map.
 
-    Raises: MappingError for text that is no YAML, is too large, repeats a key or uses aliases in a loop.
+    Raises: MappingError for text that is no YAML, is too large, repeats a key or uses aliases in a loop; with one fault
+    alone for what is no file of ours.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise MappingError(
-            [Fault(file, 0, "", f"the file is larger than {MAX_BYTES} bytes; it is not a mapping")]
+            [
+                Fault(
+                    file,
+                    0,
+                    "",
+                    f"the file is larger than 1 MB ({MAX_BYTES:,} bytes): more than a mapping may have",
+                )
+            ]
         )
     try:
         node = _composed(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = " ".join(str(error.problem or error.context or "cannot be read").split())
+        # The parser quotes what it stumbled over.
+        what = _QUOTED.sub("…", " ".join(str(error.problem or error.context or "cannot be read").split()))
         raise MappingError([Fault(file, mark.line + 1 if mark else 0, "", f"not YAML: {what}")]) from None
     except (YAMLError, ValueError, RecursionError) as error:
         raise MappingError([Fault(file, 0, "", f"not YAML: {type(error).__name__}")]) from None
     walk = _Walk(file)
     data = walk.value(node, ()) if node is not None else None
+    if mistaken := ours.mistaken(data):
+        raise MappingError([Fault(file, 1, "", mistaken)])
+    if not ours.is_begun_by(data):
+        raise MappingError([Fault(file, 1, "", ours.otherwise)])
     if walk.faults:
         raise MappingError(walk.faults)
     return Document(file, data, walk.lines)
@@ -173,7 +224,7 @@ class _Walk:
     def _scalar(self, node: ScalarNode, path: Path) -> Any:
         make = _SCALARS.get(str(node.tag))
         if make is None:
-            self._fault(node, path, f"the tag {node.tag} has no meaning here; write plain text")
+            self._fault(node, path, "this tag has no meaning here; write plain text")
             return None
         try:
             return make(node.value)

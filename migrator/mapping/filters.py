@@ -147,10 +147,16 @@ def _geohash(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
     return lambda place: cell(place[0], place[1], precision)
 
 
+def _hash(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
+    return lambda value: _digest(value).hex()[:_HASH_LETTERS]
+
+
 def _digest(value: Any) -> bytes:
-    return hashlib.sha256(values.text(value).encode()).digest()
+    """SHA-256 of the value's text in UTF-8; of bytes, of these as they are. Stored keys are made of it: it never changes."""
+    return hashlib.sha256(value if isinstance(value, bytes) else values.text(value).encode()).digest()
 
 
+_HASH_LETTERS = 32
 _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 
 
@@ -203,6 +209,10 @@ def _plain(apply: Callable[[str], str]) -> Callable[[tuple[str, ...], Surroundin
     return lambda args, around: lambda value: apply(values.text(value))
 
 
+def _trimmed(text: str) -> str:
+    return text.strip(" ")
+
+
 def _text(args: tuple[str, ...], _: Surroundings) -> Callable[[Any], str]:
     return values.undamaged_text
 
@@ -233,11 +243,12 @@ FILTERS: dict[str, FilterSpec] = {
     "epoch": FilterSpec(_epoch, _TIMES, gives=Kind("integer")),
     "lower": FilterSpec(_plain(str.lower), closed="same"),
     "upper": FilterSpec(_plain(str.upper), closed="same"),
+    "trim": FilterSpec(_plain(_trimmed), closed="same"),
     "or": FilterSpec(_or, args=(1, 1), closed="same", null=True),
     "map": FilterSpec(_map, args=(1, 1), closed=False),
     "text": FilterSpec(_text, closed="same", injective=True),
     "escape": FilterSpec(_escape, injective=True),
-    "hash": FilterSpec(_plain(lambda text: hashlib.sha256(text.encode()).hexdigest()[:32])),
+    "hash": FilterSpec(_hash),
     "shard": FilterSpec(_shard, args=(1, 1), check=_count),
     "desc": FilterSpec(_desc, closed="same", injective=True, fixed=True),
     "json": FilterSpec(_json, closed=False),

@@ -7,44 +7,48 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from migrator.errors import SettingsError
 from migrator.mapping.document import did_you_mean
 from migrator.mapping.patterns import plain_rows
-from migrator.model import Part, Pattern
+from migrator.model import Part, Pattern, Value
 
 Rows = list[tuple[Any, ...]]
 Record = Mapping[str, Any]
 Records = Mapping[str, Sequence[Record]]
 """By the name of a part."""
 
+Answer: TypeAlias = "list[dict[str, Value]] | dict[str, list[dict[str, Value]] | dict[str, Value] | None]"
+"""What a caller is given: dicts by attribute, or such by the name of a part."""
+
 _EXACT = Context(prec=400)
 _LONGEST_INTEGER = Decimal(10) ** 40
 _FORMS = (bool, float, Decimal, bytes, datetime, date, time, timedelta, UUID)
 
 
-def handed(pattern: Pattern, parts: Mapping[str, Rows]) -> Any:
+def handed(pattern: Pattern, parts: Mapping[str, Rows]) -> Answer:
     """The answer for a caller: a list of dicts by attribute; of a pattern with parts a dict of such lists by part.
 
     A part of `one: true` is one dict, or None. All lists and dicts are the caller's own. Equal numbers are of one form: an
     int where it is whole, else a Decimal without useless zeros.
     """
     if not pattern.parts[0].name:
-        return _records(pattern.parts[0], parts[""])
+        return records(pattern.parts[0], parts[""])
     return {
-        part.name: _only(_records(part, parts[part.name])) if part.one else _records(part, parts[part.name])
+        part.name: _only(records(part, parts[part.name])) if part.one else records(part, parts[part.name])
         for part in pattern.parts
     }
 
 
-def _records(part: Part, rows: Rows) -> list[dict[str, Any]]:
+def records(part: Part, rows: Rows) -> list[dict[str, Value]]:
+    """A part's rows as dicts by attribute."""
     return [dict(zip(part.attributes, map(own_value, row), strict=True)) for row in rows]
 
 
-def _only(records: list[dict[str, Any]]) -> dict[str, Any] | None:
-    return records[0] if records else None
+def _only(listed: list[dict[str, Value]]) -> dict[str, Value] | None:
+    return listed[0] if listed else None
 
 
 def own_value(value: Any) -> Any:

@@ -12,7 +12,7 @@ from migrator.mapping.changes import image_places, template_paths
 from migrator.mapping.expressions import Places
 from migrator.mapping.filters import Surroundings
 from migrator.mapping.item_keys import Step, compile_base_key
-from migrator.mapping.unfit import NoFormError, Unfit
+from migrator.mapping.unfit import NoFormError, Unfit, of_column
 from migrator.mapping.values import Decoder, decoder
 from migrator.model import Item, ItemDesign, ItemKey, Mapping, TableDesign
 
@@ -85,7 +85,7 @@ def _row(places: Places, wanted: Dict[str, Decoder], image: Dict[str, Any]) -> l
         try:
             row[places.columns[path]] = decode(image[path])
         except NoFormError as error:
-            row[places.columns[path]] = Unfit(error.text, f"column {path}: {error}")
+            row[places.columns[path]] = Unfit(error.text, of_column(path, error))
         except RowError:
             return None
     return row

@@ -23,8 +23,8 @@ from migrator.mapping.filters import Surroundings, epoch_seconds
 from migrator.mapping.item_keys import Step, checked_key, compile_base_key
 from migrator.mapping.keys import encode_key, source_text
 from migrator.mapping.objects import compile_contents
-from migrator.mapping.rows import Transform, places_of, row_decoder
-from migrator.mapping.sizes import item_bytes
+from migrator.mapping.rows import Transform, places_of, refused_row_decoder, row_decoder
+from migrator.mapping.sizes import item_bytes, value_bytes
 from migrator.mapping.stored import Content
 from migrator.mapping.unfit import fitting
 from migrator.mapping.values import attribute
@@ -48,6 +48,7 @@ class CompiledEntity:
     plan: EntityPlan
     table: TableDesign
     decode: Callable[[RowTree], Row]
+    decode_refused: Callable[[RowTree], Row]
     key_places: tuple[int, ...]
     makers: tuple[Callable[[Row, str], Item | None], ...]
     contents: tuple[Callable[[Row], Content | None], ...] = ()
@@ -75,7 +76,8 @@ def items_for(entity: CompiledEntity, row: RowTree) -> list[Item]:
         source = source_text(entity.name, entity.source_key(row))
         decoded = entity.decode(row)
     except (RowError, TypeError) as error:
-        raise RowError(f"{entity.name}: {error}") from None
+        private = error.private if isinstance(error, RowError) else ""
+        raise RowError(f"{entity.name}: {error}", private=private) from None
     made = [make(decoded, source) for make in entity.makers]
     return [item for item in made if item is not None]
 
@@ -100,10 +102,8 @@ def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[Item
     """
     wanted = [make for foreign, make in entity.keys if foreign or refused]
     found: set[ItemKey] = set()
-    try:
-        decoded = entity.decode(row) if wanted else []
-    except (RowError, TypeError):
-        return found
+    # Piece by piece: what refused the row need not be what its keys are made of.
+    decoded = entity.decode_refused(row) if wanted else []
     for make in wanted:
         item: Item = {}
         try:
@@ -125,6 +125,7 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
         plan=plan,
         table=mapping.table,
         decode=row_decoder(plan, transform),
+        decode_refused=refused_row_decoder(plan, transform),
         key_places=tuple(places.columns[column.name] for column in plan.key),
         makers=tuple(_maker(mapping, plan, item, places, around) for item in plan.entity.items),
         contents=compile_contents(plan.entity, places, around),
@@ -291,4 +292,6 @@ def _expiry(mapping: Mapping, design: ItemDesign, places: Places) -> Step:
 def _check_size(item: Item) -> None:
     size = item_bytes(item)
     if size > ITEM_BYTES:
-        raise RowError(f"the item takes {size} bytes; DynamoDB takes {ITEM_BYTES} at most")
+        largest = max(item, key=lambda name: value_bytes(item[name]))
+        what = f"the item takes {size} bytes; DynamoDB takes {ITEM_BYTES} at most"
+        raise RowError(f"{what}; most of them are {largest}: keep it in S3 with {{from: …, to: s3}}")

@@ -77,9 +77,20 @@ def split_source(text: str) -> tuple[str, SourceKey]:
     return entity, key
 
 
+def source_named(text: str) -> str:
+    """The text of a source row, or '': what is none of ours must not be quoted, since nobody knows what stands in it."""
+    try:
+        split_source(text)
+    except ValueError:
+        return ""
+    return text
+
+
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, int, str)):
         return value
+    if isinstance(value, float):
+        return value + 0.0  # -0.0 equals 0.0 in every source, and so must its text
     if isinstance(value, _AS_TEXT):
         return str(value)
     if isinstance(value, _AS_ISO):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from migrator.errors import Fault
-from migrator.facts import CollectionPlan, Column, ForeignKey, JoinPlan, SchemaFacts, Slot, TableFacts
+from migrator.facts import CollectionPlan, Column, ForeignKey, JoinPlan, Kind, SchemaFacts, Slot, TableFacts
 from migrator.mapping.document import Document, Path, did_you_mean
-from migrator.model import Collection, Entity, Join
+from migrator.model import Collection, Computed, Entity, Join
 
 TRANSFORM = "transform"
 """The alias under which items name what a transform gave."""
+_TYPE = re.compile(r"(?P<name>\w+)(?P<zone> with zone)?(?:\((?P<scale>\d+)\))?")
 
 
 @dataclass
@@ -81,6 +83,20 @@ class Links:
             self.fault(at, f"table {table.name} has no column '{name}'{did_you_mean(name or '', names)}")
         return column
 
+    def with_computed(self, table: TableFacts, alias: str, joins: Sequence[Join]) -> TableFacts:
+        """The table with the columns that the entity makes of it: of its own ('') those without an alias of `joins`."""
+        added = []
+        for path, computed in self.entity.computed.items():
+            head, _, rest = path.partition(".")
+            of, name = (head, rest) if head in {join.alias for join in joins} else ("", path)
+            if of != alias:
+                continue
+            if table.column(name) is not None:
+                what = f"table {table.name} has a column '{name}'; choose another name"
+                self.fault((*self.at, "columns", path), what)
+            added.append(_computed_column(name, computed))
+        return replace(table, columns=(*table.columns, *added))
+
     def want(self, scope: Scope, path: str, at: Path, lists: dict[str, Scope] | None = None) -> None:
         if lists and path in lists:
             self.fault(at, f"'{path}' is a list; write {{each: {path}, attributes: …}}")
@@ -91,11 +107,15 @@ class Links:
 
     # ── joins ──
 
-    def joins(self, joins: Sequence[Join], scope: Scope, at: Path) -> tuple[JoinPlan, ...]:
-        plans = [self._join(join, scope, (*at, join.alias)) for join in joins]
+    def joins(
+        self, joins: Sequence[Join], scope: Scope, at: Path, *, with_columns: bool = False
+    ) -> tuple[JoinPlan, ...]:
+        """`with_columns`: with those that the entity makes of its parents; a list's parents have none."""
+        makers = joins if with_columns else ()
+        plans = [self._join(join, scope, (*at, join.alias), makers) for join in joins]
         return tuple(plan for plan in plans if plan is not None)
 
-    def _join(self, join: Join, scope: Scope, at: Path) -> JoinPlan | None:
+    def _join(self, join: Join, scope: Scope, at: Path, makers: Sequence[Join]) -> JoinPlan | None:
         parent = scope.tables.get(join.parent)
         if parent is None:
             return None
@@ -103,6 +123,8 @@ class Links:
         target, pairs = self._on(join, parent, at) if join.table else self._by_foreign_key(join, parent, at)
         if target is None or len(self.faults) > known:
             return None
+        if join in makers:
+            target = self.with_computed(target, join.alias, makers)
         scope.tables[join.alias] = target
         return JoinPlan(join.alias, join.parent, target, tuple(pairs))
 
@@ -118,10 +140,7 @@ class Links:
             theirs = self.column(target, there, (*at, "on", here))
             if ours and theirs:
                 pairs.append((ours.real, theirs.real))
-        if not self._unique(target, {there for _, there in join.on}):
-            self.fault(
-                at, f"nothing says that {target.name} has one row at most for these columns; join its key"
-            )
+        self._need_unique(target, {there for _, there in join.on}, at, "join its key")
         return target, pairs
 
     def _by_foreign_key(
@@ -137,10 +156,20 @@ class Links:
             self.fault(at, what)
             return None, []
         target = self.facts.tables[key.table]
+        self._need_unique(target, set(key.referred), at, "join its key")
         return target, list(_link(key, parent, target))
 
     def _unique(self, table: TableFacts, names: set[str]) -> bool:
-        return any(key and set(key) <= names for key in (table.primary_key, *table.unique))
+        return any(set(key) <= names for key in table.proved)
+
+    def _need_unique(self, table: TableFacts, names: set[str], at: Path, instead: str) -> None:
+        """A fault where two rows of the table may be meant: a join would make two rows of one, and a climb two lines."""
+        if self._unique(table, names):
+            return
+        why = next((f" ({why})" for key, why in table.doubts if set(key) <= names), "")
+        self.fault(
+            at, f"nothing says that {table.name} has one row at most for these columns{why}; {instead}"
+        )
 
     # ── collections ──
 
@@ -190,6 +219,7 @@ class Links:
         columns = [self.column(root, name, at) for name in one.by]
         key = next((key for key in root.foreign_keys if set(key.columns) == set(one.by) and not one.of), None)
         if key is not None and key.table == root.name:
+            self._need_unique(root, set(key.referred), at, "climb to its key")
             link = tuple(_link(key, root, root))
         else:
             link = self._undeclared_climb(one, root, at)
@@ -208,13 +238,23 @@ class Links:
             return ()
         if any(self.column(root, name, at) is None for name in (*referred, *one.by)):
             return ()
-        if not self._unique(root, set(referred)) and set(referred) != set(self.entity.key):
-            self.fault(
-                at, f"nothing says that {root.name} has one row at most for these columns; climb to its key"
-            )
+        if set(referred) != set(self.entity.key):
+            self._need_unique(root, set(referred), at, "climb to its key")
         return tuple(
             (_real(root, ours), _real(root, theirs)) for ours, theirs in zip(one.by, referred, strict=True)
         )
+
+
+def _computed_column(name: str, computed: Computed) -> Column:
+    return Column(name, name, _kind(computed.type), declared=computed.type or "", sql=computed.sql)
+
+
+def _kind(written: str | None) -> Kind:
+    match = _TYPE.fullmatch(written or "plain")
+    if match is None:
+        return Kind("unknown")
+    scale = None if match["scale"] is None else int(match["scale"])
+    return Kind(match["name"], scale=scale, zone=bool(match["zone"]))  # type: ignore[arg-type]
 
 
 def _link(key: ForeignKey, child: TableFacts, parent: TableFacts) -> Iterator[tuple[str, str]]:

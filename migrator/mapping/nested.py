@@ -11,7 +11,7 @@ from migrator.errors import RowError
 from migrator.facts import Kind
 from migrator.limits import NESTING_LEVELS
 from migrator.mapping.numbers import checked_number, decimal_of
-from migrator.mapping.unfit import NoFormError
+from migrator.mapping.unfit import NoFormError, without_advice
 from migrator.model import Value
 
 Step = Callable[[Any], Any]
@@ -76,8 +76,8 @@ def _refusing_whole(decode: Step) -> Step:
         try:
             return decode(raw)
         except NoFormError as error:
-            what = str(error).partition(";")[0]
-            raise RowError(f"a value inside of it: {what}; give a column of its SQL as text") from None
+            what = f"a value inside of it: {without_advice(error)}"
+            raise RowError(f"{what}; give a column of its SQL as text") from None
 
     return whole
 

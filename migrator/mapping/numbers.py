@@ -11,13 +11,12 @@ from typing import Any
 from migrator.errors import RowError
 from migrator.facts import Kind
 from migrator.limits import NUMBER_DIGITS, NUMBER_MAX_EXPONENT, NUMBER_MIN_EXPONENT
-from migrator.mapping.unfit import NoFormError, misfit, number_text
+from migrator.mapping.unfit import NoFormError, NotHeldError, misfit, number_text
 
 _EXACT = Context(prec=400)
 _NOISE = Decimal("1e-9")
 """How far a binary float may lie from its declared decimals, relative to its size, before it counts as another number."""
 _AS_TEXT = "write |text to keep it as text"
-_INFINITE = f"NaN and infinity are no DynamoDB numbers; {_AS_TEXT}"
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _SINGLE_DIGITS = range(6, 10)
 """Significant digits of which some number is always enough to tell a 32-bit float. Source: IEEE 754."""
@@ -29,7 +28,7 @@ def checked_number(value: Decimal) -> Decimal:
     Raises: NoFormError.
     """
     if not value.is_finite():
-        raise NoFormError(_INFINITE, str(value))
+        raise _not_finite("NaN" if value.is_nan() else format(value, "f"), str(value))
     if value == 0:
         return Decimal(0) if value.is_signed() or value.as_tuple().exponent else value
     digits = bytes(value.as_tuple().digits).strip(b"\0")
@@ -90,8 +89,12 @@ def _with_scale(number: Decimal, quantum: Decimal | None, allowed: Decimal) -> D
 def _no_number(raw: Any) -> RowError:
     """What to raise about a value that is no number; PostgreSQL's JSON writes NaN and infinity as texts."""
     if raw in _NOT_FINITE:
-        return NoFormError(_INFINITE, raw)
+        return _not_finite(raw, raw)
     return misfit("the value is no number, though the column is declared as one", raw)
+
+
+def _not_finite(name: str, text: str) -> NotHeldError:
+    return NotHeldError(f"the value is {name}; NaN and infinity are no DynamoDB numbers; {_AS_TEXT}", text)
 
 
 def decimal_of(raw: float) -> Decimal:

@@ -14,6 +14,7 @@ from migrator.mapping.document import did_you_mean
 from migrator.mapping.nested import encodable
 from migrator.mapping.numbers import checked_number
 from migrator.mapping.param_texts import list_text, param_text
+from migrator.mapping.unfit import NotHeldError, without_advice
 from migrator.mapping.values import decoder
 from migrator.model import Param, ParamType, Pattern
 
@@ -45,6 +46,9 @@ def checked_params(pattern: Pattern, given: Mapping[str, Any]) -> dict[str, Any]
             found[param.name] = None if value is None and param.optional else _checked(param, value)
         except _TooLargeError:
             faults.append(f"{pattern.name}: parameter '{param.name}' is an integer beyond 64 bits")
+        except NotHeldError as error:
+            what = f"{pattern.name}: parameter '{param.name}' is of type {param.type}"
+            faults.append(f"{what}; {without_advice(error)}")
         except (TypeError, ValueError, ArithmeticError, RowError):
             faults.append(_fault(pattern, param, value, missing=param.name not in given))
     if faults:

@@ -13,7 +13,16 @@ from pydantic import ValidationError
 
 from migrator.errors import Fault, MappingError
 from migrator.mapping import schema
-from migrator.mapping.document import Document, Path, did_you_mean, load_document, real_path, schema_faults
+from migrator.mapping.document import (
+    Document,
+    Ours,
+    Path,
+    did_you_mean,
+    load_document,
+    real_path,
+    schema_faults,
+    where_of,
+)
 from migrator.mapping.parse_entity import EntityParser, unknown_word
 from migrator.mapping.parse_pattern import PatternParser
 from migrator.mapping.templates import parse_ref, parse_template
@@ -54,15 +63,19 @@ def parse_mapping(text: str, file: str) -> ParsedMapping:
     return parsed
 
 
+_OURS = Ours(
+    "mapping",
+    frozenset(schema.MappingForm.model_fields),
+    "this is no mapping; start it with 'mapping: 1' (see mappings/README.md)",
+)
+
+
 def examine_mapping(text: str, file: str) -> ParsedMapping:
     """As parse_mapping, but with faults in it where as much is left as a check can go on with.
 
     Raises: MappingError where nothing is left.
     """
-    document = load_document(text, file)
-    if not isinstance(document.data, dict):
-        what = "this is no mapping; start it with 'mapping: 1' (see mappings/README.md)"
-        raise MappingError([Fault(file, 1, "", what)])
+    document = load_document(text, file, _OURS)
     form, faults = _form(document)
     reader = ExpressionReader(document, form.maps)
     mapping = _mapping(form, reader, file)
@@ -77,20 +90,26 @@ def examine_mapping(text: str, file: str) -> ParsedMapping:
 def _form(document: Document) -> tuple[schema.MappingForm, list[Fault]]:
     """The form of the document without its faulty places, and the faults."""
     faults: list[Fault] = []
+    taken_out: set[str] = set()
     data = copy.deepcopy(document.data)
     for _ in range(5):
         try:
             return schema.MappingForm.model_validate(data), faults
         except ValidationError as error:
-            faults += [
-                _worded(fault, document) for fault in schema_faults(error, document, schema.known_words())
-            ]
+            found = schema_faults(error, document, schema.known_words())
+            faults += [_worded(fault, document) for fault in found if not _follows(fault, taken_out)]
             paths = [real_path(problem["loc"], document) for problem in error.errors()]
             if any(problem["type"] == "missing" for problem in error.errors()):
                 break
+            taken_out |= {where_of(path) for path in paths}
             for path in paths:
                 _take_out(data, path)
     raise MappingError(sorted(dict.fromkeys(faults), key=lambda fault: fault.line))
+
+
+def _follows(fault: Fault, taken_out: set[str]) -> bool:
+    """Whether the fault is there because something in its place was taken out, which has been told."""
+    return any(f"{where}.".startswith(f"{fault.where}.") for where in taken_out)
 
 
 def _worded(fault: Fault, document: Document) -> Fault:
@@ -151,6 +170,7 @@ def _revision(data: Any) -> str:
     shaping["entities"] = {
         name: {word: value for word, value in entity.items() if word != "changes"}
         for name, entity in data["entities"].items()
+        if isinstance(entity, dict)
     }
     canonical = json.dumps(shaping, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:12]

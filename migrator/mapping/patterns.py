@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dict
-from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard
 
@@ -18,6 +17,7 @@ from migrator.mapping.document import did_you_mean
 from migrator.mapping.geo import distance_m
 from migrator.mapping.numbers import checked_number
 from migrator.mapping.requests import Nearby
+from migrator.mapping.unfit import NotHeldError, without_advice
 from migrator.model import Item, Mapping, Param, ParamType, Part, Pattern, Value
 
 _TRUTHS = {"true": True, "false": False}
@@ -41,8 +41,8 @@ def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
     for param in pattern.params:
         try:
             found[param.name] = _param(param, given.get(param.name))
-        except (ValueError, InvalidOperation, RowError):
-            faults.append(f"parameter '{param.name}' is not of type {_type(param)}")
+        except (ValueError, InvalidOperation, RowError) as error:
+            faults.append(f"parameter '{param.name}' is not of type {_type(param)}{_how(param, error)}")
         except KeyError:
             faults.append(
                 f"parameter '{param.name}' ({_type(param)}) is missing; give it with -p {param.name}=…"
@@ -72,6 +72,13 @@ def schema_of(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> str
         what = f"source.schemas has no '{found}'{did_you_mean(found, mapping.schemas)}"
         raise SettingsError(f"parameter '{pattern.schema}': {what}")
     return found
+
+
+def _how(param: Param, error: Exception) -> str:
+    """Why a text is not of its parameter's type, where that can be said without it, and how one is written."""
+    why = f": {without_advice(error)}" if isinstance(error, NotHeldError) else ""
+    written = _WRITTEN[param.type]
+    return f"{why}; write it as {f'{written},{_WRITTEN_TOO[param.type]}' if param.many else written}"
 
 
 def _type(param: Param) -> str:
@@ -119,12 +126,24 @@ _READERS: dict[ParamType, Callable[[str], Any]] = {
     "number": _number,
     "text": str,
     "boolean": _truth,
-    "date": date.fromisoformat,
+    "date": values.decoder(Kind("date")),
     "timestamp": values.decoder(Kind("timestamp")),
     "uuid": values.decoder(Kind("uuid")),
     "binary": lambda text: base64.b64decode(text, validate=True),
 }
 
+
+_WRITTEN: dict[ParamType, str] = {
+    "integer": "42",
+    "number": "12.50",
+    "text": "text",
+    "boolean": "true",
+    "date": "2024-05-31",
+    "timestamp": "2024-05-31T12:00:00Z",
+    "uuid": "123e4567-e89b-12d3-a456-426614174000",
+    "binary": "aGVsbG8=",
+}
+_WRITTEN_TOO: dict[ParamType, str] = {**_WRITTEN, "integer": "43", "boolean": "false"}
 
 # Numbers are sent with their type, and LIMIT takes no NULL everywhere; all else is text that the source reads.
 _SAMPLES: dict[ParamType, Value] = {"integer": 1, "number": Decimal(1), "boolean": False}

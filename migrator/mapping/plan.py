@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 from migrator.errors import Fault
-from migrator.facts import CollectionPlan, Column, EntityPlan, Kind, SchemaFacts, TableFacts
+from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.mapping.document import Document, did_you_mean
 from migrator.mapping.links import Links, Scope
 from migrator.mapping.references import Reference, references_of
-from migrator.model import Computed, Entity, ItemDesign, Mapping, Value
-
-_TYPE = re.compile(r"(?P<name>\w+)(?P<zone> with zone)?(?:\((?P<scale>\d+)\))?")
+from migrator.model import Entity, ItemDesign, Mapping, Value
 
 
 def plan_entity(
@@ -36,10 +33,10 @@ class _Planner:
         found = links.table(entity.table, (*self.at, "table"))
         if found is None:
             return None
-        table = self._with_computed(found)
+        table = links.with_computed(found, "", entity.joins)
         scope = Scope({"": table}, transformed={} if entity.transform else None)
         key = self._key(table, scope)
-        joins = links.joins(entity.joins, scope, (*self.at, "join"))
+        joins = links.joins(entity.joins, scope, (*self.at, "join"), with_columns=True)
         children = {one.alias: Scope({}) for one in entity.collections if one.is_list}
         plans = [links.collection(one, table, children.get(one.alias)) for one in entity.collections]
         self._references(scope, children)
@@ -52,14 +49,6 @@ class _Planner:
         slots = tuple(scope.slots.values())
         loose = links.facts.dialect == "sqlite"
         return EntityPlan(entity, table, key, slots, joins, collections, where, transformed, loose, changes)
-
-    def _with_computed(self, table: TableFacts) -> TableFacts:
-        for name in self.entity.computed:
-            if table.column(name) is not None:
-                what = f"table {table.name} has a column '{name}'; choose another name"
-                self.links.fault((*self.at, "columns", name), what)
-        added = [_computed_column(name, one) for name, one in self.entity.computed.items()]
-        return replace(table, columns=(*table.columns, *added))
 
     def _key(self, table: TableFacts, scope: Scope) -> tuple[Column, ...]:
         names = self.entity.key or table.primary_key
@@ -79,9 +68,9 @@ class _Planner:
             for name in self._kept(item, table):
                 self.links.want(scope, name, (*self.at, "items", item.type, "keep"))
         if self.entity.transform:
-            for column in table.columns:
-                if column.kind.name != "unknown":
-                    self.links.want(scope, column.name, self.at)
+            # What its code reads of the row tree nobody can tell, so it is given all of it.
+            for one in (scope, *children.values()):
+                self._every_column(one)
         for reference in references_of(self.entity, self.mapping.table):
             if reference.collection is None:
                 if reference.path not in aggregates:
@@ -90,6 +79,12 @@ class _Planner:
                 self._unknown_list(reference, children)
             elif "" in children[reference.collection].tables:
                 self.links.want(children[reference.collection], reference.path, reference.at)
+
+    def _every_column(self, scope: Scope) -> None:
+        for alias, table in scope.tables.items():
+            for column in table.columns:
+                if column.kind.name != "unknown":
+                    self.links.want(scope, f"{alias}.{column.name}" if alias else column.name, self.at)
 
     def _kept(self, item: ItemDesign, table: TableFacts) -> Iterator[str]:
         if isinstance(item.keep, tuple):
@@ -126,18 +121,6 @@ class _Planner:
                 self.links.fault(at, f"name the columns of {name} that hold the key of a row: {names}")
             found.append((table, columns))
         return tuple(found)
-
-
-def _computed_column(name: str, computed: Computed) -> Column:
-    return Column(name, name, _kind(computed.type), declared=computed.type or "", sql=computed.sql)
-
-
-def _kind(written: str | None) -> Kind:
-    match = _TYPE.fullmatch(written or "plain")
-    if match is None:
-        return Kind("unknown")
-    scale = None if match["scale"] is None else int(match["scale"])
-    return Kind(match["name"], scale=scale, zone=bool(match["zone"]))  # type: ignore[arg-type]
 
 
 def _filled(plan: CollectionPlan, children: dict[str, Scope]) -> CollectionPlan:

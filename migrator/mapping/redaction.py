@@ -119,8 +119,10 @@ class _Hiding:
             self.hidden |= set(plan.transformed)
         self.hidden |= redaction.names
         # SQL of the source's own may be made of anything that it names.
-        computed = {one.name: _WORD.findall(one.sql) for one in plan.table.columns if one.sql is not None}
-        self.hidden |= {name for name, words in computed.items() if not self.hidden.isdisjoint(words)}
+        for one in plan.computed:
+            words = _WORD.findall(one.column.sql or "")
+            if not self.hidden.isdisjoint([*words, *(f"{one.alias}.{word}" for word in words)]):
+                self.hidden.add(one.path)
 
     def path(self, path: str) -> bool:
         return path in self.hidden

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -10,12 +11,13 @@ from migrator.errors import RowError
 from migrator.facts import CollectionPlan, EntityPlan, Kind
 from migrator.limits import CLIMB_LEVELS
 from migrator.mapping.expressions import Places, Row
-from migrator.mapping.unfit import NoFormError, Unfit, fitting
+from migrator.mapping.unfit import NoFormError, Unfit, as_text, of_column
 from migrator.mapping.values import Decoder, decoder
 from migrator.model import RowTree
 
 Transform: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""A user's function: the decoded row by path (lists as lists of dicts) in, a dict of new values by name out."""
+"""A user's function: the decoded row by path (`name`, `customer.name`; lists as lists of dicts) in, a dict of new values by
+name out. A value that DynamoDB has no form for (NaN, a number of 39 digits) is its text."""
 
 _PLAIN = decoder(Kind("plain"))
 
@@ -37,13 +39,41 @@ def places_of(plan: EntityPlan) -> Places:
 
 def row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowTree], Row]:
     """A function from a row tree to the decoded row. Raises: RowError, also for a transform that is not pure."""
-    steps = [(slot.path, decoder(slot.column.kind)) for slot in plan.slots]
-    steps += [(one.collection.alias, _collection_decoder(one)) for one in plan.collections]
-    decode = _decoder(steps)
+    decode = _decoder(_steps(plan))
     if transform is None:
         return decode
     transformed = _transformer(plan, transform)
     return lambda row: transformed(decode(row))
+
+
+def refused_row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowTree], Row]:
+    """The same for a row that is refused: what cannot be decoded stands there as Unfit, and the rest as it is."""
+    steps = _steps(plan)
+    transformed = None if transform is None else _transformer(plan, transform)
+
+    def decode(row: RowTree) -> Row:
+        decoded = [_or_unfit(step, raw) for (_, step), raw in zip(steps, row, strict=True)]
+        if transformed is None:
+            return decoded
+        try:
+            return transformed(decoded)
+        except RowError as error:
+            return [*decoded, *(Unfit(None, str(error)) for _ in plan.transformed)]
+
+    return decode
+
+
+def _or_unfit(step: Decoder, raw: Any) -> Any:
+    try:
+        return step(raw)
+    except (RowError, TypeError) as error:
+        return Unfit(getattr(error, "text", None), str(error))
+
+
+def _steps(plan: EntityPlan) -> list[tuple[str, Decoder]]:
+    """What decodes each place of the plan's row tree, and the path of it."""
+    steps = [(slot.path, decoder(slot.column.kind)) for slot in plan.slots]
+    return steps + [(one.collection.alias, _collection_decoder(one)) for one in plan.collections]
 
 
 def _decoder(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]], list[Any]]:
@@ -54,9 +84,9 @@ def _decoder(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]], 
                 try:
                     decoded.append(step(raw))
                 except NoFormError as error:
-                    decoded.append(Unfit(error.text, f"column {path}: {error}"))
+                    decoded.append(Unfit(error.text, of_column(path, error)))
         except RowError as error:
-            raise RowError(f"column {steps[len(decoded)][0]}: {error}") from None
+            raise RowError(of_column(steps[len(decoded)][0], error)) from None
         return decoded
 
     return decode
@@ -108,9 +138,9 @@ def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]
 
     def view(row: Row) -> dict[str, Any]:
         # A copy all the way down: what a transform does to a document must not reach the items.
-        named = dict(zip(names, copy.deepcopy([fitting(value) for value in row]), strict=True))
+        named = dict(zip(names, copy.deepcopy([as_text(value) for value in row]), strict=True))
         for alias, paths in lists.items():
-            named[alias] = [dict(zip(paths, map(fitting, child), strict=True)) for child in named[alias]]
+            named[alias] = [dict(zip(paths, map(as_text, child), strict=True)) for child in named[alias]]
         return named
 
     def transformed(row: Row) -> Row:
@@ -125,11 +155,19 @@ def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]
     return transformed
 
 
+def _line(error: Exception) -> int:
+    """Where in the user's own code the error was raised, or passed last."""
+    steps = traceback.extract_tb(error.__traceback__)
+    own = [step.lineno or 0 for step in steps if step.filename == steps[min(1, len(steps) - 1)].filename]
+    return own[-1]
+
+
 def _called(transform: Transform, view: dict[str, Any], wanted: Sequence[str]) -> list[Any]:
     try:
         given = transform(view)
     except Exception as error:  # a user's function may raise anything; its message may quote the row
-        raise RowError(f"the transform raised {type(error).__name__}") from None
+        said = f"the transform raised {type(error).__name__}"
+        raise RowError(said, private=f"line {_line(error)} of its module: {error}") from None
     if not isinstance(given, Mapping):
         raise RowError(f"the transform gave {type(given).__name__}, not a dict of names and values")
     missing = [name for name in wanted if name not in given]

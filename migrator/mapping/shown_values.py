@@ -12,13 +12,13 @@ from migrator.mapping.shown_keys import mark
 
 
 def json_ready(value: Any) -> Any:
-    """`value` with what JSON does not know made plain; a Decimal that is no integer becomes text."""
+    """`value` with what JSON does not know made plain, for `json_text`: a Decimal that is no integer stays one."""
     if isinstance(value, Mapping):
         return {name: json_ready(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [json_ready(one) for one in value]
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else str(value)
+        return int(value) if value == value.to_integral_value() else value
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode("ascii")}
     return value
@@ -27,6 +27,11 @@ def json_ready(value: Any) -> Any:
 def marked(value: Any) -> str:
     """What stands in place of a redacted value: the same for the same value."""
     return mark(json.dumps(json_ready(value), sort_keys=True, default=str))
+
+
+def json_text(value: Any, *, indent: int = 0) -> str:
+    """`value` as JSON, numbers as numbers with every digit; `indent`: spaces a level, each entry on a line of its own."""
+    return _text(json_ready(value), indent)
 
 
 def value_text(value: Any, *, redacted: bool = False) -> str:
@@ -43,12 +48,21 @@ def value_texts(names: Sequence[str], values: Sequence[Any], hidden: Set[str]) -
     return tuple(value_text(value, redacted=name in hidden) for name, value in pairs)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, indent: int = 0, level: int = 1) -> str:
     if isinstance(value, Mapping):
-        pieces = (f"{json.dumps(str(name), ensure_ascii=False)}: {_text(value[name])}" for name in value)
-        return f"{{{', '.join(pieces)}}}"
+        named = ((json.dumps(str(name), ensure_ascii=False), one) for name, one in value.items())
+        return _joined(
+            "{}", [f"{name}: {_text(one, indent, level + 1)}" for name, one in named], indent, level
+        )
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_text, value))}]"
+        return _joined("[]", [_text(one, indent, level + 1) for one in value], indent, level)
     if isinstance(value, Decimal):
         return str(value)
     return json.dumps(json_ready(value), ensure_ascii=False, default=str)
+
+
+def _joined(brackets: str, pieces: Sequence[str], indent: int, level: int) -> str:
+    if not indent or not pieces:
+        return f"{brackets[0]}{', '.join(pieces)}{brackets[1]}"
+    line, last = ("\n" + " " * indent * deep for deep in (level, level - 1))
+    return f"{brackets[0]}{line}{f',{line}'.join(pieces)}{last}{brackets[1]}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from migrator.limits import WRITE_UNIT_BYTES
+from migrator.limits import READ_UNIT_BYTES, WRITE_UNIT_BYTES
 from migrator.model import Item
 
 _CONTAINER_BYTES = 3
@@ -31,6 +31,14 @@ def item_bytes(item: Item) -> int:
 def write_units(size_bytes: int) -> int:
     """Write units of one standard write of an item of this size."""
     return max(1, -(-size_bytes // WRITE_UNIT_BYTES))
+
+
+def read_units(size_bytes: int, *, consistent: bool) -> float:
+    """Read units of one request for this much, also where it finds nothing; half of them where it is eventually consistent.
+
+    Source: AWS Developer Guide, "DynamoDB read and write operations".
+    """
+    return max(1, -(-size_bytes // READ_UNIT_BYTES)) * (1.0 if consistent else 0.5)
 
 
 def value_bytes(value: Any) -> int:

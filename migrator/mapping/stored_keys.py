@@ -67,14 +67,15 @@ def may_give(condition: SortCondition, stored: Form) -> bool:
     if condition.operator == "equal":
         return same_forms(condition.values, (stored,))
     begin, open_end = _beginning(stored)
-    bounds = [_beginning(value)[0] for value in condition.values]
+    bounds = [_beginning(value) for value in condition.values]
     if condition.operator == "begins_with":
-        return begin.startswith(bounds[0]) or (open_end and bounds[0].startswith(begin))
+        return begin.startswith(bounds[0][0]) or (open_end and bounds[0][0].startswith(begin))
     if condition.operator == "between":
-        return _at_least(begin, open_end, bounds[0]) and _at_most(begin, bounds[1])
+        return _at_least(begin, open_end, bounds[0][0]) and _at_most(begin, open_end, bounds[1])
     if condition.operator in ("ge", "gt"):
-        return _at_least(begin, open_end, bounds[0])
-    return _at_most(begin, bounds[0])
+        return _at_least(begin, open_end, bounds[0][0])
+    # What follows a beginning makes a key longer, and so larger: below the beginning itself there is none.
+    return _at_most(begin, open_end or condition.operator == "lt", bounds[0])
 
 
 def _beginning(template: Template) -> tuple[str, bool]:
@@ -87,8 +88,12 @@ def _at_least(begin: str, open_end: bool, bound: str) -> bool:
     return begin >= bound or (open_end and bound.startswith(begin))
 
 
-def _at_most(begin: str, bound: str) -> bool:
-    return begin <= bound or begin.startswith(bound)
+def _at_most(begin: str, beyond: bool, bound: tuple[str, bool]) -> bool:
+    """`beyond`: whether the keys are all larger than their beginning. `bound`: its constant text, whether more follows."""
+    text, open_end = bound
+    if open_end:
+        return begin <= text or begin.startswith(text)
+    return begin < text or (begin == text and not beyond)
 
 
 def same_forms(asked: Sequence[Template], stored: Sequence[Form]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from migrator.errors import RowError
 from migrator.facts import Kind
-from migrator.mapping.unfit import misfit
+from migrator.mapping.unfit import NotHeldError, misfit
 
 # Python takes it for the next midnight from 3.13 on; a time of day has no such thing, and no two versions may differ.
 _END_OF_DAY = re.compile(r"(?:^|[T ])24")
@@ -72,5 +72,18 @@ def _from_iso(raw: str, form: Any, called: str) -> Any:
             return form.fromisoformat(raw.strip())
     except ValueError:
         pass
+    as_text = "write |text to keep it as text"
+    unknown = next((name for form, name in _BEYOND if form.fullmatch(raw.strip())), "")
+    if unknown:
+        what = f"the value is {unknown}; {called} of an item is in the years 1 to 9999"
+        raise NotHeldError(f"{what}; {as_text}", raw)
     what = f"the text is not {called} in ISO 8601 form (or has no day of the years 1 to 9999)"
-    raise misfit(f"{what}; write |text to keep it as text", raw)
+    raise misfit(f"{what}; {as_text}", raw)
+
+
+_BEYOND = (
+    (re.compile(r"\+?infinity", re.IGNORECASE), "infinity"),
+    (re.compile(r"-infinity", re.IGNORECASE), "-infinity"),
+    (re.compile(r"[0-9 :.+-]{1,60} BC"), "a year BC"),
+)
+"""Moments of PostgreSQL's that Python has no value for, and what they are called."""

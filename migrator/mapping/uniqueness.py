@@ -11,8 +11,19 @@ from migrator.mapping.expressions import keeps_every_value
 from migrator.mapping.filters import FILTERS
 from migrator.model import Filter, ItemDesign, Ref, TableDesign, Template
 
-_WHOLE_DAYS = frozenset({Filter("date"), Filter("bucket", ("day",))})
-"""Filters that give back all of a date (of a timestamp they drop the time)."""
+_WHOLE = {
+    "date": frozenset(
+        {
+            Filter("date"),
+            Filter("bucket", ("day",)),
+            Filter("iso"),
+            Filter("iso", ("s",)),
+            Filter("iso", ("ms",)),
+        }
+    ),
+    "timestamp": frozenset({Filter("iso")}),
+}
+"""Filters that drop nothing of a value: a timestamp keeps its microseconds in |iso alone."""
 
 _OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain", "list", "map", "set"})
 _DIGITS = "0123456789-."
@@ -150,18 +161,30 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
     kind = kind_of(ref.paths[0], plan)
     if kind is not None and kind.name in _SPELLED and plan.loosely_typed:
         return False
-    if kind is not None and kind.name == "date" and len(ref.filters) == 1 and ref.filters[0] in _WHOLE_DAYS:
+    if kind is not None and len(ref.filters) == 1 and ref.filters[0] in _WHOLE.get(kind.name, ()):
         return True
     return all(FILTERS[used.name].injective for used in ref.filters)
 
 
 def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
-    """Whether `kept` (paths whose values the key gives back) hold a key of the root table."""
+    """Whether `kept` (paths whose values the key gives back) hold a key of the root table.
+
+    The key that names its rows is one, proved or not: a reading that meets two rows of one key ends there.
+    """
     nullable = {column.name for column in plan.table.columns if column.nullable}
     named = tuple(column.name for column in plan.key)
     if set(named) <= kept:
         return True
-    return any(key and set(key) <= kept and not set(key) & nullable for key in plan.table.unique)
+    return any(set(key) <= kept and not set(key) & nullable for key in plan.table.proved)
+
+
+def key_doubt(plan: EntityPlan) -> str:
+    """Why two rows of the entity could have one key; '' where a constraint of the source says that none have."""
+    names = {column.name for column in plan.key}
+    if any(set(key) <= names for key in plan.table.proved):
+        return ""
+    doubts = [why for key, why in plan.table.doubts if set(key) <= names]
+    return doubts[0] if doubts else f"{plan.table.name} has no primary key or unique index of these columns"
 
 
 def _separated(template: Template, plan: EntityPlan, separator: str) -> bool:

@@ -55,13 +55,15 @@ def text(value: Any) -> str:
         return value.replace(tzinfo=None).isoformat("T", "microseconds") + ("Z" if value.tzinfo else "")
     if isinstance(value, (date, time)):
         return value.isoformat()
+    if isinstance(value, bytes):
+        raise RowError("bytes have no text; use |hash, or a key of type binary")
     fitting(value)
     raise RowError("a value of this type has no text; use a filter such as json")
 
 
 def undamaged_text(value: Any) -> str:
     """The same, and the whole text of a value that its kind has no form for."""
-    return value.text if isinstance(value, Unfit) else text(value)
+    return value.text if isinstance(value, Unfit) and value.text is not None else text(value)
 
 
 def _text(_: Kind) -> Decoder:

@@ -2,10 +2,12 @@
 
 from migrator.ports.edges import (
     ItemStore,
+    KeyCounts,
     ObjectStore,
     Probe,
     QueryPage,
     Receipt,
+    RowsSeen,
     ScanPage,
     Source,
     TableAdmin,
@@ -32,6 +34,7 @@ __all__ = [
     "FindingKind",
     "ItemStore",
     "Journal",
+    "KeyCounts",
     "Lease",
     "ObjectStore",
     "Page",
@@ -39,6 +42,7 @@ __all__ = [
     "Progress",
     "QueryPage",
     "Receipt",
+    "RowsSeen",
     "Run",
     "RunIdentity",
     "RunKind",

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from migrator.facts import EntityPlan
 from migrator.mapping.changes import Captured
 
-CaptureState = Literal["captured", "services", "missing", "stale", "disabled", "extra"]
+CaptureState = Literal["captured", "services", "missing", "partition", "stale", "disabled", "extra"]
 
 MarkedBy = Literal["triggers", "services"]
 """Who leaves the marks: triggers of ours, or the services themselves, by the adapter that they import."""
@@ -18,7 +18,7 @@ MarkedBy = Literal["triggers", "services"]
 @dataclass(frozen=True, slots=True)
 class TableCapture:
     """How one table is captured. `extra`: it has triggers of ours, and the mapping no longer reads it; `services`: it
-    has none, and needs none.
+    has none, and needs none; `partition`: it is one that came since the install, and only a TRUNCATE of it leaves no mark.
 
     Where it is stale, `came`: columns that triggers should name and do not; `gone`: that they name and should not.
     """

@@ -6,10 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from migrator.facts import Column, EntityPlan, SchemaFacts
+from migrator.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.model import Item, ItemKey, RowTree, SourceKey, TableDesign, Value
 
 # ── source ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts:
+    """Rows of an entity that have a key, and how many different keys those are: by value, and as text."""
+
+    rows: int
+    values: int
+    texts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSeen:
+    """All rows of a table that this user sees, and how many there are in all likelihood (None: nothing says so)."""
+
+    rows: int
+    at_least: int | None = None
 
 
 class Source(Protocol):
@@ -23,11 +40,37 @@ class Source(Protocol):
     def rows_about(self, plan: EntityPlan) -> int:
         """Rows that take part: counted, or by the database's own estimate where that takes longer than allowed."""
 
+    def rows_expected(self, plan: EntityPlan) -> int:
+        """Rows that take part, by the database's own estimate; counted where it has none."""
+
     def rows_without_key(self, plan: EntityPlan) -> int:
         """Rows with a NULL in their primary key (SQLite allows it): no page can hold them."""
 
-    def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
-        """The last key of every full page, in the source's order; rows after the last bound are one more page."""
+    def key_counts(self, plan: EntityPlan) -> KeyCounts:
+        """Rows that have a key and different keys, compared by the source, in one snapshot."""
+
+    def rows_seen(self, table: TableFacts) -> RowsSeen:
+        """Rows of the whole table, counted, beside what the catalogue's own statistics vouch for."""
+
+    def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
+        """Keys that several of the rows that take part have, as the source compares them, and how many rows.
+
+        Raises: TooSlowError.
+        """
+
+    def page_bounds(
+        self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
+    ) -> Iterator[SourceKey]:
+        """The last key of every full page, in the source's order; rows after the last bound are one more page.
+
+        Of rows with after < key <= upto; None is open.
+        """
+
+    def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
+        """Different keys of rows by chance, `number` or fewer, in the source's order, without going through the table.
+
+        Rows that the entity's `where` leaves out are among them. `rows`: about how many there are.
+        """
 
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
@@ -59,7 +102,7 @@ class Source(Protocol):
         """Rows that take part and hold the conditions (None: the column is not NULL), by plain SQL."""
 
     def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
-        """SUM of each column over the rows that take part, by plain SQL, as the driver gives it."""
+        """SUM of each column over the rows that take part and have a key, by plain SQL, as the driver gives it."""
 
     def close(self) -> None: ...
 
@@ -71,7 +114,8 @@ class Source(Protocol):
 class Receipt:
     """What a write took: requests sent (retries included), bytes of items stored, write units consumed.
 
-    `unwritten`: keys that the table did not take while it took others, each with why.
+    `unwritten`: keys that the table did not take while it took others, each with why. `taken`: keys under which an item
+    of somebody else's stands, each with its source ('' where it has none).
     """
 
     items: int = 0
@@ -79,6 +123,7 @@ class Receipt:
     write_units: float = 0.0
     requests: int = 0
     unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
+    taken: Mapping[ItemKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +136,16 @@ class ScanPage:
 
 @dataclass(frozen=True, slots=True)
 class QueryPage:
-    """What a read gave: `next_start` is where a Query goes on (None: it is done), `requests` counts retries too."""
+    """What a read gave: `next_start` is where a Query goes on (None: it is done), `requests` counts retries too.
+
+    `read_units`: as the endpoint reports them. `dropped`: items that a filter left out after they were read.
+    """
 
     items: list[Item]
     next_start: Mapping[str, Any] | None = None
     read_units: float = 0.0
     requests: int = 1
+    dropped: int = 0
 
 
 class ItemStore(Protocol):

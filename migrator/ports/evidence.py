@@ -35,8 +35,8 @@ class Window:
     `writer`: the instance's id, or the replay's. `answered`, `errors`: by side, of calls that a caller waited for and of
     shadows; `compared`: both sides answered and were compared; `same`, `transient`, `different` add up to it. `dropped`:
     shadows that did not run, by why. `kinds`: compared calls by the optional parameters that were set, joined by commas.
-    `found`: differences, of which one call may have many. `latency`: HDR histograms of microseconds by side, in their
-    compressed text form.
+    `found`: differences, of which one call may have many. `latency`: by side, how many answers took how many
+    microseconds, as stages/latencies.py writes it.
     """
 
     pattern: str
@@ -62,7 +62,8 @@ class Sample:
     """One difference, as texts with the pattern's redaction already done: nothing in it has to be hidden any more.
 
     `attributes` name the values of `row` (SQL's) and `item` (the table's), None where there is none. `why`: an error's
-    message. `at`: seconds since 1970.
+    message. `at`: seconds since 1970. `subject`: a mark of the row that it is of, the same for the same row of the pattern;
+    '' where its key is not known.
     """
 
     pattern: str
@@ -75,6 +76,7 @@ class Sample:
     row: Sequence[str] | None = None
     item: Sequence[str] | None = None
     why: str = ""
+    subject: str = ""
 
 
 class Evidence(Protocol):

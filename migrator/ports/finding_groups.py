@@ -20,7 +20,8 @@ class FindingGroup:
 
 
 class FindingGroups(Protocol):
-    """Every method is one transaction. Raises, from every method: StoppedError where the journal cannot be asked."""
+    """Every method is one transaction. A relay's findings are all that are open of its job and table, whichever relay found
+    them. Raises, from every method: StoppedError where the journal cannot be asked."""
 
     def groups(self, run: Run) -> Sequence[FindingGroup]:
         """The largest first."""

@@ -1,4 +1,4 @@
-"""Which services run: every adapter that writes beside SQL and every reader, one a process, as the journal knows them."""
+"""Which services run: every process that writes beside SQL or reads, as the journal knows them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-InstanceRole = Literal["dual_write", "read"]
+InstanceRole = Literal["dual_write", "read", "dual_write,read"]
+"""A process that does both is one instance with both roles."""
+DUAL_WRITE: Literal["dual_write"] = "dual_write"
+READ: Literal["read"] = "read"
 InstanceMode = Literal["outbox", "strict", ""]
-"""'' of a reader."""
+"""'' of one that only reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One adapter or reader of a service in one process.
+    """One process of a service.
 
     `version`: the service's own, as it names itself; `migrator`: that of this package. `revision`: of its mapping;
-    `installation`: of capture. The journal gives what follows: `since` and `alive_at` (its last heartbeat) in seconds of
-    the journal's clock.
+    `installation`: of capture. The journal gives `id`, and `since` and `alive_at` (its last heartbeat) in seconds of its
+    clock. `sees`: which processes this one can see by their numbers, and `born`: when it began itself, so that another one
+    there can tell that it is gone; '' where nobody can.
     """
 
     service: str
@@ -32,6 +36,17 @@ class Instance:
     id: str = ""
     since: float = 0.0
     alive_at: float = 0.0
+    sees: str = ""
+    born: str = ""
+
+    @property
+    def reads(self) -> bool:
+        return READ in self.role
+
+    @property
+    def marks(self) -> bool:
+        """Whether its writes leave marks."""
+        return DUAL_WRITE in self.role
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +69,18 @@ class Roster:
         return sorted(gone, key=self.age_s)
 
     @property
+    def replaced(self) -> list[Instance]:
+        """Of the silent ones those in whose place a newer instance came: of the same service and host, and begun after they
+        were heard of last. They may be frozen, or cut off from the journal, and still be there."""
+        newest: dict[tuple[str, str], float] = {}
+        for one in self.known:
+            newest[one.service, one.host] = max(one.since, newest.get((one.service, one.host), 0.0))
+        return [one for one in self.silent if newest[one.service, one.host] > one.alive_at]
+
+    @property
     def marking(self) -> list[Instance]:
         """Those that live and whose writes leave marks."""
-        return [one for one in self.living if one.role == "dual_write"]
+        return [one for one in self.living if one.marks]
 
     def without(self, ids: Collection[str]) -> Roster:
         """The same without these, as far as they are silent."""
@@ -78,7 +102,7 @@ class Instances(Protocol):
         """The same with its id and times, registered."""
 
     def beat(self, instance: Instance) -> Instance:
-        """The same with a renewed heartbeat; one that was forgotten meanwhile is registered again."""
+        """The same with a renewed heartbeat, and the roles that it has now; one that was forgotten is registered again."""
 
     def leave(self, instance: Instance) -> None: ...
 

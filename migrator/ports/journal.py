@@ -93,7 +93,9 @@ FindingKind = Literal[
 class Finding:
     """A refused row or a difference. Names keys and attributes, never a value.
 
-    `source_key` is the row (''), `item_key` the item's key as JSON text (''), `attribute` the attribute ('').
+    `source_key` is the row (''), `item_key` the item's key as JSON text (''), `attribute` the attribute (''), `item_type`
+    the item's type ('' where it is of none, or an older migrator wrote it), `owner` the row that has the item's key, as
+    `_src` says it (''). Nothing is to be read out of `reason`: it is for people.
     """
 
     kind: FindingKind
@@ -102,6 +104,8 @@ class Finding:
     source_key: str = ""
     item_key: str = ""
     attribute: str = ""
+    item_type: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,8 @@ class Journal(Protocol):
         The first of two claims in one call wins, too. Claims last until `forget_claims`.
         """
 
-    def release(self, table_id: str, digests: Sequence[bytes]) -> None: ...
+    def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
+        """Free each digest that this owner has; one that another has claimed meanwhile stays his."""
 
     def forget_claims(self, table_id: str) -> None: ...
 
@@ -221,6 +226,9 @@ class Progress(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+    def page_planned(self, entity: str, number: int) -> None:
+        """Before the entity is started; nothing of the page is read yet."""
 
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None: ...
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from migrator.facts import EntityPlan
 from migrator.mapping.changes import Lookup
 from migrator.model import Item, ItemKey, RowTree, SourceKey
+from migrator.ports.journal import Finding
 
 Root: TypeAlias = tuple[str, SourceKey]
 """A root row: its entity's name and its key."""
@@ -76,8 +77,12 @@ class Marks(Protocol):
     def take(self, count: int, lease_s: float) -> list[Mark]:
         """Ripe marks that nobody else works on, oldest id first; they are this relay's until the lease ends.
 
-        A lease only saves work: a mark may be worked by two.
+        A lease only saves work: a mark may be worked by two. Marks with ids below those that were taken last (of a
+        transaction that committed late, or that waited) may come some takes later.
         """
+
+    def from_the_first(self) -> None:
+        """The next take looks at all marks, so that nothing waits where it finds none."""
 
     def finish(self, ids: Sequence[int]) -> None:
         """Delete the marks; ids that are gone are no fault."""
@@ -148,12 +153,13 @@ another's live item; not written because another one of its group was refused; n
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of one conditional write. `owner`: the other's `_src`, where it was buried or taken. `why`: it is
-    unwritten."""
+    unwritten. `ticket`: of what was in the way, 0 for nothing."""
 
     item: Item
     verdict: Verdict
     owner: str = ""
     why: str = ""
+    ticket: int = 0
 
 
 class ConditionalStore(Protocol):
@@ -181,14 +187,12 @@ class ConditionalStore(Protocol):
         """Delete each tombstone that still is what was given (same ticket); how many were."""
 
 
-class Control(Protocol):
-    """The table's control item, which holds the highest ticket that it knows of (rule 8)."""
+class OwnStore(Protocol):
+    """Writes of who writes alone, to a table that holds others' items too. Raises: as a ConditionalStore does."""
 
-    def read_control(self) -> int:
-        """The highest ticket; 0 where there is no control item. Raises: TargetError where its key is another's."""
-
-    def raise_control(self, ticket: int) -> None:
-        """The highest ticket is this one from now on, unless a higher one is known."""
+    def write_own(self, items: Sequence[Item]) -> list[Outcome]:
+        """Puts each item where nothing is, or what is of its own source, or a tombstone, whatever their tickets; no two
+        under one key. Outcomes in the order of `items`: stored, taken or unwritten."""
 
 
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
@@ -213,11 +217,11 @@ class Contest:
 class Memory(Protocol):
     """Keys that cannot be worked out again, and keys that two roots want. Every method is one transaction."""
 
-    def remember(self, ticket: int, intended: Mapping[Root, Iterable[ItemKey]]) -> dict[Root, Remembered]:
+    def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
         """What was remembered of each root before. Where its ticket is not higher, it now is `ticket`, and the
         intended keys are added; where it is higher, nothing is changed."""
 
-    def settle(self, ticket: int, current: Mapping[Root, Iterable[ItemKey]]) -> None:
+    def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         """Only the current keys stay remembered, where the highest ticket still is `ticket`."""
 
     def contest(self, contests: Sequence[Contest]) -> None: ...
@@ -234,7 +238,34 @@ class Memory(Protocol):
         """Forget the contests; those that are gone are no fault."""
 
 
-WriterKind = Literal["fast", "conditional", "relay", "strict"]
+class OpenFindings(Protocol):
+    """Findings of live change that hold until their row was worked well, whichever run of the job does it. One of a kind
+    for each row, item key and attribute. Every method is one transaction."""
+
+    def settle(self, tickets: Mapping[Root, int], found: Sequence[Finding]) -> None:
+        """What was found is open; what was open of the roots that were worked, and was not found again, is closed.
+
+        `tickets`: of the reading of each root; what a newer reading has found stays as it is.
+        """
+
+    def close_marks(self) -> None:
+        """No mark is left that could not be worked."""
+
+    def keep_entities(self, names: Collection[str]) -> None:
+        """Closes what was found of rows of other entities: nothing will work them any more."""
+
+    def counts(self, above: int = -1) -> dict[str, int]:
+        """Open findings per kind, of readings with tickets above that one."""
+
+    def read(self, limit: int | None = None) -> list[Finding]:
+        """The oldest readings first."""
+
+    def roots(self) -> list[Root]:
+        """The rows that open findings are of."""
+
+
+WriterKind = Literal["fast", "conditional", "relay", "strict", "undo"]
+"""`undo` deletes; nobody else writes beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +284,8 @@ class Writers(Protocol):
     """Who writes items of one table, so that unsafe combinations are refused. Every method is one transaction."""
 
     def enter(self, kind: WriterKind) -> Writer:
-        """Registers a writer. 'fast' is given only while no other kind ever was here; else it is 'conditional'."""
+        """Registers a writer. 'fast' is given only while no other kind but 'undo' ever was here; else it is
+        'conditional'."""
 
     def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
         """Renews the heartbeat; `begins`: what is under way from now on begins now. Says whether it was fenced."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.phase import OFF, State
+from migrator.ports.control import KeptPhase
 
 
 class MovedError(SettingsError):
@@ -70,6 +71,12 @@ class Phases(Protocol):
         """The pattern's phase, written anew as the audit ends with where it was edited by hand.
 
         Raises: SettingsError where the audit was edited, too.
+        """
+
+    def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
+        """The pattern is in the kept phase from now on, whatever was known of it; its version is the kept one, or higher.
+
+        Raises: SettingsError where the kept phase is none.
         """
 
     def history(self, pattern: str | None = None) -> Sequence[Move]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.mapping.requests import Request
-from migrator.mapping.shown_values import json_ready
+from migrator.mapping.shown_values import json_ready, json_text
+from migrator.report.inert import plain
 from migrator.results import Answer, PartAnswer
 
 _ROWS_SHOWN = 10
@@ -37,6 +37,7 @@ def answer_data(answer: Answer) -> dict[str, Any]:
         "requests": json_ready(answer.request.sent),
         "round_trips": answer.table.round_trips,
         "read_units": answer.read_units,
+        "reported_read_units": answer.reported_units or None,
         "took_ms": answer.table.ms,
         "sql_round_trips": answer.sql.round_trips,
         "sql_took_ms": answer.sql.ms,
@@ -70,10 +71,17 @@ def explanation(answer: Answer) -> Iterator[str]:
         yield from _EXPLAINED[answer.request.operation](sent)
     yield from _afterwards(answer.request)
     table, sql = answer.table, answer.sql
-    # Every read costs half a unit at least: nothing means that the endpoint did not say.
-    units = f"{answer.read_units:g}" if answer.read_units or not table.round_trips else "unknown"
-    yield f"DynamoDB: {table.round_trips} round trip(s), {units} read unit(s), {table.ms:,.1f} ms"
+    yield f"DynamoDB: {table.round_trips} round trip(s), {_units(answer)}, {table.ms:,.1f} ms"
     yield f"SQL: {sql.round_trips} round trip(s), {sql.ms:,.1f} ms"
+
+
+def _units(answer: Answer) -> str:
+    """Both numbers: an emulator may count in another way than DynamoDB bills."""
+    about = "about " if answer.dropped else ""
+    dropped = f", with {answer.dropped:,} that the filter dropped" if answer.dropped else ""
+    # Every read costs half a unit at least: nothing means that the endpoint did not say.
+    reported = f"{answer.reported_units:,g}" if answer.reported_units else "none"
+    return f"{about}{answer.read_units:,g} read unit(s) by item sizes{dropped} ({reported} reported by the endpoint)"
 
 
 def _query(sent: Mapping[str, Any]) -> Iterator[str]:
@@ -124,7 +132,7 @@ def _filled(expression: str, sent: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    return json.dumps(json_ready(value), ensure_ascii=False)
+    return json_text(value)
 
 
 def _answer_table(answer: Answer, one: PartAnswer) -> Table:
@@ -142,9 +150,8 @@ def _cell(rows: Sequence[tuple[Any, ...]], number: int) -> str:
     if number >= len(rows):
         return ""
     text = " | ".join("–" if value is None else _shown(value) for value in rows[number])
-    return text.replace("[", r"\[")
+    return plain(text).replace("[", r"\[")
 
 
 def _shown(value: Any) -> str:
-    plain = json_ready(value)
-    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+    return value if isinstance(value, str) else json_text(value)

@@ -15,6 +15,7 @@ from migrator.phase import FORWARD, ROUTES, State
 from migrator.ports.instances import Roster
 from migrator.ports.phases import Move, PatternPhase
 from migrator.report.instances import age_text
+from migrator.report.shapes import whole_names
 
 _COLOURS: Mapping[Verdict, str] = {"ok": "green", "no": "bold red", "unknown": "yellow"}
 
@@ -36,7 +37,7 @@ def views(
     confirmed: Mapping[str, Mapping[str, int]],
 ) -> list[PhaseView]:
     """All patterns of the mapping, then those that only the journal knows."""
-    readers = [one.id for one in roster.living if one.role == "read"]
+    readers = [one.id for one in roster.living if one.reads]
     names = [*patterns, *sorted(set(phases) - set(patterns))]
     found = []
     for name in names:
@@ -80,7 +81,7 @@ def views_table(found: Sequence[PhaseView], now_s: float) -> Table:
         "readers that act by it",
         "next",
     ):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for one in found:
         phase = one.phase
         lasted = age_text(max(0.0, now_s - phase.since)) if phase.version else "-"
@@ -94,7 +95,7 @@ def views_table(found: Sequence[PhaseView], now_s: float) -> Table:
             _next(one),
         )
         table.add_row(*map(Text, cells))
-    return table
+    return whole_names(table, (one.phase.pattern for one in found))
 
 
 def _next(one: PhaseView) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 from migrator.mapping.shown_keys import integers_of, masked_keys
 from migrator.model import Template
 from migrator.ports import Finding
+from migrator.report.inert import plain
 
 SHOWN = 20
 """How many findings a command prints by itself."""
@@ -23,6 +24,7 @@ def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
         source_key=masked_keys(finding.source_key, ()),
         item_key=masked_keys(finding.item_key, templates, known),
         reason=masked_keys(finding.reason, templates, known),
+        owner=masked_keys(finding.owner, (), known),
     )
 
 
@@ -36,10 +38,10 @@ def print_findings(console: Console, findings: Sequence[Finding], counts: Mappin
 
 
 def finding_line(finding: Finding) -> str:
-    """kind, entity and row, item, attribute, reason."""
+    """kind, entity and row, item, attribute, reason: one line, whatever stands in them."""
     parts = [f"{finding.kind}:", finding.entity, finding.source_key]
-    if finding.item_key:
-        parts += ["item", finding.item_key]
+    if finding.item_key or finding.item_type:
+        parts += ["item", finding.item_type, finding.item_key]
     if finding.attribute:
         parts += ["attribute", finding.attribute]
-    return f"{' '.join(part for part in parts if part)}: {finding.reason}"
+    return plain(f"{' '.join(part for part in parts if part)}: {finding.reason}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from itertools import groupby
 
@@ -9,19 +10,32 @@ from markupsafe import Markup, escape
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Controls, marks of direction, halves of characters, separators of lines: each could change how the rest is read."""
+_LINES = "\n\t"
+_LAST_OF_ONE = 0xFFFF
 
 
 def inert(text: object) -> Markup:
     """The text as markup, escaped; what is not to be seen stands as its code, set apart. Markup stays as it is."""
     if isinstance(text, Markup):
         return text
-    pieces = groupby(str(text), key=lambda one: unicodedata.category(one) in _UNSEEN)
+    pieces = groupby(str(text), key=_is_unseen)
     return Markup("").join(_code("".join(run)) if unseen else escape("".join(run)) for unseen, run in pieces)
 
 
-def plain(text: object) -> str:
-    """The text for an attribute or a terminal, with the same codes."""
-    return "".join(_escaped(one) if unicodedata.category(one) in _UNSEEN else one for one in str(text))
+def plain(text: object, *, lines: bool = False) -> str:
+    """The text for an attribute or a terminal, with the same codes. `lines`: whether its lines and tabs stay.
+
+    In JSON a code stands for what it shows, so that a document stays the same document.
+    """
+    said = str(text)
+    if said.isascii() and said.isprintable():
+        return said
+    kept = _LINES if lines else ""
+    return "".join(_escaped(one) if _is_unseen(one) and one not in kept else one for one in said)
+
+
+def _is_unseen(letter: str) -> bool:
+    return unicodedata.category(letter) in _UNSEEN
 
 
 def _code(run: str) -> Markup:
@@ -29,5 +43,5 @@ def _code(run: str) -> Markup:
 
 
 def _escaped(letter: str) -> str:
-    code = ord(letter)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    """As JSON writes it: two codes where one has too few digits."""
+    return json.dumps(letter)[1:-1] if ord(letter) > _LAST_OF_ONE else f"\\u{ord(letter):04x}"

@@ -12,6 +12,7 @@ from rich.text import Text
 from migrator.ports.instances import Instance, Roster
 
 _SILENT_SHOWN = 3
+_NOT_TOLD = ("sees", "born")
 _AGES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -37,7 +38,7 @@ def marking_line(roster: Roster) -> str:
 def instances_data(roster: Roster, revision: str | None) -> list[dict[str, Any]]:
     """`revision`: of the job's mapping; None where it cannot be read."""
     return [
-        asdict(one)
+        {name: value for name, value in asdict(one).items() if name not in _NOT_TOLD}
         | {
             "age_s": round(roster.age_s(one), 1),
             "alive": roster.age_s(one) < roster.gone_s,

@@ -14,6 +14,7 @@ from migrator.phase import PHASES
 from migrator.report.drawings import bars_of, curves_of, ms_text
 from migrator.report.inert import inert, plain
 from migrator.report.instances import age_text
+from migrator.report.relay import open_line
 from migrator.report.report_words import (
     KIND_WORDS,
     SIDE_WORDS,
@@ -22,6 +23,7 @@ from migrator.report.report_words import (
     found_words,
     moment,
     next_steps,
+    rows_words,
 )
 from migrator.report_results import ReportModel
 
@@ -64,6 +66,8 @@ def _environment() -> Environment:
         "found": found_words,
         "compared": compared_words,
         "answered": answered_words,
+        "open": open_line,
+        "of_rows": rows_words,
         # Not capitalize: it makes all the rest small, and SQL with it.
         "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
     }

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from threading import Lock
+from typing import Any
 
 from migrator.errors import MigratorError
 from migrator.logs import get_logger
-from migrator.ports import Finding, Journal, Run
-from migrator.ports.live import Marks, MarksState
-from migrator.results import Worked, collision_findings
+from migrator.ports import Finding, Journal, Page, Run, Tally
+from migrator.ports.live import Marks, MarksState, OpenFindings
+from migrator.ports.revisions import Standing
+from migrator.results import Worked
 
 LOOK_S = 10.0
 _log = get_logger("relay")
+
+STANDINGS: Mapping[Standing, str] = {
+    "first": "mapping: no relay, backfill or install has worked by any yet",
+    "newest": "mapping: it is the one that the job's writers work by",
+    "new": "mapping: new to the job, or its columns are; the next install, backfill or relay goes on to it, and tells those"
+    " of another one to stop",
+    "old": "mapping: the job has gone on to another one, or to other columns: whoever writes by this one is refused; take"
+    " the newer file, or go back with `migrator capture install --go-back`, then `migrator backfill`",
+}
+"""How the mapping in hand stands among those that the job has worked by."""
 
 
 @dataclass
@@ -26,25 +39,34 @@ class RelayReport:
     journal: Journal
     run: Run
     marks: Marks
+    open_findings: OpenFindings
     keep: Callable[[], None] = lambda: None
     seen: Callable[[MarksState], None] = lambda state: None
     totals: Counter[str] = field(default_factory=Counter)
     state: MarksState = MarksState()
+    open_counts: Mapping[str, int] = field(default_factory=dict)
+    """Findings of live change that were open when the marks were looked at last, by kind."""
     looked_at: float = float("-inf")
+    trouble: str = ""
+    """Why it has not got on since; '' where it has."""
     _told: Counter[str] = field(default_factory=Counter)
+    _page: Page = field(default_factory=lambda: Page(f"(relay {secrets.token_hex(8)})", 1, None, None))
     _lock: Lock = field(default_factory=Lock)
 
     def worked(self, worked: Worked, took_ms: int) -> None:
         counts = _counts(worked)
         with self._lock:
             self.totals.update(counts)
+            self.trouble = ""
         _log.debug("marks_worked", took_ms=took_ms, **counts)
         if found := _findings(worked):
             self.journal.add_findings(self.run, found)
+            _log.warning("findings_made", **Counter(str(one.kind) for one in found))
 
     def failed(self, error: MigratorError, wait_s: float) -> None:
         with self._lock:
             self.totals["failures"] += 1
+            self.trouble = f"waits {wait_s:.0f} s: {error}"
         _log.warning("relay_failed", reason=str(error), wait_s=wait_s)
         # While DynamoDB is away, marks wait, and only the source need be asked for how long.
         with suppress(MigratorError):
@@ -66,7 +88,26 @@ class RelayReport:
             "relay_lag", waiting=state.waiting, oldest_age_s=age_s, failed=state.failed, **self._since()
         )
         self.seen(state)
+        # Last: this asks the journal, and lag is to be told while that is away, too.
+        self._look_at_findings(state)
+        self._keep_totals()
         return True
+
+    def _look_at_findings(self, state: MarksState) -> None:
+        if not state.failed:
+            self.open_findings.close_marks()
+        self.open_counts = self.open_findings.counts()
+
+    def _keep_totals(self) -> None:
+        """What this relay has worked so far, for `migrator status`: a page of its own in a run that several relays share."""
+        with self._lock:
+            totals = self.totals.copy()
+        # A journal that is away has them at the next look.
+        with suppress(MigratorError):
+            if totals["rows"]:
+                self.journal.plan_pages(self.run, self._page.entity, [self._page])
+                tally = Tally(rows=totals["rows"], items=totals["stored"])
+                self.journal.finish_page(self.run, self._page, tally, [])
 
     def _since(self) -> dict[str, int]:
         """What was worked since the last line."""
@@ -74,13 +115,36 @@ class RelayReport:
             told, self._told = self._told, self.totals.copy()
         return {name: count - told[name] for name, count in self._told.items() if count > told[name]}
 
+    def line(self) -> str:
+        """How it gets on, on one line, without asking anybody."""
+        with self._lock:
+            finished, stored, trouble = self.totals["finished"], self.totals["stored"], self.trouble
+        lag = (
+            lag_line(self.state, self.open_counts)
+            if self.looked_at > float("-inf")
+            else "the marks are looked at"
+        )
+        return f"relay: {finished:,} mark(s) worked, {stored:,} item(s) written; {trouble or lag}"
+
     def summary(self) -> str:
+        return "\n".join(filter(None, (self._worked_line(), open_line(self.open_findings.counts()))))
+
+    def _worked_line(self) -> str:
+        self._keep_totals()
         state, totals = self.marks.state(), self.totals
+        self.state = state
+        self._look_at_findings(state)
         left = state.waiting + state.unripe
         return (
             f"{totals['finished']:,} mark(s) worked: {totals['stored']:,} item(s) written,"
             f" {totals['buried']:,} tombstone(s); {left:,} mark(s) left, {state.failed:,} of them failed before"
         )
+
+    def data(self) -> dict[str, Any]:
+        """What was worked, and the marks that are left, as plain values."""
+        found = self.open_findings.counts()
+        marks = asdict(self.marks.state())
+        return {"run": self.run.id, "worked": dict(self.totals), "marks": marks, "open_findings": found}
 
     def serve(self, host: str, port: int) -> None:
         """Metrics at http://host:port/metrics. Raises: SettingsError where the port is taken."""
@@ -89,10 +153,18 @@ class RelayReport:
         serve_relay(self, host, port)
 
 
-def lag_line(state: MarksState) -> str:
-    """How far items are behind rows, for people."""
+def open_line(counts: Mapping[str, int]) -> str:
+    """How much is open of what relays found, by kind; '' where nothing is."""
+    if not counts:
+        return ""
+    listed = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items()))
+    return f"{sum(counts.values()):,} finding(s) of live change are open ({listed}); see `migrator findings`"
+
+
+def lag_line(state: MarksState, counts: Mapping[str, int]) -> str:
+    """How far items are behind rows, for people. `counts`: of findings that are open, by kind."""
     if not state.waiting + state.unripe:
-        return "no mark waits: every captured change is in the table"
+        return "no mark waits" if counts else "no mark waits: every captured change is in the table"
     unripe = f", {state.unripe:,} not ripe yet" if state.unripe else ""
     failed = f", {state.failed:,} failed before (see `migrator findings`)" if state.failed else ""
     return f"{state.waiting:,} mark(s) wait, the oldest for {state.oldest_age_s:.1f} s{unripe}{failed}"
@@ -115,5 +187,5 @@ def _counts(worked: Worked) -> dict[str, int]:
 def _findings(worked: Worked) -> list[Finding]:
     found = list(worked.findings)
     for one in worked.refreshed:
-        found += [*one.refused, *collision_findings(one), *one.apart]
+        found += one.findings
     return found

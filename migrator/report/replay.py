@@ -16,6 +16,7 @@ from migrator.mapping.shown_values import value_texts
 from migrator.phase import Side
 from migrator.replay_results import DiffKind, Example, Latency, PatternReplay, ReplayResult
 from migrator.report.inert import plain
+from migrator.report.shapes import whole_names
 
 _SIDES: tuple[Side, Side] = ("table", "sql")
 LAG_SHOWN_S = 1.0
@@ -25,9 +26,11 @@ _SHOWN = 3
 
 
 def replay_data(result: ReplayResult) -> dict[str, Any]:
-    """The result as plain values; `clean` is what the exit code says. Redacted values are marks."""
+    """The result as plain values; `clean` is what the exit code says, `not_proven` patterns that were not asked. Redacted
+    values are marks."""
     return {
         "clean": result.clean,
+        "not_proven": result.not_proven,
         "control": result.control,
         "seed": result.seed,
         "took_s": round(result.took_s, 3),
@@ -49,9 +52,7 @@ def print_replay(console: Console, result: ReplayResult) -> None:
         )
         mend = "is `migrator relay` at work? see `migrator status`, and ask again with a longer --settle"
         console.print(f"[bold yellow]{behind}: {mend}[/]", highlight=False, soft_wrap=True)
-    samples = sum(one.samples for one in result.patterns)
-    verdict = "[bold green]clean[/]" if result.clean else "[bold red]not clean[/]"
-    console.print(f"{verdict}: {samples:,} question(s), seed {result.seed}; took {result.took_s:.1f} s")
+    console.print(_verdict(result), soft_wrap=True)
 
 
 # ── plain data ──────────────────────────────────────────────────────────────────────────────────
@@ -122,7 +123,19 @@ def _counts(result: ReplayResult) -> Table:
     for one in result.patterns:
         counts = (one.samples, one.same, one.empty, one.transient, one.different)
         table.add_row(escape(one.pattern.name), *(f"{count:,}" for count in counts), *_milliseconds(one))
-    return table
+    return whole_names(table, (one.pattern.name for one in result.patterns))
+
+
+def _verdict(result: ReplayResult) -> str:
+    samples = sum(one.samples for one in result.patterns)
+    word = "[bold green]clean[/]" if result.clean else "[bold yellow]not proven[/]"
+    if result.different:
+        word = "[bold red]not clean[/]"
+    text = f"{word}: {samples:,} question(s), seed {result.seed}; took {result.took_s:.1f} s"
+    if result.not_proven:
+        why = "why is said above; ask again when the source has rows that give one"
+        text += f"; no question could be drawn for {escape(', '.join(result.not_proven))} ({why})"
+    return text
 
 
 def _names(result: ReplayResult) -> tuple[str, str]:

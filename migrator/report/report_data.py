@@ -12,7 +12,10 @@ def report_data(model: ReportModel) -> dict[str, Any]:
     """The report as plain values, in the order in which people see it; seconds and milliseconds are numbers."""
     plain = asdict(model)
     verdict = plain.pop("verdict")
-    head = {name: plain.pop(name) for name in ("job", "table", "revision", "version", "made_at", "since_s")}
+    head = {
+        name: plain.pop(name)
+        for name in ("job", "journal", "table", "revision", "version", "made_at", "since_s")
+    }
     patterns = [
         one | {"age_s": made.age_s} for one, made in zip(plain.pop("patterns"), model.patterns, strict=True)
     ]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from migrator.phase import Side
-from migrator.report_results import Coverage, Found, LagReport, PatternReport, ReportModel, RunReport
+from migrator.report.relay import open_line
+from migrator.report_results import Coverage, Found, Group, LagReport, PatternReport, ReportModel, RunReport
 
 KIND_WORDS: Mapping[str, str] = {
     "missing": "SQL has it, the table has not",
@@ -46,6 +47,14 @@ def found_words(found: Sequence[Found]) -> str:
     return ", ".join(_FOUND[one] for one in found)
 
 
+def rows_words(one: Group) -> str:
+    """Of how many rows the differences of answers are; '' where that is not known, or each is of a row of its own."""
+    if not one.rows:
+        return ""
+    rows, kept = f"{one.rows:,} row(s)", len(one.differences)
+    return f"of {rows}" if kept == one.count else f"the {kept:,} example(s) that are kept are of {rows}"
+
+
 def standing_word(model: ReportModel) -> str:
     return _STANDING[model.verdict.standing]
 
@@ -56,13 +65,17 @@ def kind_of_question(one: Coverage) -> str:
 
 
 def lag_words(lag: LagReport) -> str:
-    """One sentence."""
+    """One sentence on marks, and one on what relays found and still holds."""
+    return "; ".join(filter(None, (_marks_words(lag), open_line(lag.open_findings))))
+
+
+def _marks_words(lag: LagReport) -> str:
     if lag.reason:
         return f"the source cannot be asked: {lag.reason}"
     if lag.waiting is None:
         return "capture is not installed: changes leave no mark"
     if not lag.waiting:
-        return "no mark waits: items are as new as rows"
+        return "no mark waits" if lag.open_findings else "no mark waits: items are as new as rows"
     failed = f", {lag.failed:,} put back" if lag.failed else ""
     return f"{lag.waiting:,} mark(s) wait for a relay, the oldest for {lag.oldest_s:,.0f} s{failed}"
 

@@ -36,6 +36,7 @@ def verify_data(result: VerifyResult) -> dict[str, Any]:
         "findings": dict(result.findings),
         "sample": _sample_data(result.sample),
         "not_compared": [asdict(one) for one in result.not_compared],
+        "not_proven": [asdict(one) for one in result.not_proven],
         "took_s": round(result.took_s, 3),
     }
 
@@ -68,16 +69,23 @@ def print_verify(console: Console, result: VerifyResult) -> None:
         table.add_row(name, *(f"{cell:,}" for cell in cells))
     console.print(table)
     console.print(_looked_at(result))
+    if result.total.different and not result.findings:
+        console.print(
+            f"{result.total.different:,} that differed at the first look agreed at a later one: changes on their way"
+        )
     if result.run.resumed:
         since = f"rows were read since {result.run.started_at}, when this verify began before it was stopped"
         console.print(f"{since}; --again reads all of them anew", markup=False)
     for one in result.not_compared:
         console.print(f"not compared by plain SQL: {one.what} ({one.why})", markup=False)
+    for one in result.not_proven:
+        console.print(f"not proven: {one.what}: {one.why}", markup=False)
     if result.findings:
         counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(result.findings.items()))
         console.print(f"[bold red]not clean[/]: {counted}")
     else:
-        whole = "" if result.sample is None else " as far as the sample goes"
+        seen = " as far as this user sees rows" if result.not_proven else ""
+        whole = seen if result.sample is None else " as far as the sample goes"
         console.print(f"[bold green]clean[/]{whole}: rows and items say the same")
 
 

@@ -1,13 +1,14 @@
-"""Row trees and items as text that a person reads."""
+"""Row trees and items as text that a person reads, and tables whose names can be copied."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from rich.table import Table
+
 from migrator.facts import CollectionPlan, EntityPlan, Slot
-from migrator.mapping.shown_values import json_ready
+from migrator.mapping.shown_values import json_text
 from migrator.model import Item, RowTree
 
 
@@ -21,7 +22,13 @@ def row_tree_lines(plan: EntityPlan, row: RowTree) -> Iterator[str]:
 
 def item_text(item: Item) -> str:
     """The item as indented JSON; numbers stay exact, bytes become {"b64": …}."""
-    return json.dumps(json_ready(item), ensure_ascii=False, indent=2)
+    return json_text(item, indent=2)
+
+
+def whole_names(table: Table, names: Iterable[str]) -> Table:
+    """The table, its first column never narrower than the names in it."""
+    table.columns[0].min_width = max(map(len, names), default=0)
+    return table
 
 
 def _slots(slots: Sequence[Slot], row: Sequence[Any], indent: str) -> Iterator[str]:

@@ -21,9 +21,11 @@ from migrator.report.report_words import (
     lag_words,
     moment,
     next_steps,
+    rows_words,
     run_words,
     standing_word,
 )
+from migrator.report.shapes import whole_names
 from migrator.report_results import Difference, Group, PatternReport, ReportModel, Timeline, View
 
 _GROUPS = 20
@@ -88,7 +90,7 @@ def _patterns(console: Console, model: ReportModel) -> Iterator[str]:
         counts = (f"{count:,}" for count in (one.same, one.transient, one.different))
         age = "–" if one.age_s is None else f"{age_text(one.age_s)} ago"
         table.add_row(*_cells(one.name, one.phase, compared_words(one), *counts, age))
-    console.print(table)
+    console.print(whole_names(table, (one.name for one in model.patterns)))
     for one in model.patterns:
         if words := answered_words(one):
             yield f"{one.name}: {words}"
@@ -110,7 +112,8 @@ def _differences(console: Console, groups: Sequence[Group]) -> Iterator[str]:
         where = " › ".join(filter(None, (one.where, one.part, attribute)))
         when, colour = (", before its last move", "bold") if one.before_move else ("", "bold red")
         console.print(Text(plain(f"{one.count:,} {one.kind} {where}{when}"), colour), soft_wrap=True)
-        _say(console, f"  likely: {one.cause or 'unknown'}; found by {found_words(one.found_by)}")
+        of_rows = f" in answers, {said}" if (said := rows_words(one)) else ""
+        _say(console, f"  likely: {one.cause or 'unknown'}; found by {found_words(one.found_by)}{of_rows}")
         _say(console, f"  helps: {one.advice.replace('`', '')}")
         if one.differences:
             _example(console, one.differences[0])
@@ -162,10 +165,11 @@ def _latency(console: Console, patterns: Sequence[PatternReport]) -> Iterator[st
             if (curve := one.latency.get(side)) is not None:
                 shares = (ms_text(curve.at(share)) for share in (50.0, 90.0, 99.0, 99.9))
                 table.add_row(*_cells(one.name, SIDE_WORDS[side], f"{curve.answers:,}", *shares))
-    console.print(table)
+    console.print(whole_names(table, (one.name for one in timed)))
 
 
 def _work(model: ReportModel) -> Iterator[str]:
+    yield f"journal: {model.journal}"
     yield lag_words(model.lag)
     for run in model.runs:
         yield run_words(run)
@@ -190,7 +194,7 @@ def _coverage(console: Console, model: ReportModel) -> Iterator[str]:
             )
             table.add_row(*_cells(one.name, *words))
     if table.row_count:
-        console.print(table)
+        console.print(whole_names(table, (one.name for one in model.patterns if one.coverage)))
 
 
 def _views(views: Sequence[View]) -> Iterator[str]:

@@ -13,20 +13,22 @@ from migrator.source import grants
 from migrator.source.capture.design import Ddl
 from migrator.source.capture.writing import Writing
 
-# PostgreSQL counts what a partition takes there alone, wherever it was written to.
+# PostgreSQL counts what a partition takes there alone, wherever it was written to. By the functions that the view
+# pg_stat_user_tables is made of: joined to it, the server visits every table once for every table.
 _STATISTICS = sa.text(
-    "SELECT n.nspname, c.relname, SUM(s.n_tup_ins + s.n_tup_upd + s.n_tup_del)"
-    " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    "SELECT n.nspname, c.relname, SUM(pg_stat_get_tuples_inserted(t.id) + pg_stat_get_tuples_updated(t.id)"
+    f" + pg_stat_get_tuples_deleted(t.id)) FROM {grants.NAMED}"
     " CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) t (id)"
-    " JOIN pg_catalog.pg_stat_user_tables s ON s.relid = t.id WHERE c.relkind IN ('r', 'p') GROUP BY 1, 2"
+    " WHERE c.relkind IN ('r', 'p') GROUP BY 1, 2"
 )
 _COUNTED = sa.text(
-    "SELECT OBJECT_SCHEMA, OBJECT_NAME, COUNT_INSERT + COUNT_UPDATE + COUNT_DELETE"
-    " FROM performance_schema.table_io_waits_summary_by_table WHERE OBJECT_SCHEMA NOT IN ('mysql', 'performance_schema')"
+    "SELECT COUNT_INSERT + COUNT_UPDATE + COUNT_DELETE FROM performance_schema.table_io_waits_summary_by_table"
+    " WHERE OBJECT_TYPE = 'TABLE' AND OBJECT_SCHEMA = :schema AND OBJECT_NAME = :name"
 )
+# Table by table: only for names that it is given does the server not open all that there are.
 _UPDATED = sa.text(
-    "SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(CAST(UPDATE_TIME AS CHAR), '-') FROM information_schema.TABLES"
-    " WHERE TABLE_TYPE = 'BASE TABLE' AND ENGINE = 'InnoDB'"
+    "SELECT COALESCE(CAST(UPDATE_TIME AS CHAR), '-') FROM information_schema.TABLES"
+    " WHERE TABLE_SCHEMA = :schema AND TABLE_NAME = :name AND TABLE_TYPE = 'BASE TABLE' AND ENGINE = 'InnoDB'"
 )
 _LOCKED = sa.text(
     "SELECT DISTINCT l.virtualtransaction, n.nspname, c.relname, COALESCE(s.usename || CASE s.application_name"
@@ -56,7 +58,7 @@ class SqlActivity:
 
     def look(self, tables: Sequence[str]) -> Looked:
         def work(connection: Connection) -> Looked:
-            found, source, blind = _LOOKS[connection.dialect.name](connection)
+            found, source, blind = _LOOKS[connection.dialect.name](connection, tables)
             whole = _marks_ever(connection, self._writing.ddl(connection))
             opened, unseen = _OPEN[connection.dialect.name](connection)
             ours = {id_: one for id_, one in (opened or {}).items() if not one[0] or one[0] in tables}
@@ -116,28 +118,41 @@ _UNCHECKED = {
 Seen = tuple[dict[str, str], str, str]
 
 
-def _postgresql(connection: Connection) -> Seen:
-    rows = connection.execute(_STATISTICS)
+def _postgresql(connection: Connection, tables: Sequence[str]) -> Seen:
+    rows = connection.execute(_STATISTICS, grants.named(connection, tables))
     return {f"{schema}.{name}": str(count) for schema, name, count in rows}, "pg_stat_user_tables", ""
 
 
-def _mysql(connection: Connection) -> Seen:
-    own = str(connection.exec_driver_sql("SELECT DATABASE()").scalar_one())
-    enabled = connection.exec_driver_sql("SELECT @@performance_schema").scalar_one()
-    query, source = (_COUNTED, "performance_schema") if enabled else (_UPDATED, "information_schema.TABLES")
+def _mysql(connection: Connection, tables: Sequence[str]) -> Seen:
+    counts = _may_count(connection)
+    query, source = (_COUNTED, "performance_schema") if counts else (_UPDATED, "information_schema.TABLES")
     found = {}
-    for schema, name, count in connection.execute(query):
-        found[f"{schema}.{name}"] = str(count)
-        if schema == own:
-            found[str(name)] = str(count)
+    for name in tables:
+        schema, table = grants.split(connection, name)
+        count = connection.execute(query, {"schema": schema, "name": table}).scalar()
+        if count is not None:
+            found[name] = str(count)
     return found, source, ""
 
 
-def _sqlite(connection: Connection) -> Seen:
+def _may_count(connection: Connection) -> bool:
+    """Whether the server counts by table, and tells this user: a right on a table of its own does not go so far."""
+    if not connection.exec_driver_sql("SELECT @@performance_schema").scalar_one():
+        return False
+    try:
+        connection.execute(_COUNTED, {"schema": "", "name": ""})
+    except DBAPIError as error:
+        if getattr(error.orig, "args", ("",))[0] not in _DENIED:
+            raise
+        return False
+    return True
+
+
+def _sqlite(connection: Connection, tables: Sequence[str]) -> Seen:
     return {}, "marks", "SQLite counts no changes by table"
 
 
-_LOOKS: Mapping[str, Callable[[Connection], Seen]] = {
+_LOOKS: Mapping[str, Callable[[Connection, Sequence[str]], Seen]] = {
     "postgresql": _postgresql,
     "mysql": _mysql,
     "sqlite": _sqlite,

@@ -13,7 +13,9 @@ from threading import Lock
 from sqlalchemy.engine import URL
 
 from migrator.errors import SettingsError
+from migrator.files import small_text
 from migrator.source.url import SUPPORTED, source_url
+from migrator.source.url import identity_of as url_identity
 
 LIFE_S = 60.0
 """How long an answer is believed; a token of AWS IAM lives for 15 minutes."""
@@ -69,6 +71,23 @@ def address_of(text: str, command: Sequence[str], keepers: Keepers) -> Address:
         return Address(lambda: _url("source: the command's output", _output(command)))
     base = _asking(text, keepers)
     return Address(lambda: base().set(password=_output(command)))
+
+
+def identity_of(text: str, keepers: Keepers) -> str:
+    """What tells the source that a job's `url` means from others (see source/url.py); the secret's name where it is in one,
+    '' where it cannot be known without running a program. Asks nobody."""
+    kind, colon, rest = text.partition(":")
+    if colon and kind == "secret":
+        return f"what secret {rest.strip()} names"
+    if colon and kind in ("env", "file"):
+        try:
+            answer = (
+                keepers.environ.get(rest, "") if kind == "env" else _content(keepers.folder / rest.strip())
+            )
+        except SettingsError:
+            return ""
+        return url_identity(answer.strip()) if "://" in answer else ""
+    return url_identity(text) if text else ""
 
 
 def _asking(text: str, keepers: Keepers) -> Callable[[], URL]:
@@ -136,7 +155,7 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
 
 def _content(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return small_text(path)
     except UnicodeDecodeError:
         raise SettingsError(f"source: the file {path} is no UTF-8 text, so no URL") from None
     except OSError as error:

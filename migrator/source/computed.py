@@ -28,8 +28,8 @@ class ComputedColumn(ColumnElement[Any]):
 
 @compiles(ComputedColumn)
 def _compiled(element: ComputedColumn, compiler: SQLCompiler, **words: Any) -> str:
-    text = _translated(element.sql, element.table_facts, compiler.dialect.name, element.alias)
-    return f"({compiler.escape_literal_column(text)})"  # type: ignore[no-untyped-call]
+    checked = _translated(element.sql, element.table_facts, compiler.dialect.name, element.alias)
+    return f"({compiler.escape_literal_column(checked.sql)})"  # type: ignore[no-untyped-call]
 
 
 _translated = lru_cache(maxsize=1_000)(translated_expression)

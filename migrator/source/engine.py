@@ -17,13 +17,11 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import QueuePool
 
 from migrator.errors import SettingsError, SourceError
+from migrator.server_failures import refuses_login
 from migrator.source.address import Address
-from migrator.source.failures import refuses_login
 from migrator.source.manners import Manners
 
 CONNECT_TIMEOUT_S = 10
-SILENCE_S = 60
-"""A server that says nothing so long past a statement's limit is gone."""
 
 
 def read_engine(address: Address, manners: Manners) -> Engine:
@@ -81,8 +79,8 @@ def _sqlite_engine(address: Address, manners: Manners) -> Engine:
 
     engine = sa.create_engine("sqlite://", creator=connect, **_pool(manners))
     sa.event.listen(engine, "begin", _begin_writing if manners.writes else _begin)
-    if manners.statement_timeout_s is not None:
-        _limit_sqlite(engine, manners.statement_timeout_s)
+    if limit_s := manners.limit_s(0):
+        _limit_sqlite(engine, limit_s)
     return engine
 
 
@@ -170,7 +168,8 @@ def _postgresql_engine(address: Address, manners: Manners) -> Engine:
     engine = _server_engine(
         address, manners, lambda url: _unless_in(url, wanted) | {"client_encoding": "utf8"}
     )
-    sa.event.listen(engine, "connect", partial(postgresql.prepare, manners=manners))
+    sa.event.listen(engine, "connect", postgresql.prepare)
+    sa.event.listen(engine, "begin", partial(postgresql.begin, manners=manners))
     return engine
 
 
@@ -181,8 +180,8 @@ def _mysql_engine(address: Address, manners: Manners) -> Engine:
     from migrator.source import mysql  # needs PyMySQL, an extra that SQLite does without
 
     wanted: dict[str, Any] = {"program_name": manners.name, "connect_timeout": CONNECT_TIMEOUT_S}
-    if manners.statement_timeout_s is not None:
-        wanted["read_timeout"] = math.ceil(manners.statement_timeout_s) + SILENCE_S
+    if manners.statement_timeout_s:
+        wanted["read_timeout"] = math.ceil(manners.statement_timeout_s + manners.silence_s)
     engine = _server_engine(
         address, manners, lambda url: _unless_in(url, wanted) | mysql.arguments(url.password)
     )

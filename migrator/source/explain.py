@@ -11,26 +11,27 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.facts import JoinPlan
+from migrator.facts import JoinPlan, TableFacts
 from migrator.results import Explained
+from migrator.source.selects import first_select
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class PageSelect:
-    """One SELECT of a page. `tables`: real names by the aliases that it uses."""
+    """One SELECT of a page. `tables`: by the aliases that it uses."""
 
     what: str
     select: sa.Executable
-    tables: Mapping[str, str]
+    tables: Mapping[str, TableFacts]
 
     @classmethod
     def of(
-        cls, what: str, select: sa.Executable, tables: Mapping[str, str], joins: Sequence[JoinPlan]
+        cls, what: str, select: sa.Executable, tables: Mapping[str, TableFacts], joins: Sequence[JoinPlan]
     ) -> PageSelect:
         """`tables`: by alias, without those of the joins, which selects.py calls j1, j2, …"""
-        joined = {f"j{number}": join.table.real for number, join in enumerate(joins, 1)}
+        joined = {f"j{number}": join.table for number, join in enumerate(joins, 1)}
         return cls(what, select, {**tables, **joined})
 
 
@@ -38,12 +39,26 @@ _WORDS = {"postgresql": "EXPLAIN", "mysql": "EXPLAIN", "sqlite": "EXPLAIN QUERY 
 
 
 def explained(connection: Connection, statement: PageSelect, page_rows: int) -> Explained:
-    """The database's plan of a statement, which is not run."""
+    """The database's plan of a statement, which is not run. A table of no more rows than a page may be read as a whole."""
     dialect = connection.dialect.name
-    names, rows = _asked(connection, statement.select, _WORDS[dialect])
+    # MySQL says by itself from which partitions it reads.
+    more = " PARTITIONS" if getattr(connection.dialect, "is_mariadb", False) else ""
+    names, rows = _asked(connection, statement.select, _WORDS[dialect] + more)
     lines, whole = _READERS[dialect](names, rows, page_rows)
-    tables = dict.fromkeys(statement.tables.get(name, name) for name in whole)
-    return Explained(statement.what, tuple(lines), tuple(tables))
+    # PostgreSQL says names of tables, the others aliases.
+    known = {table.real: table for table in statement.tables.values()} | dict(statement.tables)
+    tables = {name: known.get(name) for name in whole}
+    large = (
+        name if table is None else table.real
+        for name, table in tables.items()
+        if table is None or _has_more_than(connection, table, page_rows)
+    )
+    return Explained(statement.what, tuple(lines), tuple(dict.fromkeys(large)))
+
+
+def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool:
+    """Looked at, not taken from the plan: it says how many rows are left, and SQLite's says nothing."""
+    return bool(connection.execute(first_select(table, rows + 1)).scalar_one() > rows)
 
 
 def examine(connection: Connection, statement: sa.Executable, params: Mapping[str, Any]) -> None:

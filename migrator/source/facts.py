@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.engine import Connection
 
 from migrator.errors import SettingsError
-from migrator.facts import Column, ForeignKey, SchemaFacts, TableFacts
+from migrator.facts import ForeignKey, SchemaFacts, TableFacts
 from migrator.source.names import NameRule, clashes, written_names
 from migrator.source.reflection import Reflected, reflected, schema_names
 
@@ -70,15 +70,16 @@ class _Schema:
             yield TableFacts(
                 name=f"{self.prefix}{self.names.tables[real]}",
                 real=real,
-                columns=tuple(
-                    Column(written[one.real], one.real, one.kind, one.nullable, one.declared)
-                    for one in columns
-                ),
+                columns=tuple(replace(one, name=written[one.real]) for one in columns),
                 primary_key=tuple(written[name] for name in self.found.primary_keys.get(real, ())),
                 unique=tuple(tuple(written[name] for name in key) for key in self.found.unique.get(real, ())),
                 foreign_keys=tuple(self._foreign_keys(real, schemas)),
                 schema=self.found.schema,
                 meetings=self.found.meetings.get(real, ()),
+                doubts=tuple(
+                    (tuple(written[name] for name in key), why)
+                    for key, why in self.found.doubts.get(real, ())
+                ),
             )
 
     def _foreign_keys(self, real: str, schemas: Sequence[_Schema]) -> Iterator[ForeignKey]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migrator.errors import MissingNameError, SourceError, TooSlowError, UnfitValueError
+from migrator.denials import denial
+from migrator.errors import HiddenRowsError, MissingNameError, SourceError, TooSlowError, UnfitValueError
+from migrator.server_failures import mysql_number
 
 _RESUME = "run the same command again"
 
@@ -131,64 +133,6 @@ _MADE: dict[type[SourceError], frozenset[str]] = {
         {_BY_SQLSTATE["57014"], _BY_SQLITE_NAME["SQLITE_INTERRUPT"], _BY_MYSQL_NUMBER[3024]}
     ),
 }
-_BROKEN_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "25P03", "53300", "40001"})
-_BROKEN_MYSQL = frozenset({1040, 1053, 1077, 1079, 1152, 1412, 1927, 2002, 2003, 2006, 2013, 2055, 4031})
-_BROKEN_TEXT = re.compile(
-    r"connection refused|timeout expired|timed out|unreachable|no route|starting up|shutting down|terminating"
-    r"|server closed the connection|connection .*(lost|closed|reset)|too many clients|connection slots|EOF detected"
-    r"|in recovery mode|not (yet )?accepting connections|could not (receive|send)",
-    re.IGNORECASE,
-)
-
-
-def is_broken(error: BaseException) -> bool:
-    """Whether the connection or the snapshot failed and not the statement: a new one may serve."""
-    if getattr(error, "connection_invalidated", False):
-        return True
-    cause = getattr(error, "orig", None) or error
-    state, number = getattr(cause, "sqlstate", None), _mysql_number(cause)
-    if state or number:
-        return state in _BROKEN_SQLSTATES or (state or "").startswith("08") or number in _BROKEN_MYSQL
-    return type(cause).__name__ in _BY_NETWORK and bool(_BROKEN_TEXT.search(str(cause)))
-
-
-def is_contended(error: BaseException) -> bool:
-    """Whether another transaction was in the way (a deadlock, a lock that was held too long): a new one may serve."""
-    cause = getattr(error, "orig", None) or error
-    if getattr(cause, "sqlstate", None) in _CONTENDED_SQLSTATES or _mysql_number(cause) in _CONTENDED_MYSQL:
-        return True
-    return str(getattr(cause, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-
-
-_CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
-_CONTENDED_MYSQL = frozenset({1205, 1213})
-
-
-def takes_no_writes(error: BaseException) -> bool:
-    """Whether the server, or the file, only lets itself be read: a standby, one that was made read-only."""
-    cause = getattr(error, "orig", None) or error
-    if getattr(cause, "sqlstate", None) == "25006" or _mysql_number(cause) in _READ_ONLY_MYSQL:
-        return True
-    # What a standby says to BEGIN READ WRITE; the state alone says no more than "not supported".
-    if getattr(cause, "sqlstate", None) == "0A000" and "recovery" in str(cause):
-        return True
-    return str(getattr(cause, "sqlite_errorname", "")).startswith("SQLITE_READONLY")
-
-
-_READ_ONLY_MYSQL = frozenset({1290, 1792, 1836})
-
-
-def refuses_login(error: BaseException) -> bool:
-    """Whether the server was there, but takes neither this user nor this password."""
-    if getattr(error, "sqlstate", None) in ("28P01", "28000") or _mysql_number(error) in (1045, 1698):
-        return True
-    return "authentication failed" in str(error)
-
-
-_BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
-"""Errors of psycopg's that come without a state: libpq made them, not the server."""
-
-
 _DENIED = "42501"
 _OF_ONE_STATEMENT = frozenset({"DataError", "ProgrammingError"})
 """SQLAlchemy's names of errors that another statement, or another value, may not meet."""
@@ -202,22 +146,25 @@ def source_error(error: BaseException, place: str, doing: str, tried: str = "") 
     The driver's message is only looked at, never passed on: it may quote values, SQL or the URL.
     """
     cause = getattr(error, "orig", None) or error
-    reason = _reason(cause)
+    hidden = _hidden_rows(cause)
+    reason = hidden or denial(error) or _reason(cause)
     made: type[SourceError] = next((one for one, of in _MADE.items() if reason in of), SourceError)
-    if made is SourceError and type(error).__name__ in _OF_ONE_STATEMENT:
+    if hidden:
+        made = HiddenRowsError
+    elif made is SourceError and type(error).__name__ in _OF_ONE_STATEMENT:
         made = SourceError if getattr(cause, "sqlstate", "") == _DENIED else UnfitValueError
     return made(f"{place}: {doing}: {type(cause).__name__}: {reason}{tried}")
 
 
 def _reason(cause: BaseException) -> str:
     of_psycopg = type(cause).__name__ == "OperationalError" and type(cause).__module__.startswith("psycopg")
-    connecting = of_psycopg or _mysql_number(cause) in _CANNOT_CONNECT
+    connecting = of_psycopg or mysql_number(cause) in _CANNOT_CONNECT
     return next(_reasons(cause), _CONNECTING if connecting else _OTHERWISE)
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:
     """Reasons that fit, the surest first."""
-    yield from _known(_BY_MYSQL_NUMBER.get(_mysql_number(cause)))
+    yield from _known(_BY_MYSQL_NUMBER.get(mysql_number(cause)))
     state = getattr(cause, "sqlstate", None) or ""
     yield from _known(_BY_SQLSTATE.get(state), _BY_SQLSTATE_CLASS.get(state[:2]))
     name = getattr(cause, "sqlite_errorname", None) or ""
@@ -228,10 +175,25 @@ def _reasons(cause: BaseException) -> Iterator[str]:
             yield reason
 
 
-def _mysql_number(cause: BaseException) -> int:
-    """The number of an error of PyMySQL's; 0 for any other error."""
-    number = cause.args[0] if type(cause).__module__.startswith("pymysql") and cause.args else 0
-    return number if isinstance(number, int) else 0
+def _hidden_rows(cause: BaseException) -> str | None:
+    """What PostgreSQL refuses rather than leave rows out: `row_security` is off on every connection of ours.
+
+    Source: PostgreSQL's src/backend/utils/misc/rls.c, the one function that says so; its text is in the server's language.
+    """
+    diag = getattr(cause, "diag", None)
+    if getattr(diag, "source_function", None) != "check_enable_rls":
+        return None
+    named = re.search(
+        r"[\"“”„«»](?P<table>[^\"“”„«»]+)[\"“”«»]", getattr(diag, "message_primary", None) or ""
+    )
+    table = f" of table {named['table'].strip()}" if named else " of a table"
+    return f"row level security{table} would hide rows from this user; {SEES_ALL_ROWS}"
+
+
+SEES_ALL_ROWS = (
+    "let the table's owner, or a superuser, run ALTER ROLE … BYPASSRLS for it (or name the owner in the source's URL,"
+    " where the table has no FORCE ROW LEVEL SECURITY)"
+)
 
 
 def _known(*reasons: str | None) -> Iterator[str]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from migrator.source.pooling import Pooling
+
 Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 
 _STATEMENTS = {
@@ -21,16 +23,18 @@ _STATEMENTS = {
 class SourceHealth:
     """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
 
-    `timeout`: as the server writes it; '0' for none, '' where it does not say.
+    `timeout`: as the server writes it; '0' for none, '' where it does not say. `pooling`: how a pooler that stands
+    between shares the server's sessions; '' for none.
     """
 
     version: str
     clock_s: float | None = None
     replica: bool = False
     timeout: str = ""
+    pooling: Pooling = ""
 
 
-def source_health(engine: str, ask: Ask) -> SourceHealth:
+def source_health(engine: str, ask: Ask, pooling: Pooling) -> SourceHealth:
     """`engine`: postgresql, mysql or sqlite; `ask`: runs one SELECT.
 
     Raises: SourceError when the server does not answer.
@@ -38,4 +42,5 @@ def source_health(engine: str, ask: Ask) -> SourceHealth:
     ((version, clock_s, replica, timeout),) = ask(_STATEMENTS[engine], {})
     named = str(version) if engine != "mysql" or "MariaDB" in str(version) else f"MySQL {version}"
     seconds = None if clock_s is None else float(clock_s)
-    return SourceHealth(named, seconds, str(replica).lower() in ("true", "t", "1", "on"), str(timeout))
+    is_replica = str(replica).lower() in ("true", "t", "1", "on")
+    return SourceHealth(named, seconds, is_replica, str(timeout), pooling)

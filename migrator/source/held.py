@@ -49,7 +49,7 @@ def _compiled(element: ForDialect, compiler: SQLCompiler, **words: Any) -> str:
 
 
 class Held(TypeDecorator[Any]):
-    """The type of a column in our statements: no cast, no word about results, only how MySQL compares it."""
+    """The type of a column in our statements: no cast, no word about results, only how it is compared with a value."""
 
     impl = NullType
     cache_ok = True
@@ -64,8 +64,14 @@ class Held(TypeDecorator[Any]):
         return cls(column.kind, column.declared)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """A value of a key or a condition; text that stands for a number or a moment becomes one for MySQL."""
-        return _comparable(value, self.kind) if dialect.name == _MYSQL else value
+        """A value of a key or a condition, so that the server compares it as the column's own type.
+
+        For MySQL, text that stands for a number or a moment becomes one. PostgreSQL takes text for whatever the column
+        is, and widens a real that it compares with a number of the driver's, which no real but a rare one equals.
+        """
+        if dialect.name == _MYSQL:
+            return _comparable(value, self.kind)
+        return repr(value) if dialect.name == _POSTGRESQL and isinstance(value, float) else value
 
 
 def _comparable(value: Any, kind: Kind) -> Any:
@@ -113,6 +119,26 @@ def read(column: ColumnElement[Any]) -> ColumnElement[Any]:
     if kind is None or kind.name not in ("list", "map"):
         return exact(column)
     return ForDialect(_POSTGRESQL, column, sa.func.pg_catalog.to_json(exact(column)))
+
+
+def text_of(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The column's text, compared by its bytes."""
+    plain = ForDialect(_POSTGRESQL, sa.func.quote(column), sa.cast(column, sa.Text()).collate("C"))
+    kind = _kind(column)
+    # MySQL's HEX rounds a number; and bytes that are no text would be cast to one of question marks.
+    written = sa.cast(column, sa.CHAR()) if kind is None or kind.name in _WRITTEN else column
+    return ForDialect(_MYSQL, plain, sa.func.hex(written))
+
+
+_WRITTEN = frozenset({"integer", "number", "float", "boolean", "date", "time", "timestamp"})
+
+
+def is_null(column: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Whether the column holds NULL. MySQL's IS NULL takes a zero date of a column that is NOT NULL for it, too.
+
+    Source: MySQL Reference Manual, "Comparison Functions and Operators", IS NULL.
+    """
+    return ForDialect(_MYSQL, column.is_(None), column.op("<=>", is_comparison=True)(sa.null()))
 
 
 def _kind(column: ColumnElement[Any]) -> Kind | None:

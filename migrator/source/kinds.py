@@ -18,7 +18,7 @@ RULES = {
 
 
 def _by_name(rules: Iterable[TypeRule]) -> dict[str, Kind]:
-    return {name: rule.kind for rule in rules for name in rule.names}
+    return {name: replace(rule.kind, no_key=rule.no_key) for rule in rules for name in rule.names}
 
 
 KINDS = {dialect: _by_name(rules) for dialect, rules in RULES.items()}

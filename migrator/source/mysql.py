@@ -105,8 +105,12 @@ def _limits(connection: Connection[Any], manners: Manners) -> Mapping[str, float
     Source: MariaDB Knowledge Base, "max_statement_time" (s), "idle_transaction_timeout" (s); MySQL Reference Manual,
     "max_execution_time" (ms). MySQL has no limit for idle transactions alone: wait_timeout ends idle connections.
     """
-    idle_s, limit_s = max(1, round(manners.idle_s)), manners.statement_timeout_s
-    if "mariadb" in str(connection.get_server_info()).lower():
+    is_mariadb = "mariadb" in str(connection.get_server_info()).lower()
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT @@{'max_statement_time' if is_mariadb else 'max_execution_time'}")
+        (own,) = cursor.fetchone() or (0,)
+    idle_s, limit_s = max(1, round(manners.idle_s)), manners.limit_s(float(own))
+    if is_mariadb:
         return {"idle_transaction_timeout": idle_s} | ({"max_statement_time": limit_s} if limit_s else {})
     return {"wait_timeout": idle_s} | (
         {"max_execution_time": max(1, round(limit_s * 1000))} if limit_s else {}

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 
-from migrator.facts import Column, Kind
+from migrator.facts import Column
+from migrator.source import collations
 from migrator.source.kinds import kind_of
 
 _PRIMARY = "PRIMARY"
@@ -20,7 +21,7 @@ _PRIMARY = "PRIMARY"
 # A view whose tables are gone has another comment, which says so.
 _COLUMNS = sa.text("""
     SELECT c.TABLE_NAME AS table_name, c.COLUMN_NAME AS name, c.COLUMN_TYPE AS declared,
-        c.IS_NULLABLE = 'YES' AS nullable
+        c.IS_NULLABLE = 'YES' AS nullable, c.COLLATION_NAME AS collation
     FROM information_schema.TABLES t
     JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME
     WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
@@ -33,6 +34,13 @@ _INDEXES = sa.text("""
     FROM information_schema.STATISTICS
     WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND NON_UNIQUE = 0
     ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
+""")
+
+# The engines that read rows which others keep: of them MERGE says itself that it keeps no key unique.
+_UNKEPT = sa.text("""
+    SELECT TABLE_NAME AS table_name, ENGINE AS engine FROM information_schema.TABLES
+    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE())
+        AND ENGINE IN ('MRG_MyISAM', 'FEDERATED', 'CONNECT', 'SPIDER')
 """)
 
 _FOREIGN_KEYS = sa.text("""
@@ -56,9 +64,22 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
     """Per table and view, its columns in order, by real names."""
     json = _json_columns(connection, schema)
     found: dict[str, list[Column]] = {}
-    for row in connection.execute(_COLUMNS, {"schema": schema}):
-        kind = Kind("json") if (row.table_name, row.name) in json else kind_of(row.declared, "mysql")
-        column = Column(row.name, row.name, kind, bool(row.nullable), row.declared)
+    rows = connection.execute(_COLUMNS, {"schema": schema}).all()
+    alike = collations.on_mysql(connection, (row.collation for row in rows if row.collation is not None))
+    for row in rows:
+        is_json = (row.table_name, row.name) in json
+        kind = kind_of("json" if is_json else row.declared, "mysql")
+        # What an ENUM or a SET holds is spelled as it is declared.
+        listed = row.declared.startswith(("enum(", "set("))
+        column = Column(
+            row.name,
+            row.name,
+            kind,
+            bool(row.nullable),
+            row.declared,
+            alike=() if listed else alike.get(row.collation, ()),
+            widest=collations.widest_on_mysql(row.collation),
+        )
         found.setdefault(row.table_name, []).append(column)
     return found
 
@@ -94,6 +115,12 @@ def unique_columns(connection: Connection, schema: str | None) -> dict[str, list
             if whole and name != _PRIMARY:
                 found.setdefault(table, {})[tuple(part.column_name for part in parts)] = None
     return {table: list(keys) for table, keys in found.items()}
+
+
+def unkept(connection: Connection, schema: str | None) -> dict[str, str]:
+    """Per table whose keys the server does not keep unique, why."""
+    rows = connection.execute(_UNKEPT, {"schema": schema})
+    return {row.table_name: f"an engine {row.engine} does not keep its keys unique" for row in rows}
 
 
 def _unique_indexes(connection: Connection, schema: str | None) -> dict[str, dict[str, list[sa.Row[Any]]]]:

@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from migrator.errors import SettingsError
+
+if TYPE_CHECKING:
+    from migrator.source.gate import CheckedStatement
 
 _BACKSLASHED = r"'(?:[^'\\]|''|\\.)*'"
 _ANSI_STRING = r"'(?:[^']|'')*'"
@@ -54,13 +57,14 @@ def masked(sql: str, dialect: str) -> str:
 
 
 def bound_statement(
-    sql: str, params: Mapping[str, Any], dialect: str
+    checked: CheckedStatement, params: Mapping[str, Any]
 ) -> tuple[sa.TextClause, dict[str, Any]]:
     """The statement with the values of its parameters in the form that the dialect's driver takes.
 
     A list or tuple after IN, in parentheses or without, is as many values; elsewhere it is the driver's to bind.
     Raises: SettingsError for an empty list after NOT IN, which SQL cannot say, and for an integer that SQLite cannot hold.
     """
+    sql, dialect = checked.sql, checked.dialect
     bound: dict[str, Any] = {}
 
     def put(found: re.Match[str]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.facts import Kind
+from migrator.facts import Alike, Kind
 from migrator.source.kinds import kind_of
 
 # The types of the schema's columns, and all that these are made of.
@@ -33,6 +33,7 @@ _TYPES = sa.text(
     _USED
     + """
     SELECT t.oid, t.typtype AS form, t.typbasetype AS base, t.typtypmod AS modifier,
+        pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.typname) AS qualified,
         CASE WHEN n.nspname = 'pg_catalog' THEN pg_catalog.format_type(t.oid, NULL) ELSE t.typname END AS name,
         (SELECT e.oid FROM pg_catalog.pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid) AS element
     FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.oid
@@ -51,6 +52,7 @@ _FIELDS = sa.text(
 _NO_MODIFIER = -1
 _VARLENA = 4
 """Bytes that the modifiers of numeric, varchar and char count beside. Source: PostgreSQL, src/include/varatt.h."""
+_ALIKE: Mapping[str, tuple[Alike, ...]] = {"citext": ("case",), "character": ("trailing spaces",)}
 _LENGTHS = {"character varying": _VARLENA, "character": _VARLENA, "bit": 0, "bit varying": 0}
 
 
@@ -68,8 +70,25 @@ class Types:
             types.fields.setdefault(row.oid, []).append((row.name, row.type, row.modifier))
         return types
 
+    def column_kind(self, oid: int, modifier: int = _NO_MODIFIER) -> Kind:
+        """The kind of a column; `modifier`: its length or precision as pg_attribute has it.
+
+        No operator compares a domain over an enum, not even with itself; a cast to the enum does.
+        """
+        kind, base = self.kind(oid, modifier), self._base(oid)
+        return replace(kind, read_as=base.qualified) if base.form == "e" and base.oid != oid else kind
+
+    def alike(self, oid: int) -> tuple[Alike, ...]:
+        """In what two texts of the type may differ that are one, whatever the collation."""
+        return _ALIKE.get(self._base(oid).name, ())
+
+    def _base(self, oid: int) -> sa.Row[Any]:
+        """The type that a domain is made of, over however many others."""
+        row = self.rows[oid]
+        return self._base(row.base) if row.form == "d" else row
+
     def kind(self, oid: int, modifier: int = _NO_MODIFIER) -> Kind:
-        """The kind of a column of the type; `modifier`: its length or precision as pg_attribute has it."""
+        """The kind of a value of the type, in a column or in a part of one."""
         row = self.rows[oid]
         if row.form == "d":
             return self.kind(row.base, modifier if row.modifier == _NO_MODIFIER else row.modifier)

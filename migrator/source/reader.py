@@ -11,11 +11,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
-from migrator.errors import SettingsError, SourceError, TooSlowError
-from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts
+from migrator.errors import HiddenRowsError, SettingsError, SourceError, TooSlowError, TwinRowsError
+from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.mapping.changes import Lookup
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.model import RowTree, SourceKey
+from migrator.ports import KeyCounts, RowsSeen
 from migrator.results import Explained
 from migrator.retry import Retry
 from migrator.source import selects
@@ -29,11 +30,15 @@ from migrator.source.names import NameRule
 from migrator.source.opening import reading_of, replica_of
 from migrator.source.pace import Pace
 from migrator.source.parameters import bound_statement
+from migrator.source.pooling import Pooling, pooling_of
+from migrator.source.random_keys import random_keys
 from migrator.source.reading import Reading
 from migrator.source.roots import roots_select
 from migrator.source.selects import Key, KeyRange, KeySet
-from migrator.source.statements import Statements, check_select
-from migrator.source.trees import key_reader, row_trees, rows_read
+from migrator.source.statements import Statements
+from migrator.source.statistics import rows_at_least
+from migrator.source.trees import key_reader, row_trees, rows_read, twins_of
+from migrator.source.volatile import volatile_parts
 from migrator.source.within import Within, within
 
 KEYS_A_SELECT = 200
@@ -69,7 +74,7 @@ class SqlSource:
         self._pace = pace or Pace()
         self._names = names
         self._schemas = tuple(schemas)
-        self._statements = Statements(names, self.facts)
+        self._statements = Statements(names, self.dialect, self.facts)
 
     @property
     def dialect(self) -> str:
@@ -94,53 +99,112 @@ class SqlSource:
         try:
             return self.count(plan)
         except TooSlowError:
-            statement = selects.all_select(plan)
-            if rows := self._reading.read(_entity(plan), lambda one: rows_expected(one, statement)):
+            if rows := self._rows_expected(plan):
                 return rows
             raise
+
+    def rows_expected(self, plan: EntityPlan) -> int:
+        """By the database's own estimate; SQLite has none, and counts."""
+        found = self._rows_expected(plan)
+        return self.count(plan) if found is None else found
 
     def count_where(self, plan: EntityPlan, conditions: selects.Conditions) -> int:
         """Rows that take part and fit `conditions` (as in `EntityPlan.where`), by plain SQL."""
         return int(self._one(plan, selects.count_select(plan, conditions))[0])
 
     def rows_without_key(self, plan: EntityPlan) -> int:
+        if not any(column.nullable for column in plan.key):
+            return 0
         return int(self._one(plan, selects.without_key_select(plan))[0])
 
+    def key_counts(self, plan: EntityPlan) -> KeyCounts:
+        """All three of one snapshot."""
+        wanted = (
+            selects.keys_select(plan, distinct=False),
+            selects.keys_select(plan),
+            selects.keys_select(plan, as_text=True),
+        )
+
+        def work(connection: Connection) -> KeyCounts:
+            return KeyCounts(*(int(connection.execute(one).scalar_one()) for one in wanted))
+
+        return self._reading.read(_entity(plan), work)
+
+    def rows_seen(self, table: TableFacts) -> RowsSeen:
+        """Counted only where statistics say something."""
+
+        def work(connection: Connection) -> RowsSeen:
+            at_least = rows_at_least(connection, table)
+            if at_least is None:
+                return RowsSeen(0)
+            return RowsSeen(int(connection.execute(selects.whole_select(table)).scalar_one()), at_least)
+
+        return self._reading.read(f"table {table.name}", work)
+
+    def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
+        """Keys that several of the rows that take part have, as the source compares them, and how many rows."""
+        found = self._rows(_entity(plan), selects.twins_select(plan, at_most))
+        return [(self._key_text(plan, row[:-1]), int(row[-1])) for row in found]
+
     def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
-        """By column name, the sum over the rows that take part, by plain SQL; None where all is NULL."""
+        """By column name, the sum over the rows that take part and have a key, by plain SQL; None where all is NULL."""
         if not columns:
             return {}
         row = self._one(plan, selects.sums_select(plan, columns))
         return {column.name: value for column, value in zip(columns, row, strict=True)}
 
-    def computed_fault(self, plan: EntityPlan, column: Column) -> str:
+    def computed_fault(self, table: TableFacts, column: Column) -> str:
         """What the database has against the SQL of a computed column; '' for nothing."""
         try:
-            self._rows("its SQL", selects.computed_select(plan.table, column))
+            self._rows("its SQL", selects.computed_select(table, column))
+        except HiddenRowsError:
+            return ""  # no fault of the SQL's; whoever reads rows is told
         except (SettingsError, SourceError) as error:
             return str(error)
         return ""
 
-    def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
+    def hidden_fault(self, table: TableFacts) -> str:
+        """What would leave rows of a table or view out for this user; '' for nothing."""
+        try:
+            self._rows(f"table {table.name}", selects.no_rows_select(table))
+        except HiddenRowsError as error:
+            return str(error)
+        return ""
+
+    def volatile_parts(self, column: Column) -> list[str]:
+        """What in the SQL of a computed column gives another value though the row is the same, each with why."""
+        return self._reading.read("its SQL", lambda one: volatile_parts(one, column.sql or ""))
+
+    def page_bounds(
+        self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
+    ) -> Iterator[SourceKey]:
         """The last key of every full page; each is a snapshot of its own, so a long walk stops nobody."""
-        after: Key | None = None
         while True:
-            rows = self._rows(_entity(plan), selects.bound_select(plan, after, page_rows))
+            statement = selects.bound_select(plan, KeyRange(_key(after), _key(upto)), page_rows)
+            rows = self._rows(_entity(plan), statement)
             if not rows:
                 return
             bound = self._key_text(plan, rows[0])
-            if after == decode_key(bound):
+            if after == bound:
                 what = "its keys have no order that goes on; name other columns in key:"
                 raise SourceError(f"{self._reading.place}: {_entity(plan)}: {what}")
-            after = decode_key(bound)
+            after = bound
             yield bound
+
+    def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
+        """Up to so many different keys of rows chosen by chance, in the source's order; see random_keys.py."""
+        found = self._reading.read(_entity(plan), lambda one: random_keys(one, plan, number, rows, seed))
+        return [self._key_text(plan, key) for key in found]
 
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
         def page(connection: Connection) -> list[RowTree]:
             chosen = KeyRange(_key(after), _key(upto))
-            roots = first_rows(connection, selects.root_select(plan, chosen, limit))
+            # One row more than is asked for: the last one's twin would begin no other page, and be seen by nobody.
+            roots = first_rows(connection, selects.root_select(plan, chosen, limit and limit + 1))
+            self._need_no_twins(plan, roots)
+            roots = roots[:limit]
             if limit is not None and roots:
                 last = self._key_text(plan, key_reader(plan)(roots[-1]))
                 chosen = KeyRange(chosen.after, decode_key(last))
@@ -156,6 +220,7 @@ class SqlSource:
             for start in range(0, len(keys), KEYS_A_SELECT):
                 chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
                 roots = first_rows(connection, selects.root_select(plan, chosen))
+                self._need_no_twins(plan, roots)
                 found += _with_collections(connection, plan, chosen, roots)
             return found
 
@@ -179,12 +244,12 @@ class SqlSource:
     def explain(self, plan: EntityPlan, page_rows: int) -> list[Explained]:
         """The database's plans for the SELECTs of the first page. Where that is the only one, no table is too much."""
         bound = next(self.page_bounds(plan, page_rows), None)
-        chosen, root = KeyRange(None, _key(bound)), {"root": plan.table.real}
+        chosen, root = KeyRange(None, _key(bound)), {"root": plan.table}
         wanted = [PageSelect.of("rows", selects.root_select(plan, chosen), root, plan.joins)] + [
             PageSelect.of(
                 f"{one.collection.kind} {one.collection.alias}",
                 _beside(plan, one, chosen),
-                {**root, "child": one.table.real},
+                {**root, "child": one.table},
                 one.joins,
             )
             for one in plan.collections
@@ -207,9 +272,9 @@ class SqlSource:
         """Rows of one SELECT in written names, values as the driver gives them. A list after IN is its values.
 
         `schema`: of tables that name none. `at_most`: so many, and one more where there are more.
-        Raises: SettingsError when the statement cannot be put into the source's names.
+        Raises: SettingsError when it is no SELECT that only reads, or cannot be put into the source's names.
         """
-        statement, bound = bound_statement(self._statements.translated(sql, schema), params, self.dialect)
+        statement, bound = bound_statement(self._statements.translated(sql, schema), params)
         self._pace.wait()
         found = self._reading.read(
             "a query of the mapping", lambda connection: first_rows(connection, statement, bound, at_most)
@@ -220,12 +285,16 @@ class SqlSource:
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the database has against a statement of `query`, which is not run; '' for nothing."""
         try:
-            check_select(sql, self.dialect)
-            statement, bound = bound_statement(self._statements.translated(sql, schema), params, self.dialect)
+            statement, bound = bound_statement(self._statements.translated(sql, schema), params)
             self._reading.read("its SQL", lambda connection: examine(connection, statement, bound))
         except (SettingsError, SourceError) as error:
             return str(error)
         return ""
+
+    def pooling(self) -> Pooling:
+        """What stands between us and the server."""
+        engine = self._reading.engine
+        return self._reading.read("looking for a pooler", lambda one: pooling_of(one, engine))
 
     def at_primary(self) -> SqlSource:
         """The same source, its pages read from the primary too: a replica may be behind a ticket drawn just now."""
@@ -262,6 +331,10 @@ class SqlSource:
         self._pace.took(rows_read(plan, trees))
         return trees
 
+    def _rows_expected(self, plan: EntityPlan) -> int | None:
+        statement = selects.all_select(plan)
+        return self._reading.read(_entity(plan), lambda one: rows_expected(one, statement))
+
     def _one(self, plan: EntityPlan, statement: sa.Select[Any]) -> tuple[Any, ...]:
         return self._rows(_entity(plan), statement)[0]
 
@@ -269,6 +342,12 @@ class SqlSource:
         self, doing: str, statement: sa.Executable, params: Mapping[str, Any] | None = None
     ) -> list[tuple[Any, ...]]:
         return self._reading.read(doing, lambda connection: first_rows(connection, statement, params))
+
+    def _need_no_twins(self, plan: EntityPlan, roots: Sequence[tuple[Any, ...]]) -> None:
+        """Raises: TwinRowsError where rows that were read together have one key. No page ends between two such rows."""
+        if repeated := twins_of(plan, roots):
+            keys = [(self._key_text(plan, key), count) for key, count in repeated.items()]
+            raise TwinRowsError(f"{self._reading.place}: {_entity(plan)}", plan.entity.name, keys)
 
     def _key_text(self, plan: EntityPlan, values: Sequence[Any]) -> SourceKey:
         try:

@@ -12,7 +12,8 @@ from sqlalchemy.pool import Pool
 from migrator.errors import SourceError
 from migrator.forks import tell_of_forks
 from migrator.retry import Retry
-from migrator.source.failures import is_broken, source_error
+from migrator.server_failures import is_broken, is_busy
+from migrator.source.failures import source_error
 
 Result = TypeVar("Result")
 
@@ -72,8 +73,8 @@ class Reading:
             return work(connection)
 
     def _can_pass(self, error: BaseException) -> bool:
-        """Only of a server that was reached: a wrong URL shall be told at once."""
-        return self._reached and is_broken(error)
+        """Only of a server that was reached, or that answered itself: a wrong URL shall be told at once."""
+        return is_busy(error) or (self._reached and is_broken(error))
 
     def _gave_up(self, doing: str) -> Callable[[BaseException, str], SourceError]:
         return lambda error, tried: self._told(error, doing, f" (gave up after {tried})")

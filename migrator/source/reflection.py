@@ -12,7 +12,7 @@ from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.exc import SAWarning
 
 from migrator.facts import Column, Meeting
-from migrator.source import mysql_facts, postgresql_facts, sqlite_facts
+from migrator.source import collations, mysql_facts, postgresql_facts, sqlite_facts
 from migrator.source.kinds import kind_of
 from migrator.source.sqlite_meetings import meetings
 
@@ -29,6 +29,8 @@ class Reflected:
     unique: dict[str, list[tuple[str, ...]]]
     foreign_keys: dict[str, list[ReflectedForeignKeyConstraint]]
     meetings: dict[str, tuple[Meeting, ...]] = field(default_factory=dict)
+    doubts: dict[str, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)
+    """Per table, keys among those above that do not hold for all of its rows, and why."""
 
 
 def reflected(connection: Connection, schema: str | None = None) -> Reflected:
@@ -54,7 +56,8 @@ def _of_postgresql(connection: Connection, schema: str | None) -> Reflected:
     keys = _primary_keys(inspector, schema)
     unique = postgresql_facts.unique_columns(inspector, schema)
     columns = {name: found[name] for name in _the_users(found)}
-    return Reflected(schema, columns, keys, unique, _foreign_keys_of(inspector, schema))
+    doubts = postgresql_facts.doubts(connection, schema)
+    return Reflected(schema, columns, keys, unique, _foreign_keys_of(inspector, schema), doubts=doubts)
 
 
 def _of_sqlite(connection: Connection, _: str | None) -> Reflected:
@@ -73,22 +76,31 @@ def _sqlite_columns(
 ) -> Iterator[Column]:
     """The columns with the types that the table's author wrote; SQLAlchemy knows fewer names of them."""
     declared = sqlite_facts.declared_types(connection, table)
-    for reflected in inspector.get_columns(table):
+    columns = inspector.get_columns(table)
+    alike = collations.on_sqlite(connection, table, [reflected["name"] for reflected in columns])
+    for reflected in columns:
         name = reflected["name"]
         # INTEGER PRIMARY KEY is the rowid, which is never NULL whatever the declaration says.
         rowid = [name] == list(key) and declared[name].upper() == "INTEGER"
         nullable = reflected["nullable"] and not rowid
-        yield Column(name, name, kind_of(declared[name], "sqlite"), nullable, declared[name])
+        kind = kind_of(declared[name], "sqlite")
+        yield Column(name, name, kind, nullable, declared[name], alike=alike.get(name, ()))
 
 
 def _of_mysql(connection: Connection, schema: str | None) -> Reflected:
     found = mysql_facts.columns(connection, schema)
+    keys = mysql_facts.primary_keys(connection, schema)
+    unique = mysql_facts.unique_columns(connection, schema)
     return Reflected(
         schema,
         {name: found[name] for name in _the_users(found)},
-        mysql_facts.primary_keys(connection, schema),
-        mysql_facts.unique_columns(connection, schema),
+        keys,
+        unique,
         mysql_facts.foreign_keys(connection, schema),
+        doubts={
+            table: [(tuple(key), why) for key in [keys.get(table, []), *unique.get(table, [])] if key]
+            for table, why in mysql_facts.unkept(connection, schema).items()
+        },
     )
 
 

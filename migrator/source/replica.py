@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.errors import SourceError
 from migrator.retry import Retry, nap
+from migrator.source.pooling import is_pooled
 
 Row: TypeAlias = tuple[Any, ...]
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Row]
@@ -40,7 +41,8 @@ Verdict = Literal["ready", "behind"]
 
 
 class ReplicaCheck:
-    """Lets a connection to the replica pass when it has replayed the mark. Each new connection may be another replica's.
+    """Lets a connection to the replica pass when it has replayed the mark. Each new connection may be another replica's,
+    and behind a pooler each transaction.
 
     `mark`: asks the primary, once and before anything is read from the replica.
     """
@@ -51,21 +53,36 @@ class ReplicaCheck:
         self._limit_s = limit_s
         self._lock = Lock()
         self._mark: Mark | None = None
+        self._ready: set[str] = set()
 
     def __call__(self, connection: Connection) -> None:
         """Raises: SourceError when it is no replica of our primary, or stays behind; Interrupted."""
         if connection.info.get(_CHECKED):
             return
-        mark = self._primary()
+        mark, ask = self._primary(), asker(connection)
+        if is_pooled(connection):
+            # Asked in the transaction that will read the page: its session of the server stays until it ends.
+            while self._server(connection) not in self._ready:
+                connection.rollback()
+                self._wait(connection, mark, ask)
+            return
+        self._wait(connection, mark, ask)
+        connection.info[_CHECKED] = True
 
+    def _wait(self, connection: Connection, mark: Mark, ask: Ask) -> None:
         def look() -> Verdict:
-            verdict = verdict_of(connection.dialect, mark, asker(connection))
+            server, verdict = self._server(connection), verdict_of(connection.dialect, mark, ask)
+            if verdict == "ready":
+                self._ready.add(server)
             # The page's snapshot must begin after the look that found everything replayed.
             connection.rollback()
             return verdict
 
         wait_until_ready(look, self._retry, self._limit_s)
-        connection.info[_CHECKED] = True
+
+    def _server(self, connection: Connection) -> str:
+        """Which server this is, and since when it runs."""
+        return str(asker(connection)(_SERVERS[_flavour(connection.dialect)], {})[0])
 
     def _primary(self) -> Mark:
         with self._lock:
@@ -181,6 +198,11 @@ _MARKS: dict[str, Callable[[Ask], Mark]] = {
     "postgresql": _postgresql_mark,
     "mariadb": lambda ask: Mark(*(str(part or "") for part in ask(_MARIADB_MARK, {}))),
     "mysql": lambda ask: Mark(*(str(part or "") for part in ask(_MYSQL_MARK, {}))),
+}
+_SERVERS = {
+    "postgresql": "SELECT CAST(pg_postmaster_start_time() AS text)",
+    "mariadb": f"SELECT {_MARIADB_SERVER}",
+    "mysql": "SELECT @@server_uuid",
 }
 _VERDICTS: dict[str, Callable[[Mark, Ask], Verdict]] = {
     "postgresql": _postgresql_verdict,

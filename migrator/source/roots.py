@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,10 +50,29 @@ def _held(plan: EntityPlan, lookup: Lookup) -> tuple[str, ...]:
 def _any_equal(table: FromClause, reals: Sequence[str], many: Sequence[Sequence[Any]]) -> ColumnElement[bool]:
     """Whether the columns hold one of the many values."""
     columns = [exact(table.c[real]) for real in reals]
+    many = [*many, *_widened(many)]
     bound = [selects.bound_values(columns, tuple(values)) for values in many]
     if len(columns) == 1 and len(many) > 1:
         return columns[0].in_([value for (value,) in bound])
     return sa.or_(*(sa.and_(*(c == v for c, v in zip(columns, one, strict=True))) for one in bound))
+
+
+def _widened(many: Sequence[Sequence[Any]]) -> Iterator[list[Any]]:
+    """Values with floats once more, as what a 32-bit one of that text is among those of 64 bits.
+
+    An image shows a real as 0.1, and a double that is linked to it holds 0.10000000149011612. A row too many that is
+    found by the other of the two is read again and written as it was.
+    """
+    for values in many:
+        if any(isinstance(value, float) for value in values):
+            yield [_as_double(value) if isinstance(value, float) else value for value in values]
+
+
+def _as_double(value: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return value
 
 
 def _up_to(joins: Sequence[JoinPlan], alias: str) -> list[JoinPlan]:

@@ -18,8 +18,8 @@ from sqlalchemy.sql.selectable import FromClause
 from migrator.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts
 from migrator.model import Value
 from migrator.source.computed import ComputedColumn
-from migrator.source.held import Held, exact, in_key_order, read
-from migrator.source.mysql_selects import row_after, row_upto
+from migrator.source.held import Held, exact, in_key_order, is_null, read, text_of
+from migrator.source.key_ranges import row_after, row_upto
 
 Key: TypeAlias = tuple[Any, ...]
 Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]
@@ -76,14 +76,14 @@ def collection_select(plan: EntityPlan, collection: CollectionPlan, rows: Rows) 
     return sa.select(*key, *children).select_from(source).where(*wanted).order_by(*key, *order)
 
 
-def bound_select(plan: EntityPlan, after: Key | None, page_rows: int) -> Statement:
-    """The key of the row that is `page_rows` rows past `after`."""
+def bound_select(plan: EntityPlan, rows: KeyRange, page_rows: int) -> Statement:
+    """The key of the row that is `page_rows` rows past the beginning of `rows`, if that is one of them."""
     root = named(plan.table, "root")
     key = key_of(plan, root)
     return (
         sa.select(*key)
         .select_from(root)
-        .where(*chosen(plan, root, KeyRange(after)))
+        .where(*chosen(plan, root, rows))
         .order_by(*key)
         .offset(page_rows - 1)
         .limit(1)
@@ -102,10 +102,43 @@ def all_select(plan: EntityPlan) -> Statement:
 
 
 def without_key_select(plan: EntityPlan) -> Statement:
-    """The count of rows that have NULL in their key."""
+    """The count of rows that have NULL in a column of their key that may hold it."""
     root = named(plan.table, "root")
-    no_key = sa.or_(*(column.is_(None) for column in key_of(plan, root)))
+    no_key = sa.or_(
+        sa.false(), *(is_null(_column(root, column.real)) for column in plan.key if column.nullable)
+    )
     return sa.select(sa.func.count()).select_from(root).where(no_key, *_where(root, plan.where))
+
+
+def keys_select(plan: EntityPlan, *, as_text: bool = False, distinct: bool = True) -> Statement:
+    """How many (different) keys rows have: compared by the source as values, or as the texts that it gives for them."""
+    root = named(plan.table, "root")
+    columns = [exact(_column(root, column.real)) for column in plan.key]
+    keys = (
+        sa.select(*(text_of(one) if as_text else one for one in columns))
+        .select_from(root)
+        .where(*with_key(plan, root), *_where(root, plan.where))
+    )
+    return sa.select(sa.func.count()).select_from((keys.distinct() if distinct else keys).subquery("keys"))
+
+
+def whole_select(table: TableFacts) -> Statement:
+    """The count of all rows of a table, whoever takes part."""
+    return sa.select(sa.func.count()).select_from(named(table, "root"))
+
+
+def first_select(table: TableFacts, at_most: int) -> Statement:
+    """The count of the table's rows, counted no further than so many."""
+    first: Statement = sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(at_most)
+    return sa.select(sa.func.count()).select_from(first.subquery("first_rows"))
+
+
+def twins_select(plan: EntityPlan, limit: int) -> Statement:
+    """Keys that several of the rows that take part have, and how many."""
+    root = named(plan.table, "root")
+    key, many = key_of(plan, root), sa.func.count()
+    wanted = [*with_key(plan, root), *_where(root, plan.where)]
+    return sa.select(*key, many).select_from(root).where(*wanted).group_by(*key).having(many > 1).limit(limit)
 
 
 def computed_select(table: TableFacts, column: Column) -> Statement:
@@ -114,10 +147,15 @@ def computed_select(table: TableFacts, column: Column) -> Statement:
     return sa.select(named(plain, "root").c[column.real]).limit(0)
 
 
+def no_rows_select(table: TableFacts) -> Statement:
+    """Nothing, but all that the database says against reading the table."""
+    return sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(0)
+
+
 def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
     root = named(plan.table, "root")
     sums = (sa.func.sum(exact(_column(root, column.real))) for column in columns)
-    return sa.select(*sums).select_from(root).where(*_where(root, plan.where))
+    return sa.select(*sums).select_from(root).where(*with_key(plan, root), *_where(root, plan.where))
 
 
 # ── tables and columns ──
@@ -126,14 +164,19 @@ def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
 def named(table: TableFacts, alias: str) -> FromClause:
     """The table under an alias; where it has computed columns, a SELECT of it with them (databases merge the two)."""
     computed = [column for column in table.columns if column.sql is not None]
-    columns = (_held(column) for column in table.columns if column.sql is None)
-    schema = None if table.schema is None else quoted_name(table.schema, True)
-    plain = sa.table(quoted_name(table.real, True), *columns, schema=schema)
+    plain = unnamed(table)
     if not computed:
         return plain.alias(alias)
     base = plain.alias("base")
     made = (ComputedColumn(column, table, "base").label(column.real) for column in computed)
     return sa.select(*base.c, *made).subquery(alias)
+
+
+def unnamed(table: TableFacts) -> sa.TableClause:
+    """The table with its own columns, without those that are computed."""
+    columns = (_held(column) for column in table.columns if column.sql is None)
+    schema = None if table.schema is None else quoted_name(table.schema, True)
+    return sa.table(quoted_name(table.real, True), *columns, schema=schema)
 
 
 def _held(column: Column) -> sa.ColumnClause[Any]:

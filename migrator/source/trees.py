@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,11 @@ def key_reader(plan: EntityPlan) -> Callable[[Sequence[Any]], Key]:
     return lambda row: tuple(row[place] for place in wanted)
 
 
+def _same(key: Key) -> Key:
+    """The key with each NaN as one value: to Python no NaN is another's equal, to PostgreSQL all are."""
+    return tuple("NaN" if value != value else value for value in key)
+
+
 def row_trees(plan: EntityPlan, roots: Rows, collected: Sequence[Rows]) -> list[RowTree]:
     """Each root row with its part of every collection; `collected`: the rows of each collection's SELECT.
 
@@ -31,9 +37,18 @@ def row_trees(plan: EntityPlan, roots: Rows, collected: Sequence[Rows]) -> list[
     ]
     trees = []
     for row in roots:
-        own = key(row)
+        own = _same(key(row))
         trees.append((*row, *[children.get(own, none) for children, none in parts]))
     return trees
+
+
+def twins_of(plan: EntityPlan, roots: Rows) -> dict[Key, int]:
+    """Keys that several of the rows have, and how many; rows that a join made two of are among them."""
+    key = key_reader(plan)
+    keys = [key(row) for row in roots]
+    if len(set(keys)) == len(keys):
+        return {}
+    return {one: count for one, count in Counter(keys).items() if count > 1}
 
 
 def rows_read(plan: EntityPlan, trees: Sequence[RowTree]) -> int:
@@ -45,10 +60,10 @@ def rows_read(plan: EntityPlan, trees: Sequence[RowTree]) -> int:
 def _by_root(plan: EntityPlan, one: CollectionPlan, rows: Rows) -> dict[Key, Any]:
     width = len(plan.key)
     if not one.collection.is_list:
-        return {row[:width]: row[width] for row in rows}
+        return {_same(row[:width]): row[width] for row in rows}
     children: dict[Key, list[tuple[Any, ...]]] = {}
     for row in rows:
-        children.setdefault(row[:width], []).append(row[width:])
+        children.setdefault(_same(row[:width]), []).append(row[width:])
     return {key: tuple(found) for key, found in children.items()}
 
 

@@ -12,7 +12,7 @@ class TypeRule:
     """`names`: types in the database's words, upper case. `form`: DynamoDB's type, and the format in words.
 
     `rule`: what happens to a value, in whole sentences. `example`: (an SQL literal, the item's value as JSON would
-    write it), both '' for a type that is refused.
+    write it), both '' for a type that is refused. `no_key`: why a column of it cannot name rows, '' where it can.
     """
 
     names: tuple[str, ...]
@@ -20,7 +20,12 @@ class TypeRule:
     form: str
     rule: str
     example: tuple[str, str] = ("", "")
+    no_key: str = ""
 
+
+NO_ORDER = "PostgreSQL has no order for its values"
+DOCUMENT = "MySQL compares a document with a text as two different things"
+NESTED = "a key takes one value"
 
 REFUSED = "none"
 """The form of a type that `check` refuses."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.facts import Kind
-from migrator.source.type_rules import FLOATS, REFUSED, TypeRule
+from migrator.source.type_rules import DOCUMENT, FLOATS, NESTED, REFUSED, TypeRule
 
 _INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
 _ZERO = "Zero dates such as 0000-00-00 refuse their row, unless the mapping says `|text`."
@@ -91,6 +91,7 @@ RULES = (
         "L of S",
         "A list of its members in the declared order; the empty set is an empty list.",
         ("'b,a'", '["a", "b"]'),
+        NESTED,
     ),
     TypeRule(("DATE",), Kind("date"), "S, ISO 8601", _ZERO, ("'1969-07-20'", '"1969-07-20"')),
     TypeRule(
@@ -134,6 +135,7 @@ RULES = (
             "(json_valid(…))."
         ),
         ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
+        DOCUMENT,
     ),
     TypeRule(
         ("UUID",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.facts import Kind
-from migrator.source.type_rules import FLOATS, MOMENTS, OVER_38, REFUSED, TypeRule
+from migrator.source.type_rules import FLOATS, MOMENTS, NESTED, NO_ORDER, OVER_38, REFUSED, TypeRule
 
 _INTEGERS = ("SMALLINT", "INTEGER", "BIGINT", "INT2", "INT4", "INT8", "INT")
 _SERIALS = ("SMALLSERIAL", "SERIAL", "BIGSERIAL")
@@ -20,17 +20,7 @@ _REGS = (
     "REGROLE",
     "REGTYPE",
 )
-_SYSTEM_TEXTS = (
-    "CID",
-    "TID",
-    "XID",
-    "XID8",
-    "PG_LSN",
-    "PG_SNAPSHOT",
-    "TXID_SNAPSHOT",
-    "REFCURSOR",
-    "ACLITEM",
-)
+_UNORDERED = ("CID", "XID", "PG_SNAPSHOT", "TXID_SNAPSHOT", "REFCURSOR", "ACLITEM")
 _SERVER_TEXT = "PostgreSQL's own text, whole."
 
 RULES = (
@@ -77,7 +67,7 @@ RULES = (
         ("CHARACTER", "CHAR", "BPCHAR"),
         Kind("text"),
         "S",
-        'The text with its padding, as PostgreSQL gives it; in a key write a column `{sql: "rtrim(code)", type: text}`.',
+        "The text with its padding, as PostgreSQL gives it; in a key write `{code|trim}`.",
         ("'ab'::char(4)", '"ab  "'),
     ),
     TypeRule(("BOOLEAN", "BOOL"), Kind("boolean"), "BOOL", "True or false.", ("true", "true")),
@@ -132,10 +122,18 @@ RULES = (
     ),
     TypeRule(("BYTEA",), Kind("binary"), "B", "The bytes.", (r"'\x00ff'", "bytes 00 FF")),
     TypeRule(
-        ("JSON", "JSONB"),
+        ("JSON",),
         Kind("json"),
         "M, L, S, N, BOOL or NULL",
-        "A document becomes maps and lists with exact numbers. json keeps the last of two equal names.",
+        "A document becomes maps and lists with exact numbers; the last of two equal names is kept.",
+        ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
+        NO_ORDER,
+    ),
+    TypeRule(
+        ("JSONB",),
+        Kind("json"),
+        "M, L, S, N, BOOL or NULL",
+        "A document becomes maps and lists with exact numbers.",
         ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
     ),
     TypeRule(
@@ -144,6 +142,7 @@ RULES = (
         "M of S",
         "A map of texts; a value that is NULL is NULL in the map.",
         ("'a=>1, b=>NULL'", '{"a": "1", "b": null}'),
+        NESTED,
     ),
     TypeRule(
         ("BIT", "BIT VARYING", "VARBIT"),
@@ -181,7 +180,14 @@ RULES = (
         ("'{[1,2], [2,5)}'::int4multirange", '"{[1,5)}"'),
     ),
     TypeRule(("TSVECTOR", "TSQUERY"), Kind("text"), "S", _SERVER_TEXT, ("'b a'::tsvector", "\"'a' 'b'\"")),
-    TypeRule(("XML", "JSONPATH"), Kind("text"), "S", _SERVER_TEXT, ("'<a b=\"1\"/>'", '"<a b=\\"1\\"/>"')),
+    TypeRule(
+        ("XML", "JSONPATH"),
+        Kind("text"),
+        "S",
+        _SERVER_TEXT,
+        ("'<a b=\"1\"/>'", '"<a b=\\"1\\"/>"'),
+        NO_ORDER,
+    ),
     TypeRule(
         ("POINT", "LINE", "LSEG", "BOX", "PATH", "POLYGON", "CIRCLE"),
         Kind("text"),
@@ -191,9 +197,23 @@ RULES = (
             'For a geohash take its numbers: `{sql: "(at)[0]", type: float}`.'
         ),
         ("'(1.5, -2)'", '"(1.5,-2)"'),
+        NO_ORDER,
     ),
     TypeRule(
-        (*_SYSTEM_TEXTS, *_REGS), Kind("text"), "S", _SERVER_TEXT, ("'16/B374D848'::pg_lsn", '"16/B374D848"')
+        ("TID", "XID8", "PG_LSN"),
+        Kind("text"),
+        "S",
+        _SERVER_TEXT,
+        ("'16/B374D848'::pg_lsn", '"16/B374D848"'),
+    ),
+    TypeRule(_UNORDERED, Kind("text"), "S", _SERVER_TEXT, ("'5'::xid", '"5"'), NO_ORDER),
+    TypeRule(
+        _REGS,
+        Kind("text"),
+        "S",
+        "The name that PostgreSQL shows for it.",
+        ("'integer'::regtype", '"integer"'),
+        "PostgreSQL compares it by the oid behind its name",
     ),
     TypeRule(
         ("GEOMETRY", "GEOGRAPHY"),
@@ -233,6 +253,7 @@ SHAPES = (
             "NULL is NULL in the list. Lower bounds are not kept."
         ),
         ("'{{1,2},{3,NULL}}'::int[]", "[[1, 2], [3, null]]"),
+        NESTED,
     ),
     TypeRule(
         ("a composite type",),
@@ -244,6 +265,7 @@ SHAPES = (
             "currency sign: `check` says how to have all its fields as the text of a JSON document."
         ),
         ("ROW('Main St', 5)::address", '{"street": "Main St", "no": 5}'),
+        NESTED,
     ),
     TypeRule(("a generated column",), Kind("plain"), "as its type", "Read like any other column.", ("", "")),
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from migrator.errors import SettingsError
+from migrator.errors import SettingsError, how_to_install
 
 SUPPORTED = (
     "sqlite:///path, the path of an SQLite file, postgresql://user@host:5432/database"
@@ -31,7 +32,8 @@ def source_url(text: str) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise SettingsError(f"source: the URL cannot be read; write {SUPPORTED}") from None
+        what = f"source: the URL cannot be read; write {SUPPORTED}"
+        raise SettingsError(f"{what}, @ : / in a user name or password as %40 %3A %2F") from None
     if url.drivername == "sqlite":
         return _sqlite_url(url)
     if url.drivername in _POSTGRESQL:
@@ -50,6 +52,35 @@ def place_of(url: URL) -> str:
     return f"{server} database {url.database or '(default)'} at {url.host or 'the local socket'}{port}"
 
 
+_LOCAL = ("", "localhost", "127.0.0.1", "::1")
+_PORTS = {"postgresql": 5432, "mysql": 3306}
+
+
+def identity_of(text: str) -> str:
+    """What tells a source from others, in words: kind, file or host, port and database; no user, no password, so that these
+    may change. '' where the text is no URL of a source. Nothing is connected to or looked for."""
+    try:
+        url = make_url(text) if "://" in text else URL.create("sqlite", database=text)
+        kind = url.get_backend_name()
+    except (ArgumentError, ValueError, NoSuchModuleError):
+        return ""
+    if kind == "sqlite":
+        return place_of(url.set(database=os.path.realpath(url.database))) if url.database else ""
+    kind = {"postgres": "postgresql", "mariadb": "mysql"}.get(kind, kind)
+    if kind not in _SERVERS or "@" in f"{url.host}{url.database}":
+        return ""
+    asked = url.query.get("host", ())
+    hosts = [url.host] if url.host else [asked] if isinstance(asked, str) else list(asked)
+    named = ",".join(dict.fromkeys(_host(one) for one in hosts or [""]))
+    return place_of(URL.create(kind, host=named, port=url.port or _PORTS[kind], database=url.database))
+
+
+def _host(name: str) -> str:
+    """One name for this very machine: by its socket, too."""
+    plain = name.lower().rstrip(".")
+    return "localhost" if plain in _LOCAL or plain.startswith("/") else plain
+
+
 def _unsupported(drivername: str) -> str:
     name = drivername.partition("+")[0]
     if name in _MYSQL:
@@ -64,8 +95,8 @@ def _postgresql_url(url: URL) -> URL:
     try:
         import psycopg  # noqa: F401  (an extra: SQLite alone needs no driver)
     except ImportError:
-        what = "source: PostgreSQL needs its driver; run: pip install 'single-table-migrator[postgres]'"
-        raise SettingsError(what) from None
+        what = "source: PostgreSQL needs its driver, psycopg"
+        raise SettingsError(f"{what}; {how_to_install('postgres')}") from None
     return url.set(drivername="postgresql+psycopg")
 
 
@@ -76,8 +107,8 @@ def _mysql_url(url: URL) -> URL:
     try:
         import pymysql  # noqa: F401  (an extra: SQLite alone needs no driver)
     except ImportError:
-        what = "source: MySQL and MariaDB need their driver; run: pip install 'single-table-migrator[mysql]'"
-        raise SettingsError(what) from None
+        what = "source: MySQL and MariaDB need their driver, PyMySQL"
+        raise SettingsError(f"{what}; {how_to_install('mysql')}") from None
     return url.set(drivername="mysql+pymysql")
 
 
@@ -104,6 +135,8 @@ def _sqlite_file(text: str) -> URL:
     shown = f"'{text}'" if text and not set("@:") & set(text) else "the path"
     path = Path(text)
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise SettingsError(f"source: {shown} is no regular file; name a file that SQLite can open")
         with path.open("rb") as file:
             beginning = file.read(len(_SQLITE_MAGIC))
     except FileNotFoundError:

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from migrator.errors import SettingsError
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.listening import driver_of
-from migrator.source.adapter.session import EVERY_SETTING, as_wanted
+from migrator.source.adapter.session import FOR_READING, as_wanted
 from migrator.source.failures import source_error
 from migrator.source.reading import Reading
 
@@ -33,7 +34,7 @@ class Within:
         connection = Connection(self.engine, self._borrowed, _has_events=False)
         try:
             return work(connection)
-        except self.engine.dialect.loaded_dbapi.Error as error:
+        except (SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error) as error:
             raise source_error(error, self.place, doing) from None
 
     def close(self) -> None:
@@ -94,7 +95,8 @@ def _as_postgresql(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
         postgresql.prepare_values(own)
         return made
 
-    with as_wanted(driver, EVERY_SETTING):
+    # Row security is off for our own reads alone: set back before the service's next statement.
+    with as_wanted(driver, FOR_READING):
         yield _Borrowed(raw, cursor)
 
 

@@ -31,6 +31,7 @@ from migrator.stages.pages import plan_one_page, plan_pages
 from migrator.stages.paths import FastPath, PagePath
 from migrator.stages.pool import in_parallel
 from migrator.stages.projection import key_text
+from migrator.stages.twins import told_twins
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Backfill:
         Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run goes on later.
         """
         started = self.clock()
-        with pinned_columns(self.source, self.journal, run, entities):
+        with pinned_columns(self.source, self.journal, run, entities), told_twins(self.journal, run):
             for entity in entities:
                 self._copy(run, entity)
         if self.unwritten:
@@ -92,7 +93,8 @@ class Backfill:
             rows_total = min(rows_total, self.options.limit)
             plan_one_page(self.journal, run, entity.plan)
         else:
-            plan_pages(self.source, self.journal, run, entity.plan, self.options.page_rows)
+            page_rows = self.options.page_rows
+            plan_pages(self.source, self.journal, run, entity.plan, page_rows, self.progress)
         self.progress.entity_started(entity.name, self.journal.tally(run, entity.name).rows, rows_total)
         pages = self.journal.open_pages(run, entity.name)
         path = self.path or FastPath(self.store, self.claims, self.clock, self.check, self.objects)

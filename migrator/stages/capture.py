@@ -15,8 +15,10 @@ from migrator.ports.live import Marks, Tickets
 MEANINGS = {
     "captured": "every change leaves a mark",
     "services": "services that use the adapter mark their changes",
-    "missing": "a trigger is missing, and changes (of a new partition: TRUNCATE) leave no mark;"
-    " run `migrator capture install`, then `migrator verify --repair`: what changed meanwhile left none",
+    "missing": "a trigger is missing, and changes leave no mark; run `migrator capture install`, then"
+    " `migrator verify --repair`: what changed meanwhile left none",
+    "partition": "every row's change leaves a mark, a TRUNCATE of this partition alone, which came since the install,"
+    " leaves none; run `migrator capture install`",
     "stale": "the mapping or the table's columns changed since: a column that came and is mapped now leaves no mark,"
     " and one that was renamed may stop the service's writes; run `migrator capture install`, then"
     " `migrator verify --repair`",
@@ -29,6 +31,8 @@ MEANINGS = {
 
 CAPTURED = frozenset({"captured", "services", "extra"})
 """States in which no change of the mapping's tables goes unmarked."""
+ROWS_CAPTURED = CAPTURED | {"partition"}
+"""States in which no change of a row goes unmarked, so that whoever works marks may go on."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,11 @@ class CaptureStatus:
         return None if self.installation is None else self.installation.marked_by
 
     @property
+    def partitions(self) -> list[str]:
+        """Those of which a TRUNCATE leaves no mark, because they came since the install."""
+        return [one.table for one in self.tables if one.state == "partition"]
+
+    @property
     def whole(self) -> bool:
         return self.installation is not None and all(one.state in CAPTURED for one in self.tables)
 
@@ -78,6 +87,11 @@ class CaptureStage:
             found = [f"{what}; write table: {{ttl: expiresAt}}", *found]
         return [*self._other_job(), *found]
 
+    def refuse(self, plans: Sequence[EntityPlan]) -> None:
+        """Raises: SettingsError with every refusal at once."""
+        if refusals := self.refusals(plans):
+            raise SettingsError("\n".join(["capture cannot be installed:", *refusals]))
+
     def steps(self, plans: Sequence[EntityPlan]) -> list[Step]:
         """What an install would do now."""
         return self.capture.install_steps(self._tables(plans), self.job, self.marked_by)
@@ -88,8 +102,7 @@ class CaptureStage:
 
     def install(self, plans: Sequence[EntityPlan]) -> Installed:
         """Raises: SettingsError with every refusal at once; nothing was done then."""
-        if refusals := self.refusals(plans):
-            raise SettingsError("\n".join(["capture cannot be installed:", *refusals]))
+        self.refuse(plans)
         before = self.capture.installation()
         tables = tuple(one.name for one in self._tables(plans))
         steps = self.steps(plans)
@@ -166,4 +179,5 @@ def still_fits(capture: Capture, known: Installation) -> Installation:
 def _of_another(found: Installation, job: str) -> str:
     """A mark is worked once: the table of another job would miss the change."""
     what = f"this source is captured for job {found.job}, whose marks job {job} would take away"
-    return f"{what}; run `migrator capture uninstall` with that job first, or move from a copy of the source"
+    renamed = f"if it is the same job in a file of another name, write `name: {found.job}` in it"
+    return f"{what}; {renamed}; if it is not, run capture uninstall with that job first, or move from a copy of the source"

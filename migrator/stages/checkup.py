@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from migrator.errors import MigratorError
+from migrator.errors import MigratorError, how_to_install
+from migrator.facts import TableFacts
 from migrator.mapping.items import CompiledEntity
 from migrator.model import Mapping as MappingModel
 from migrator.model import TableDesign
 from migrator.ports import Probe, Source, TableAdmin
+from migrator.ports.revisions import Standing
 from migrator.results import Check, CheckState
-from migrator.stages.capture import CAPTURED, CaptureStatus
+from migrator.stages.capture import ROWS_CAPTURED, CaptureStatus
+from migrator.stages.source_counts import tables_read
 from migrator.stages.statements import statement_faults
 
 Found = TypeVar("Found")
@@ -21,6 +25,8 @@ APART_S = 5.0
 """Clocks further apart than this are worth a warning: a TTL is compared with ours."""
 REFUSED_S = 240.0
 """AWS refuses requests whose time is 5 minutes off. Source: IAM User Guide, "Signature Version 4"."""
+
+_POOLED = "nothing that migrator sets there outlives a transaction"
 
 _LATER = {"UpdateItem": "`migrator decommission strip`"}
 """Actions that one command alone needs."""
@@ -37,6 +43,8 @@ class Server(Protocol):
     def replica(self) -> bool: ...
     @property
     def timeout(self) -> str: ...
+    @property
+    def pooling(self) -> str: ...
 
 
 class Checkup:
@@ -69,8 +77,8 @@ def check_packages(found: Checkup, packages: Mapping[str, str | None]) -> None:
     """`packages`: name to version; None for one that the job needs and that is not installed."""
     for name, version in packages.items():
         if version is None:
-            mend = f"pip install 'single-table-migrator[{name}]'"
-            found.tell(f"extra {name}", "the job needs it, and it is not installed", mend, "failed")
+            what = "the job needs it, and it is not installed"
+            found.tell(f"extra {name}", what, how_to_install(name), "failed")
         else:
             found.tell(name, version)
 
@@ -85,6 +93,9 @@ def check_server(found: Checkup, ask: Callable[[], Server]) -> None:
     if server.timeout:
         told.append(f"statement time-out {'none' if server.timeout == '0' else server.timeout}")
     found.tell("source server", ", ".join(told))
+    if server.pooling:
+        what = f"the server is reached through one, which shares its sessions {server.pooling}"
+        found.tell("connection pooler", f"{what}; {_POOLED}")
     if server.clock_s is not None:
         check_clock(found, "clock of the source", lambda: server.clock_s)
 
@@ -96,6 +107,23 @@ def check_entities(found: Checkup, source: Source, entities: Sequence[CompiledEn
         rows = found.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
         if rows is not None:
             found.tell(name, "its tables can be read" if rows else "its tables can be read; there is no row")
+
+
+def check_hidden_rows(
+    found: Checkup, entities: Sequence[CompiledEntity], hidden_fault: Callable[[TableFacts], str]
+) -> None:
+    """Whether a policy of PostgreSQL's hides rows of any table that items are made of, joined and collected ones too."""
+    name = "row level security"
+    tables = {table.name: table for entity in entities for table in tables_read(entity.plan)}
+    faults = found.ask(name, lambda: {one: hidden_fault(table) for one, table in tables.items()})
+    if faults is None:
+        return
+    if hidden := sorted(one for one, fault in faults.items() if fault):
+        what = f"policies would hide rows of {', '.join(hidden)} from this user, so nothing is read"
+        mend = "ALTER ROLE … BYPASSRLS for the source's user; or name the owner of the tables, where they have no FORCE"
+        found.tell(name, what, mend, "failed")
+    else:
+        found.tell(name, f"no policy hides rows of {len(tables)} table(s) from this user")
 
 
 def check_statements(found: Checkup, source: Source, mapping: MappingModel) -> None:
@@ -127,6 +155,15 @@ def check_table(found: Checkup, admin: TableAdmin, design: TableDesign, job: str
     return True
 
 
+def check_jobs(found: Checkup, ask: Callable[[], Collection[str]], job: str) -> None:
+    """A warning where the table keeps what belongs to another captured job."""
+    with suppress(MigratorError):  # a table that cannot be read is told by its permissions
+        if others := sorted(set(ask()) - {job}):
+            what = f"captured job {', '.join(others)} writes it, too, and both would share one highest ticket"
+            mend = "give each job that is captured a table of its own (docs/protocol.md)"
+            found.tell("jobs of the table", what, mend, "warning")
+
+
 def check_clock(found: Checkup, name: str, ask: Callable[[], float | None]) -> None:
     their_s = found.ask(name, ask)
     if their_s is None:
@@ -155,37 +192,85 @@ def check_permissions(found: Checkup, probes: Sequence[Probe], job: str, *, writ
 
 
 def check_capture(
-    found: Checkup, ask: Callable[[], CaptureStatus], ask_marking: Callable[[], int], job: str
-) -> None:
-    """`ask_marking`: how many instances of services are alive that mark changes."""
+    found: Checkup,
+    ask: Callable[[], CaptureStatus],
+    ask_refusals: Callable[[], Sequence[str]],
+    ask_marking: Callable[[], int],
+    job: str,
+) -> bool:
+    """Whether capture is installed.
+
+    `ask_refusals`: why it cannot be. `ask_marking`: how many instances of services are alive that mark changes.
+    """
     try:
         status = ask()
         marking = ask_marking() if status.marked_by == "services" else 0
+        against = ask_refusals() if status.installation is None else []
     except MigratorError as error:
         # A source that may only be read can be moved all the same, as long as it stands still.
         found.tell("capture", f"cannot be looked at: {error}", "", "warning")
-        return
+        return False
     here = status.installation
     if here is None:
-        found.tell("capture", "not installed: right for a source that stands still")
-    elif not status.whole:
-        wrong = ", ".join(f"{one.table} {one.state}" for one in status.tables if one.state not in CAPTURED)
-        found.tell("capture", f"changes leave no mark: {wrong}", f"migrator capture install {job}", "failed")
+        mend = f"before `migrator capture install`: {'; '.join(against)}" if against else ""
+        found.tell("capture", "not installed: right for a source that stands still", mend)
+    elif wrong := [f"{one.table} {one.state}" for one in status.tables if one.state not in ROWS_CAPTURED]:
+        what = f"changes leave no mark: {', '.join(wrong)}"
+        found.tell("capture", what, f"migrator capture install {job}", "failed")
+    elif status.partitions:
+        what = f"rows are marked; a TRUNCATE of {', '.join(status.partitions)} (new) alone would leave none"
+        found.tell("capture", what, f"migrator capture install {job}", "warning")
     elif here.marked_by == "triggers":
         found.tell("capture", f"triggers mark changes of {len(status.tables)} table(s)")
     elif not marking:
         what = "services are to mark changes, and no instance is known to be alive"
         found.tell("capture", what, "start the services with the adapter", "warning")
     else:
-        found.tell(
-            "capture", f"{marking} instance(s) of services mark changes of {len(status.tables)} table(s)"
-        )
+        what = f"{marking} instance(s) of services mark changes of {len(status.tables)} table(s)"
+        found.tell("capture", what)
+    return here is not None
 
 
-def check_journal(found: Checkup, try_it: Callable[[], None]) -> None:
+def check_bucket(found: Checkup, probes: Sequence[Probe]) -> None:
+    for probe in probes:
+        name = f"permission s3:{probe.action}"
+        # Only the doctor takes objects away.
+        state: CheckState = "warning" if probe.action == "DeleteObject" else "failed"
+        found.tell(name, probe.refused or "allowed", "", state if probe.refused else "ok")
+
+
+def check_revision(found: Checkup, ask: Callable[[], Standing], job: str) -> None:
+    """How the mapping stands among those that the job has worked by."""
+    name = "mapping at work"
     try:
-        try_it()
+        standing = ask()
     except MigratorError as error:
-        found.tell("journal", str(error), "", "failed")
+        found.tell(name, f"the journal cannot be asked: {error}", "", "warning")
+        return
+    if standing == "old":
+        what = (
+            "the job has gone on to another mapping, or to other columns: nothing can be written by this one"
+        )
+        mend = f"take the newer mapping file, or go back: migrator capture install {job} --go-back"
+        found.tell(name, what, mend, "failed")
+    elif standing == "new":
+        what = "it (or a column that it reads) is new to the job: writers by another one stop when the job goes on to it"
+        mend = f"migrator capture install {job}, start relays and services anew, then migrator backfill {job}"
+        found.tell(name, what, mend, "warning")
     else:
-        found.tell("journal", "it can be written")
+        found.tell(name, "no writer has worked by another one since" if standing == "newest" else "none yet")
+
+
+def check_verified(found: Checkup, ask: Callable[[], str]) -> None:
+    """What the table may miss because capture came later than a backfill; said only where it does."""
+    try:
+        what = ask()
+    except MigratorError:
+        return  # what could not be asked is told by the checks of capture and journal
+    if what:
+        found.tell("changes before capture", what, "", "warning")
+
+
+def check_journal(found: Checkup, try_it: Callable[[], str]) -> str | None:
+    """The journal's name; None where it cannot be used."""
+    return found.ask("journal", try_it, "it can be written")

@@ -21,7 +21,7 @@ class ClaimBook(Protocol):
 
     def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]: ...
 
-    def release(self, table_id: str, digests: Sequence[bytes]) -> None: ...
+    def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None: ...
 
 
 class Claims:
@@ -76,7 +76,7 @@ class Claims:
             if owner != claims[digest] and not self._holds(digest, owner)
         ]
         if stale:
-            self.journal.release(self.table_id, stale)
+            self.journal.release(self.table_id, [(digest, owners[digest]) for digest in stale])
             again = [(digest, claims[digest]) for digest in stale]
             owners.update(dict(again))
             owners.update(self.journal.claim(self.table_id, again))
@@ -107,7 +107,9 @@ def _collision(entity: CompiledEntity, item: Item, owner: str) -> Finding:
     return Finding(
         kind="collision",
         entity=entity.name,
-        reason=f"{entity.table.type_of(item)}: {name} {key} makes the same key and was first",
+        reason=f"{name} {key} makes the same key and was first",
         source_key=split_source(str(item[entity.table.source_attribute]))[1],
         item_key=key_text(entity.table, item),
+        item_type=entity.table.type_of(item),
+        owner=owner,
     )

@@ -7,48 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hdrh.histogram import HdrHistogram
-
 from migrator.phase import Side
 from migrator.ports.evidence import Origin, Window
-
-LONGEST_US = 3_600_000_000
-DIGITS = 3
-
-
-class Merged:
-    """Answers' latencies of many windows."""
-
-    def __init__(self) -> None:
-        self._histogram = HdrHistogram(1, LONGEST_US, DIGITS)
-        self.unread = 0
-        """Windows whose latencies could not be read, so that nothing is known of all answers together."""
-
-    def add(self, text: str) -> None:
-        """`text`: a histogram of microseconds in its compressed form. What is none, or of another make, counts nothing."""
-        try:
-            self._histogram.add(HdrHistogram.decode(text))
-        except (
-            Exception
-        ):  # whatever the library makes of bytes that are no histogram, of which it says nothing
-            self.unread += 1
-
-    @property
-    def answers(self) -> int:
-        return int(self._histogram.get_total_count())
-
-    @property
-    def p99_ms(self) -> float:
-        return float(self._histogram.get_value_at_percentile(99)) / 1000
-
-    def above(self, limit_ms: float) -> int:
-        """How many answers took longer. Looks at every value, which takes a while."""
-        within = 0
-        for one in self._histogram.get_recorded_iterator():
-            if one.value_iterated_to > limit_ms * 1000:
-                break
-            within = one.total_count_to_this_value
-        return self.answers - within
+from migrator.stages.latencies import Latencies
 
 
 @dataclass
@@ -67,7 +28,7 @@ class Counted:
     kinds: Counter[str] = field(default_factory=Counter)
     origins: Counter[Origin] = field(default_factory=Counter)
     found: Counter[Any] = field(default_factory=Counter)
-    latency: dict[Side, Merged] = field(default_factory=lambda: {"table": Merged(), "sql": Merged()})
+    latency: dict[Side, Latencies] = field(default_factory=lambda: {"table": Latencies(), "sql": Latencies()})
     newest_at: float | None = None
 
     def add(self, one: Window) -> None:

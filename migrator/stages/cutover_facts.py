@@ -60,7 +60,7 @@ class Facts:
 
     @property
     def readers(self) -> list[Instance]:
-        return [one for one in self.roster.living if one.role == "read"]
+        return [one for one in self.roster.living if one.reads]
 
     def counts(self, limits: CutoverSettings, *, since_move: bool) -> Counted:
         """Of this mapping's windows that are young enough; `since_move`: that began after the last one, too.

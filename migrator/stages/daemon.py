@@ -9,14 +9,23 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
 
-from migrator.errors import Interrupted, MigratorError, SourceError, StoppedError, TargetError
+from migrator.errors import (
+    Interrupted,
+    MigratorError,
+    OldRevisionError,
+    SourceError,
+    StoppedError,
+    TargetError,
+)
 from migrator.results import Worked
-from migrator.stages.lifetimes import Presence, fence_off
+from migrator.stages.lifetimes import Presence, fence_off, outlive
 from migrator.stages.presences import Presences
 from migrator.stages.relay import Relay
 from migrator.tracing import span
 
 IDLE_S = 0.2
+FIRST_IDLE_S = 0.05
+_GRACE_S = 1.0
 LONGEST_IDLE_S = 1.0
 FAILED_S = 1.0
 LONGEST_FAILED_S = 30.0
@@ -35,20 +44,29 @@ class Listener(Protocol):
 
 @dataclass
 class Daemon:
-    """`relay`: makes one worker's relay, which asks the given check before every write."""
+    """`relay`: makes one worker's relay, which asks the given check before every write. `guard`: raises where source,
+    journal and table do not belong together any more; asked again whenever one of them was away. `left`: marks that others
+    still worked on when one that ran once had waited long enough for them."""
 
     relay: Callable[[Callable[[], None]], Relay]
     presences: Presences
     listener: Listener
+    guard: Callable[[], None]
     workers: int = 2
     stop: Event = field(default_factory=Event)
+    left: int = 0
 
     def run(self, *, once: bool) -> None:
-        """Works until `stop` is set; `once`: until no mark is left that could be taken.
+        """Works until `stop` is set; `once`: until no mark waits that is ripe, those that others work on included.
 
-        Raises: with `once`, what an edge raises when it gave up; SettingsError where the source was restored.
+        A lease that nobody gives back ends by itself, so one that runs once waits as long as a lease lasts.
+
+        Raises: with `once`, what an edge raises when it gave up; SettingsError where a store went back, or where a newer
+        revision of the job's mapping was registered.
         """
-        fence_off(self.presences.writers, self.presences.lifetimes, self._wait)
+        writers, lifetimes = self.presences.writers, self.presences.lifetimes
+        fence_off(writers, lifetimes, self._wait)
+        outlive(writers, self.presences.revisions, lifetimes, self._wait)
         with ThreadPoolExecutor(self.workers, thread_name_prefix="relay") as pool:
             running = [pool.submit(self._work, once=once) for _ in range(self.workers)]
             wait(running, return_when=FIRST_EXCEPTION)
@@ -63,10 +81,18 @@ class Daemon:
         while not self.stop.is_set():
             presence, clean, started = None, False, time.monotonic()
             try:
+                if failures:
+                    # Who was away may have come back in an older state: a standby, a restored backup.
+                    self.guard()
+                    fence_off(self.presences.writers, self.presences.lifetimes, self._wait)
                 presence = self.presences.enter("relay")
                 self._take_turns(presence, once=once)
                 clean = True
                 return
+            except OldRevisionError:
+                # Raised in place of a request, when all before it had ended.
+                clean = True
+                raise
             except (StoppedError, SourceError, TargetError) as error:
                 if once:
                     raise
@@ -81,10 +107,12 @@ class Daemon:
                     self.presences.leave(presence, clean=clean)
 
     def _take_turns(self, presence: Presence, *, once: bool) -> None:
-        relay, idle_s = self.relay(presence.check), IDLE_S
+        relay, idle_s, is_whole = self.relay(presence.check), FIRST_IDLE_S if once else IDLE_S, False
+        idle_since = time.monotonic()
         while not self.stop.is_set():
             # What is read from here on is newer than now: older work of this worker is stored, or was refused.
             presence.beat(begins=True)
+            presence.check()
             started = time.monotonic()
             with span("migrator.relay"):
                 worked = relay.once()
@@ -93,12 +121,22 @@ class Daemon:
                 self.listener.worked(worked, round((time.monotonic() - started) * 1000))
             self.listener.idle()
             if worked.taken:
-                idle_s = IDLE_S
-            elif once:
+                idle_s, idle_since, is_whole = FIRST_IDLE_S if once else IDLE_S, time.monotonic(), False
+            elif once and not is_whole:
+                relay.marks.from_the_first()
+                is_whole = True
+            elif once and self._is_done(relay, time.monotonic() - idle_since):
                 return
             else:
+                is_whole = False
                 self.stop.wait(idle_s)
                 idle_s = min(idle_s * 2, LONGEST_IDLE_S)
+
+    def _is_done(self, relay: Relay, waited_s: float) -> bool:
+        """Whether one that runs once need not wait for marks any longer that others have taken, or that it has itself."""
+        waiting = relay.marks.state().waiting
+        self.left = waiting if waited_s > relay.options.lease_s + _GRACE_S else 0
+        return not waiting or bool(self.left)
 
     def _wait(self, wait_s: float) -> None:
         if self.stop.wait(wait_s):

@@ -97,7 +97,7 @@ def _complete(found: Dependence) -> Iterator[Line]:
 
 def _confirmed(found: Dependence) -> Iterator[Line]:
     """A reader that has not seen a move goes on as before it, and one of another mapping has patterns of its own."""
-    readers = [one for one in found.roster.living if one.role == "read"]
+    readers = [one for one in found.roster.living if one.reads]
     late = []
     for one in readers:
         seen = found.confirmed.get(one.id, {})
@@ -119,8 +119,7 @@ def _shortened(words: Sequence[str], between: str = ", ") -> str:
 
 def _services(found: Dependence) -> Iterator[Line]:
     """Whoever loads a `Migration` lays the mapping over the source; without its tables no such service starts."""
-    # One process that reads and marks is two instances.
-    living = list({(one.service, one.host, one.pid): one for one in found.roster.living}.values())
+    living = found.roster.living
     said = f"{len(living)}: {named(living)}" if living else "none"
     way_out = "start them anew without `Migration`, asking the table (docs/after.md)"
     mend = f"{'once every pattern is complete: ' if found.reading else ''}{way_out}" if living else ""
@@ -138,6 +137,9 @@ def _silent(found: Dependence) -> Iterator[Line]:
     yield line
 
 
+_LOOK_AGAIN = "mend what stands in the way, and check again"
+
+
 def writers_lines(found: Dependence) -> Iterator[Line]:
     marking = found.roster.marking
     named = ", ".join(f"{one.service} on {one.host}:{one.pid}" for one in marking[:_SHOWN])
@@ -148,9 +150,9 @@ def writers_lines(found: Dependence) -> Iterator[Line]:
 
 def changes_lines(found: Dependence) -> Iterator[Line]:
     asked = f"no table changed within {found.apart_s:g} s"
-    mend = "find who writes (see writers), and take the right to from him"
+    mend = "find out which program writes (see writers), and take away its right to write"
     if isinstance(found.looks, Unknown):
-        yield Line("changes", asked, found.looks.why, "unknown", mend=mend)
+        yield Line("changes", asked, found.looks.why, "unknown", mend=_LOOK_AGAIN)
         return
     before, after = found.looks
     changed = [name for name in found.tables if before.tables.get(name) != after.tables.get(name)]
@@ -196,7 +198,7 @@ def open_lines(found: Dependence) -> Iterator[Line]:
     asked = "no transaction that has written is open"
     mend = "let it end, or end it (see the engine's list of transactions)"
     if isinstance(found.looks, Unknown):
-        yield Line("transactions", asked, found.looks.why, "unknown", mend=mend)
+        yield Line("transactions", asked, found.looks.why, "unknown", mend=_LOOK_AGAIN)
         return
     before, after = found.looks
     if after.open is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from migrator.errors import RowError, SettingsError
+from migrator.facts import Alike
 from migrator.mapping.expressions import Row, compile_ref
 from migrator.mapping.filters import Surroundings
 from migrator.mapping.origins import Origin, Origins, origins_of
@@ -15,6 +16,7 @@ from migrator.mapping.param_texts import absent_value, bucket_text, list_text, p
 from migrator.mapping.patterns import read_params
 from migrator.mapping.requests import request_for
 from migrator.mapping.rows import places_of
+from migrator.mapping.uniqueness import column_of
 from migrator.model import SCHEMA_PATH, Param, Pattern
 from migrator.model import Mapping as MappingModel
 from migrator.stages.made_up import MADE_UP, made_up
@@ -24,6 +26,8 @@ WITHOUT_PARAMS = 10
 """A question without parameters is asked so often at most: its answers are all the same one."""
 _TRIES = 8
 _LONGEST_LIST = 10
+_TWINS = 0.2
+"""The share of texts that are spelled otherwise, where the source takes both spellings for one."""
 _ABSENT = 0.1
 """The share of samples that ask for what is not there: an empty answer is evidence too."""
 
@@ -84,6 +88,7 @@ class _Drawing:
         self.rng = rng
         self.refused = ""
         self._params = {param.name: param for param in pattern.params}
+        self._alike = {name: alike for name in origins.of if (alike := self._alike_of(name))}
         around = Surroundings(mapping.table.separator, mapping.maps, mapping.timezone)
         places = places_of(origins.plan)
         self._getters: dict[str, Callable[[Row], Any]] = {
@@ -132,7 +137,7 @@ class _Drawing:
         origin = self.origins.of[param.name]
         value = self._value(param.name, anchor)
         if param.many:
-            return list_text(self._several(param, anchor))
+            return list_text([self._spelled(param.name, one) for one in self._several(param, anchor)])
         if origin.role == "bucket":
             return bucket_text(value, origin.unit, param)
         if origin.role in ("low", "high") and other is not None:
@@ -141,7 +146,25 @@ class _Drawing:
         if self.pattern.near is not None and param.name in self.pattern.near.origin:
             value = round(float(value) + self.rng.uniform(-0.0005, 0.0005), 6)
             return f"{value:.6f}"
-        return param_text(value, param.type)
+        return self._spelled(param.name, param_text(value, param.type))
+
+    def _alike_of(self, name: str) -> tuple[Alike, ...]:
+        """How a text may be spelled otherwise, so that SQL's = takes it for the same."""
+        origin, plan = self.origins.of[name], self.origins.plan
+        column = column_of(origin.path, plan) if SCHEMA_PATH not in origin.ref.paths else None
+        if column is None or origin.role != "equal" or self._params[name].type != "text":
+            return ()
+        begun = [one for one in self.pattern.sort if one.operator == "begins_with"]
+        is_prefix = any(name in ref.paths for one in begun for text in one.values for ref in text.refs)
+        # LIKE takes case for one, as = does, and no spaces.
+        return tuple(one for one in column.alike if one == "case" or not is_prefix)
+
+    def _spelled(self, name: str, text: str) -> str:
+        """The text, or now and then another one that the source takes for the same."""
+        if name not in self._alike or self.rng.random() >= _TWINS:
+            return text
+        other = text.swapcase() if self.rng.choice(self._alike[name]) == "case" else f"{text} "
+        return other if other.lower().rstrip(" ") == text.lower().rstrip(" ") else text
 
     def _value(self, name: str, row: Row) -> Any:
         """Raises: RowError where the row has none."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 
-from migrator.errors import TooSlowError
+from migrator.errors import TooSlowError, TwinRowsError
 from migrator.mapping.costs import Estimate, measure
 from migrator.mapping.items import CompiledEntity
 from migrator.model import RowTree
@@ -41,9 +42,11 @@ def estimate(
 
 def _sample(source: Source, entity: CompiledEntity, rows: int, now_s: float) -> Estimate:
     found = Estimate()
-    for read in _spots(source, entity, rows):
-        projected = project(entity, read, now_s)
-        found += measure(projected.rows, projected.items, entity.table)
+    # Rows of one key end the run itself, which tells them in its findings.
+    with suppress(TwinRowsError):
+        for read in _spots(source, entity, rows):
+            projected = project(entity, read, now_s)
+            found += measure(projected.rows, projected.items, entity.table)
     return found
 
 

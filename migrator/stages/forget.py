@@ -144,7 +144,7 @@ class Forget:
     def _is_anybody_late(self, seen_s: float) -> bool:
         """Whether a writer is still at work on what it read before; a relay goes on to newer work in a moment."""
         for _ in range(_LOOKS):
-            if all(one.since > seen_s for one in self.writers.living(self.lifetimes.gone_s)):
+            if all(one.since > seen_s for one in self.writers.living(self.lifetimes.late_s)):
                 return False
             self.wait(_LOOK_S)
         return True

@@ -210,7 +210,6 @@ def _readers(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
         found += f"; another mapping: {named(strangers)}"
     is_ok = bool(facts.readers) and not strangers
     yield Line("instances", asked, found, verdict(is_ok), mend="" if is_ok else mend)
-    yield silent_line(roster)
     version = facts.phase.version
     late = [one for one in facts.readers if facts.confirmed.get(one.id, 0) != version]
     asked = f"every reader acts by {facts.phase.state} (version {version})"
@@ -218,12 +217,26 @@ def _readers(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
     yield Line("confirmed", asked, found, verdict(not late), mend="wait some seconds" if late else "")
 
 
+def _silent(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
+    yield silent_line(facts.roster)
+
+
+def _silent_while_sql_is_written(facts: Facts, _: CutoverSettings) -> Iterable[Line]:
+    """One that a newer instance replaced does no harm while every write begins in SQL, whatever phase it acts by: what it
+    writes leaves its mark, and what it reads from SQL is true. See docs/protocol.md."""
+    replaced = facts.roster.replaced
+    line = silent_line(facts.roster.without([one.id for one in replaced]))
+    more = f"; replaced by a newer one of their service and host: {named(replaced)}" if replaced else ""
+    yield replace(line, found=f"{line.found}{more}")
+
+
 def silent_line(roster: Roster) -> Line:
     """One that was cut off from the journal still answers as the phase was that it saw last."""
     silent = roster.silent
     asked = "no instance fell silent without a goodbye"
     found = f"silent: {named(silent)}" if silent else "none did"
-    mend = f"once it is sure that they are gone: --gone {silent[0].id}" if silent else ""
+    sure = f"once it is sure that they are gone: --gone {silent[0].id}" if silent else ""
+    mend = f"{sure}; of many: --evict-older-than 10m" if len(silent) > 1 else sure
     return Line("silent", asked, found, "unknown" if silent else "ok", mend=mend)
 
 
@@ -251,11 +264,12 @@ _ALL: tuple[Rule, ...] = (
     _kinds,
     _calls,
     _readers,
+    _silent_while_sql_is_written,
 )
 NEEDS: Mapping[Phase, tuple[Rule, ...]] = {
     "shadow": (_table, _capture),
     "ramp": _ALL,
     "live": (_ramped, *_ALL),
-    "complete": (_table, _capture, _comparisons, _calls, _readers),
+    "complete": (_table, _capture, _comparisons, _calls, _readers, _silent),
 }
 """What each phase asks of whoever moves forward to it; `complete` asks what decommission does, too."""

@@ -1,14 +1,14 @@
-"""Latencies of many answers, kept in bounded memory."""
+"""Latencies of many answers, counted in bounded memory, written as text and added up again."""
 
 from __future__ import annotations
 
-import binascii
+import json
 import zlib
+from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from threading import Lock
-
-from hdrh.codec import HdrCookieException, HdrLengthException
-from hdrh.histogram import HdrHistogram
 
 from migrator.replay_results import Latency
 from migrator.report_results import Curve
@@ -17,47 +17,86 @@ _LONGEST_US = 3_600_000_000
 _DIGITS = 3
 CURVE = (0.0, 10.0, 25.0, 50.0, 60.0, 70.0, 80.0, 85.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.9)
 """Percentiles of a curve."""
-_UNREADABLE = (HdrCookieException, HdrLengthException, binascii.Error, zlib.error, ValueError)
 
 
 class Latencies:
-    """An HDR histogram of microseconds up to an hour, exact to three digits. Safe to record to from many threads."""
+    """Answers counted by their microseconds, which are kept to three significant digits, up to an hour: some 7,000 numbers
+    at the most. Safe to record to from many threads."""
 
     def __init__(self) -> None:
-        self._histogram = HdrHistogram(1, _LONGEST_US, _DIGITS)
+        self._answers: Counter[int] = Counter()
         self._lock = Lock()
+        self.unread = 0
+        """Texts that could not be added, so that nothing is known of all answers together."""
 
     def record(self, took_ms: float) -> None:
         """Counts one answer; one that took longer than an hour counts as an hour."""
+        shown_us = _rounded(min(max(1, round(took_ms * 1000)), _LONGEST_US))
         with self._lock:
-            self._histogram.record_value(min(max(1, round(took_ms * 1000)), _LONGEST_US))
+            self._answers[shown_us] += 1
+
+    def add(self, text: str) -> None:
+        """Counts what `text` of another one says; what is none, or was written by a release before, counts as unread."""
+        try:
+            told = json.loads(zlib.decompress(b64decode(text, validate=True)))
+            self._answers.update({int(shown_us): int(count) for shown_us, count in told.items()})
+        except (ValueError, AttributeError, TypeError, zlib.error):
+            self.unread += 1
 
     def text(self) -> str:
-        """The whole histogram as text that `merged` reads; a few hundred characters."""
+        """All counts as text that `add` reads: some hundred characters, a few thousand where answers differ much."""
         with self._lock:
-            return str(self._histogram.encode(), "ascii")
+            told = json.dumps(self._answers, separators=(",", ":"))
+        return b64encode(zlib.compress(told.encode())).decode("ascii")
+
+    @property
+    def answers(self) -> int:
+        return self._answers.total()
+
+    @property
+    def p99_ms(self) -> float:
+        """0 where nothing was recorded."""
+        return self._percentiles([99.0])[0]
+
+    def above(self, limit_ms: float) -> int:
+        """How many answers took longer."""
+        return sum(count for shown_us, count in self._answers.items() if shown_us > limit_ms * 1000)
 
     def summary(self) -> Latency | None:
         """None where nothing was recorded."""
         with self._lock:
-            count = self._histogram.get_total_count()
-            if not count:
+            if not self._answers:
                 return None
-            p50, p90, p99 = (self._histogram.get_value_at_percentile(share) for share in (50, 90, 99))
-            return Latency(count, p50 / 1000, p90 / 1000, p99 / 1000, self._histogram.get_max_value() / 1000)
+            p50, p90, p99, longest = self._percentiles([50.0, 90.0, 99.0, 100.0])
+            return Latency(self.answers, p50, p90, p99, longest)
+
+    def curve(self) -> Curve | None:
+        """None where nothing was recorded."""
+        if not self._answers:
+            return None
+        *points, longest = self._percentiles([*CURVE, 100.0])
+        return Curve(self.answers, tuple(zip(CURVE, points, strict=True)), longest)
+
+    def _percentiles(self, shares: Sequence[float]) -> list[float]:
+        """Milliseconds within which each share of the answers came; `shares` in rising order."""
+        times = sorted(self._answers)
+        reached = list(accumulate(self._answers[shown_us] for shown_us in times))
+        found, place = [], 0
+        for share in shares:
+            while place < len(times) - 1 and reached[place] < share / 100 * reached[-1]:
+                place += 1
+            found.append(times[place] / 1000 if times else 0.0)
+        return found
 
 
-def merged_curve(texts: Sequence[str]) -> Curve | None:
-    """Histograms that `Latencies.text` wrote, as one curve; None where they hold nothing. One that nobody can read any
-    more is left out."""
-    merged = HdrHistogram(1, _LONGEST_US, _DIGITS)
+def added(texts: Sequence[str]) -> Latencies:
+    """All that texts of `Latencies` tell, together."""
+    latencies = Latencies()
     for text in texts:
-        try:
-            merged.add(HdrHistogram.decode(text.encode()))
-        except _UNREADABLE:
-            continue
-    answers = merged.get_total_count()
-    if not answers:
-        return None
-    points = tuple((share, merged.get_value_at_percentile(share) / 1000) for share in CURVE)
-    return Curve(answers, points, merged.get_max_value() / 1000)
+        latencies.add(text)
+    return latencies
+
+
+def _rounded(microseconds: int) -> int:
+    step: int = 10 ** max(0, len(str(microseconds)) - _DIGITS)
+    return round(microseconds / step) * step

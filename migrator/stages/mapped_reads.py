@@ -10,9 +10,9 @@ from typing import Any, cast
 from migrator.errors import SettingsError
 from migrator.mapping.cursors import Cursor, digest_of, opened, signed
 from migrator.mapping.document import did_you_mean
-from migrator.mapping.handed import TooManyError, handed
+from migrator.mapping.handed import Answer, TooManyError, handed, records
 from migrator.mapping.params import checked_params, texts_of
-from migrator.model import Pattern
+from migrator.model import Pattern, Value
 from migrator.phase import Side
 from migrator.ports import ItemStore, Source
 from migrator.read_settings import ReadSettings
@@ -28,7 +28,7 @@ from migrator.stages.sides import Edges, MappedCall, refuse_unfit
 class Page:
     """`items`: as `read` gives them. `next`: the cursor of the next page, None where there is none."""
 
-    items: list[dict[str, Any]]
+    items: list[dict[str, Value]]
     next: str | None = None
 
 
@@ -44,7 +44,7 @@ class MappedReads:
     revision: str
     clock: Callable[[], float] = time.time
 
-    def read(self, name: str, given: Mapping[str, Any]) -> Any:
+    def read(self, name: str, given: Mapping[str, Any]) -> Answer:
         """The answer as `handed` gives it.
 
         Raises: SettingsError for a pattern or parameters that are not the mapping's; what the side that answers raises.
@@ -93,7 +93,7 @@ class MappedReads:
         ask = lambda: replace(page, edges=self.edges).page(begun.side, self.edges, place)  # noqa: E731
         compares = lambda one: self._compares({"": one.rows})[""]  # noqa: E731
         found = self.reads.answer(replace(call, compares=compares), begun.side, ask)
-        items = handed(question.pattern, {"": found.rows})
+        items = records(question.pattern.parts[0], found.rows)
         if found.next is None:
             return Page(items)
         there = replace(begun, given=found.next.given, starts=found.next.starts, row=found.next.row)

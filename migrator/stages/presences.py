@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Lock, Thread
 from types import TracebackType
 
-from migrator.errors import MigratorError
+from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.forks import Forked, tell_of_forks
-from migrator.ports.live import WriterKind, Writers
+from migrator.ports.live import Writer, WriterKind, Writers
+from migrator.ports.revisions import Revisions
 from migrator.stages.lifetimes import Lifetimes, Presence
 
 
@@ -22,11 +23,13 @@ class Presences(Forked):
     def __init__(
         self,
         writers: Writers,
+        revisions: Revisions,
         lifetimes: Lifetimes,
         clock: Callable[[], float],
         unanswered: Callable[[], int] = lambda: 0,
     ) -> None:
         self.writers = writers
+        self.revisions = revisions
         self.lifetimes = lifetimes
         self.clock = clock
         self.unanswered = unanswered
@@ -67,8 +70,21 @@ class Presences(Forked):
         return here[0].now_s() if here else time.time()
 
     def enter(self, kind: WriterKind) -> Presence:
+        """A place among the writers.
+
+        Raises: StoppedError where an undo is deleting; SettingsError where an undo is to begin beside writers;
+        OldRevisionError where another revision than this process's is the newest.
+        """
         before = self.clock()
-        presence = Presence(self.writers, self.writers.enter(kind), self.lifetimes, self.clock)
+        writer = self.writers.enter(kind)
+        try:
+            # Looked for from a place of one's own: of two that enter at once, one at least sees the other.
+            refuse_beside(writer, self.writers.living(self.lifetimes.gone_s), self.lifetimes)
+            self.revisions.enter(writer)
+        except MigratorError:
+            self.writers.leave(writer)
+            raise
+        presence = Presence(self.writers, self.revisions, writer, self.lifetimes, self.clock)
         presence.seen_at = before
         with self._lock:
             self._here.append(presence)
@@ -88,6 +104,7 @@ class Presences(Forked):
                 self._here.remove(presence)
         if clean and not self.unanswered():
             self.writers.leave(presence.writer)
+            self.revisions.leave(presence.writer)
 
     def _renew(self, done: Event) -> None:
         while not done.wait(self.lifetimes.beat_s):
@@ -98,3 +115,25 @@ class Presences(Forked):
                     presence.beat()
                 except MigratorError:
                     continue  # the journal may come back in time; check() stops the writer when it does not
+
+
+def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:
+    """Raises where one deletes what another writes: SettingsError for the one that deletes, StoppedError for the other."""
+    if entered.kind == "undo":
+        if named := ", ".join(sorted(f"a {_NAMED[one.kind]}" for one in living if one.kind != "undo")):
+            advice = f"stop them, and wait {lifetimes.gone_s:g} s for those that were killed"
+            raise SettingsError(f"undo deletes, and these write to the same table: {named}; {advice}")
+    elif any(one.kind == "undo" for one in living):
+        raise StoppedError(
+            "an undo is deleting items of this table; the same command goes on when it has ended"
+            f" (one that was killed counts for {lifetimes.gone_s:g} s)"
+        )
+
+
+_NAMED: Mapping[WriterKind, str] = {
+    "fast": "backfill",
+    "conditional": "backfill",
+    "relay": "relay",
+    "strict": "strict service",
+    "undo": "undo",
+}

@@ -31,11 +31,13 @@ def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Pr
     objects: dict[str, bytes] = {}
     for row in rows:
         try:
-            for item in items_for(entity, row):
-                (expired if is_expired(item, entity.table, now_s) else items).append(item)
+            made = items_for(entity, row)
             objects |= objects_for(entity, row)
         except RowError as error:
-            refused.append(Finding("refused", entity.name, str(error), _key_text(entity, row)))
+            refused.append(Finding("refused", entity.name, str(error), row_key(entity, row)))
+            continue
+        for item in made:
+            (expired if is_expired(item, entity.table, now_s) else items).append(item)
     return Projection(len(rows), items, expired, refused, objects)
 
 
@@ -56,7 +58,8 @@ def stamp(items: Iterable[Item], table: TableDesign, ticket: int) -> None:
         item[table.ticket_attribute] = ticket
 
 
-def _key_text(entity: CompiledEntity, row: RowTree) -> str:
+def row_key(entity: CompiledEntity, row: RowTree) -> str:
+    """The row's key; '' where it holds what no key should."""
     try:
         return entity.source_key(row)
     except TypeError:

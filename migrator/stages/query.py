@@ -10,14 +10,16 @@ from typing import Any
 from migrator.errors import SettingsError
 from migrator.facts import EntityPlan
 from migrator.mapping.answers import readers_for
+from migrator.mapping.costs import entry_bytes
 from migrator.mapping.diff import diffs
 from migrator.mapping.patterns import answer_of, plain_rows, schema_of
 from migrator.mapping.requests import Request, request_for
 from migrator.mapping.row_key import row_key
 from migrator.mapping.rules import ruled
+from migrator.mapping.sizes import read_units
 from migrator.model import Mapping as MappingModel
-from migrator.model import Part, Pattern
-from migrator.ports import ItemStore, Source
+from migrator.model import Part, Pattern, TableDesign
+from migrator.ports import ItemStore, QueryPage, Source
 from migrator.results import Answer, PartAnswer, Rows, Took
 from migrator.stages.fetch import fetch
 
@@ -39,7 +41,8 @@ def ask(
     Raises: SettingsError where the parameters make no request.
     """
     question = Question(mapping, pattern, plans, clock)
-    table = question.of_table(params, store)
+    metered = ReadMeter(store)
+    table = question.of_table(params, metered)  # type: ignore[arg-type]
     sql = question.of_sql(params, source)
     return Answer(
         pattern=pattern,
@@ -47,8 +50,55 @@ def ask(
         parts=question.compared(table.parts, sql.parts),
         table=table.took,
         sql=sql.took,
-        read_units=table.read_units,
+        read_units=metered.units(mapping.table),
+        reported_units=table.reported_units,
+        dropped=metered.dropped,
     )
+
+
+class ReadMeter:
+    """The table's reads, with what was asked and what came kept until it is added up. Safe for many threads."""
+
+    def __init__(self, store: ItemStore) -> None:
+        self._store = store
+        self.read: list[tuple[Mapping[str, Any], QueryPage]] = []
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        return self._kept(request, self._store.query(request, start))
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        return self._kept(request, self._store.get_item(request))
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        return self._kept(request, self._store.batch_get(request))
+
+    def units(self, table: TableDesign) -> float:
+        """The read units that DynamoDB takes for items of these sizes."""
+        return sum(_read_units(request, page, table) for request, page in self.read)
+
+    @property
+    def dropped(self) -> int:
+        return sum(page.dropped for _, page in self.read)
+
+    def _kept(self, request: Mapping[str, Any], page: QueryPage) -> QueryPage:
+        self.read.append((request, page))
+        return page
+
+
+def _read_units(request: Mapping[str, Any], page: QueryPage, table: TableDesign) -> float:
+    """Of a page of a Query the sum of the sizes is rounded up, of a batch each item by itself, found or not.
+
+    In an index an item is as large as what is projected. What a filter dropped is as large as the rest.
+    Source: AWS Developer Guide, "DynamoDB read and write operations".
+    """
+    index = table.asked(request.get("IndexName"))
+    assert index is not None
+    sizes = [entry_bytes(one, index, table) or 0 for one in page.items]
+    sums = [sum(sizes) + sum(sizes) * page.dropped // max(1, len(sizes))]
+    if "Keys" in request:
+        sums = sizes + [0] * (len(request["Keys"]) - len(sizes))
+    consistent = bool(request.get("ConsistentRead"))
+    return sum(read_units(size, consistent=consistent) for size in sums)
 
 
 @dataclass(frozen=True)
@@ -66,7 +116,7 @@ class TableSide:
     parts: Mapping[str, Rows]
     took: Took
     request: Request
-    read_units: float
+    reported_units: float
 
 
 class Question:

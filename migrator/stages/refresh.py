@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -14,13 +14,14 @@ from migrator.mapping.items import CompiledEntity, keys_for
 from migrator.mapping.keys import source_text, split_source
 from migrator.model import TOMBSTONE, Item, ItemKey, RowTree, SourceKey, TableDesign
 from migrator.ports import ObjectStore
+from migrator.ports.control import Control
 from migrator.ports.live import ConditionalStore, Contest, Memory, Outcome, Root, Tickets
 from migrator.results import Refreshed
 from migrator.stages.projection import project, stamp
 from migrator.stages.round import Round, Written, refuse_unwritten, written_of
 from migrator.stages.together import send, sorted_out
 
-Told: TypeAlias = Mapping[Root, Iterable[ItemKey]]
+Told: TypeAlias = Mapping[Root, Collection[ItemKey]]
 """Roots to be refreshed, each with item keys that it had; those that it no longer has become tombstones."""
 
 ROUNDS = 20
@@ -34,8 +35,8 @@ class RowReader(Protocol):
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...
 
 
-def drawn(tickets: Tickets, memory: Memory) -> int:
-    """A new ticket that the journal knows of before anything is written with it (rule 8).
+def drawn(tickets: Tickets, memory: Memory, control: Control) -> int:
+    """A new ticket that journal and table know of before anything is written with it (rule 8).
 
     Raises: RestoredError where the source's counter has gone back.
     """
@@ -49,14 +50,35 @@ def drawn(tickets: Tickets, memory: Memory) -> int:
     if ticket <= known:
         raise RestoredError(behind(ticket, known))
     memory.reached(ticket)
+    # The journal may have gone back with the source; the table has not. No two draw the same number.
+    other = control.raise_control(ticket)
+    if other == ticket:
+        memory.reached(other + 1)
+        raise RestoredError(behind(ticket - 1, other))
+    refuse_above(other, tickets, memory)
     return ticket
+
+
+def refuse_above(ticket: int, tickets: Tickets, memory: Memory) -> None:
+    """Raises: RestoredError where the table holds a ticket that the source's counter has not reached: it was drawn, so the
+    counter has gone back. The journal is told, so that nobody who shares it draws any more."""
+    counter = tickets.highest() if ticket else 0
+    if counter < ticket:
+        memory.reached(ticket)
+        raise RestoredError(behind(counter, ticket))
+
+
+def highest_above(outcomes: Iterable[Outcome], ticket: int) -> int:
+    """The highest ticket that refused a write with this one; 0 where none is higher. Strangers' items have none."""
+    refused = (one.ticket for one in outcomes if one.verdict in ("newer", "buried"))
+    return max((known for known in refused if known > ticket), default=0)
 
 
 def behind(ticket: int, known: int) -> str:
     """Why nothing is written: what the source's counter says, and what was written with."""
     what = f"the source's ticket counter stands at {ticket}, and items were written with {known}"
     why = "the source was restored to an older state, or capture was uninstalled and installed anew"
-    return f"{what}: {why}; run migrator capture epoch JOB --raise, then verify --repair"
+    return f"{what}: {why}; run `migrator capture epoch JOB --raise`, then `migrator verify JOB --repair`"
 
 
 class RestoredError(SettingsError):
@@ -85,6 +107,7 @@ class Refresh:
     store: ConditionalStore
     tickets: Tickets
     memory: Memory
+    control: Control
     entities: Mapping[str, LiveEntity]
     table: TableDesign
     revision: str
@@ -139,7 +162,7 @@ class _Refreshing:
     def round(self, told: Mapping[Root, set[ItemKey]]) -> dict[Root, set[ItemKey]]:
         """One ticket, one reading, one writing; the roots that have to be read again."""
         stage = self.stage
-        ticket = drawn(stage.tickets, stage.memory)
+        ticket = drawn(stage.tickets, stage.memory, stage.control)
         one = self._read(ticket, told)
         again: dict[Root, set[ItemKey]] = defaultdict(set)
         for root in self._remember(one):
@@ -160,6 +183,7 @@ class _Refreshing:
             by_entity[name].append(key)
         found: dict[Root, dict[ItemKey, Item]] = {root: {} for root in told}
         had = {root: set(keys) for root, keys in told.items()}
+        self.result.read_again(told.keys(), ticket)
         for name, keys in by_entity.items():
             entity = self.stage.entities[name].compiled
             rows = self.stage.rows.read_rows(entity.plan, keys)
@@ -207,6 +231,7 @@ class _Refreshing:
         self.result.apart |= dict.fromkeys(sending.findings())
         one.written += [written_of(outcome, stage.table) for outcome in outcomes]
         refuse_unwritten(one.written)
+        refuse_above(highest_above(outcomes, one.ticket), stage.tickets, stage.memory)
         one.withheld |= {(put.root, put.key) for put in one.written if put.outcome.verdict == "withheld"}
 
     # ── what came of it ──

@@ -7,13 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from migrator.errors import ItemRefusedError, MigratorError, MissingNameError, RowError, UnfitValueError
+from migrator.errors import (
+    ItemRefusedError,
+    MigratorError,
+    MissingNameError,
+    RowError,
+    TwinRowsError,
+    UnfitValueError,
+)
 from migrator.mapping.changes import Captured, Lookup
 from migrator.mapping.image_keys import ImageKeys
 from migrator.mapping.reach import Reach, reach_of
 from migrator.model import ItemKey
 from migrator.ports import Finding
-from migrator.ports.live import Mark, Marks, Root, RootFinder
+from migrator.ports.live import Mark, Marks, OpenFindings, Root, RootFinder
 from migrator.results import Worked
 from migrator.stages.refresh import Refresh, UnsettledError
 from migrator.stages.round import UnwrittenError
@@ -58,6 +65,7 @@ class Relay:
     marks: Marks
     finder: RootFinder
     refresh: Refresh
+    open_findings: OpenFindings
     captured: Mapping[str, Captured]
     keys: Mapping[str, ImageKeys]
     options: RelayOptions = RelayOptions()
@@ -69,6 +77,8 @@ class Relay:
         worked.taken = len(marks)
         if marks:
             self._work(marks, worked)
+        if worked.findings:
+            self.open_findings.settle({}, worked.findings)
         return worked
 
     def reach(self, mark: Mark) -> dict[Root, set[ItemKey]]:
@@ -117,7 +127,10 @@ class Relay:
             for root, keys in work.told.items():
                 told[root] |= keys
         if told:
-            worked.refreshed.append(self.refresh(told))
+            refreshed = self.refresh(told)
+            # Before the marks are put away: nothing leads to these rows any more then.
+            self.open_findings.settle(refreshed.tickets, refreshed.findings)
+            worked.refreshed.append(refreshed)
 
     def _put_away(self, works: Sequence[_Work], worked: Worked) -> None:
         """Only now: a mark that went before its items were stored would be missed after a crash (rule 5)."""
@@ -162,7 +175,9 @@ class Relay:
             names = ", ".join(sorted(reach.blind))
             # Not worked in part: whoever finished it would have forgotten rows that nobody can name any more.
             why = f"it was left for another mapping and does not say which rows of {names} it touches"
-            advice = "run `migrator capture install`, `verify --repair`, and relay with --discard-failed"
+            advice = (
+                "run `migrator capture install`, `migrator verify --repair`, and relay with --discard-failed"
+            )
             self._put_back(mark, f"{why}; {advice}", worked)
             return None
         return reach
@@ -239,8 +254,10 @@ def _place(step: _Step) -> tuple[int, str]:
 
 def _is_everybodys(error: MigratorError) -> bool:
     """Whether an edge gave up, so that the next mark would fare no better."""
-    own = (UnsettledError, UnwrittenError, MissingNameError, UnfitValueError, ItemRefusedError, RowError)
-    return not isinstance(error, own)
+    of_its_rows = (ItemRefusedError, RowError, TwinRowsError)
+    return not isinstance(
+        error, (*of_its_rows, UnsettledError, UnwrittenError, MissingNameError, UnfitValueError)
+    )
 
 
 def _parsed(cursor: str) -> tuple[int, str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,7 +27,7 @@ from migrator.report_results import (
     Verdict,
 )
 from migrator.stages.report_advice import Circumstances
-from migrator.stages.report_differences import SHOWN_AT_MOST, Differences
+from migrator.stages.report_differences import SHOWN_AT_MOST, Differences, Place, place_of
 from migrator.stages.report_pairs import Pairs
 from migrator.stages.report_shown import Showing, clipped
 from migrator.stages.report_verdict import Standings, verdict_of
@@ -41,10 +41,12 @@ _MOVES_SHOWN = 50
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """`since_s`: how far back comparisons are counted. `values`: whether values of rows may be shown."""
+    """`since_s`: how far back comparisons are counted. `values`: whether rows are read, so that examples are shown at all;
+    `whole_values`: whether their values are shown and not marks, and with them keys."""
 
     since_s: float = 86_400.0
     values: bool = True
+    whole_values: bool = False
     whole_keys: bool = False
 
 
@@ -75,10 +77,11 @@ class Sides:
 
 @dataclass(frozen=True)
 class Around:
-    """`job`: its name, `file`: as the user named it. `version`: of migrator."""
+    """`job`: its name, `file`: as the user named it, `journal`: where it is. `version`: of migrator."""
 
     job: str
     file: str
+    journal: str
     version: str
     roster: Roster
     lag: LagReport
@@ -93,7 +96,10 @@ class Report:
         self.around = around
         self.options = options
         plans = [entity.plan for entity in sides.entities]
-        self._showing = Showing(sides.mapping, plans, whole_keys=options.whole_keys)
+        whole_keys = options.whole_keys or options.whole_values
+        self._showing = Showing(
+            sides.mapping, plans, whole_keys=whole_keys, whole_values=options.whole_values
+        )
         self._runs = _last_runs(records.journal.runs(around.job))
         self._pairs = self._open_pairs()
 
@@ -114,9 +120,10 @@ class Report:
         groups, refused = self._groups(windows, since), self._refused()
         runs = [self._run(one) for one in self._runs.values()]
         views = Views(self.sides.mapping, self.sides.entities, self._showing, self._sampled())
-        shown = views.all()
+        shown = [self._showing.view(one) for one in views.all()]
         return ReportModel(
             job=self.around.job,
+            journal=self.around.journal,
             table=self.sides.table.name,
             revision=self.sides.mapping.revision,
             version=self.around.version,
@@ -164,12 +171,28 @@ class Report:
         ]
         found = made.of_windows(windows, samples)
         left = SHOWN_AT_MOST - sum(len(one.differences) for one in found)
+        told: set[Place] = set()
         for run in self._looked_runs():
-            of_run = list(made.of_run(run, self.records.groups, max(0, left)))
+            of_run = list(made.of_run(run, self.records.groups, max(0, left), told))
+            told |= self._places(run)
             left -= sum(len(one.differences) for one in of_run)
             found += of_run
-        named = [replace(one, advice=one.advice.replace("JOB", self.around.file)) for one in found]
+        # Causes are told by whole values, so these give way to marks only now.
+        named = [
+            replace(
+                one,
+                advice=one.advice.replace("JOB", self.around.file),
+                differences=[self._showing.difference(difference) for difference in one.differences],
+            )
+            for one in found
+        ]
         return sorted(named, key=lambda one: (one.before_move, -one.count))
+
+    def _places(self, run: Run) -> set[Place]:
+        """Of the first findings of the run that one of another run may be, too."""
+        groups = self.records.groups
+        found = (groups.some(run, group, SHOWN_AT_MOST) for group in groups.groups(run))
+        return {place_of(one) for some in found for one in some}
 
     def _looked_runs(self) -> list[Run]:
         """The last runs of each kind; a backfill before the last verify is told by that verify."""
@@ -224,11 +247,18 @@ class Report:
             rows=tally.rows,
             items=tally.items,
             refused=tally.refused,
-            findings=self.records.journal.finding_counts(run),
+            findings=self._counts(run),
             current=run.identity.revision == columns_digest(self.sides.mapping.revision, plans)
             if known
             else None,
         )
+
+    def _counts(self, run: Run) -> dict[str, int]:
+        """Findings per kind, as the differences of the report count them: of relays those that are open."""
+        counted: Counter[str] = Counter()
+        for group in self.records.groups.groups(run):
+            counted[group.kind] += group.count
+        return dict(counted)
 
     def _moves(self) -> list[PhaseMove]:
         history = list(self.records.phases.history())[-_MOVES_SHOWN:]
@@ -270,6 +300,10 @@ class Report:
                 notes.append(f"{what} are missing: {failed}")
         if not self.options.values:
             notes.append("values of rows are left out (--no-samples)")
+        elif not self.options.whole_values:
+            notes.append(
+                "values of rows, and parts of keys that may name a person, are marks (…): --samples shows them"
+            )
         return list(dict.fromkeys(notes))
 
 

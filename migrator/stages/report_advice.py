@@ -19,7 +19,7 @@ class Circumstances:
     """What is known beside the difference. `waiting`: marks that no relay has worked yet, `oldest_s`: the age of the oldest
     at `now_s` (seconds since 1970); `backfilled`: whether a backfill
     has ended; `captured`: whether changes leave marks. `of_pattern`: of answers, not of rows beside items:
-    the pattern itself may be what is wrong."""
+    the pattern itself may be what is wrong. `rows`: of how many rows the examples are, 0 where that is not known."""
 
     waiting: int = 0
     backfilled: bool = True
@@ -27,6 +27,7 @@ class Circumstances:
     of_pattern: bool = True
     oldest_s: float = 0.0
     now_s: float = 0.0
+    rows: int = 0
 
     def of(self, found_at: float | None) -> Circumstances:
         """The same for what was last found then (None: nobody noted when). In a shop that writes some mark nearly always
@@ -92,6 +93,10 @@ def cause_of(kind: str, attribute: str, pairs: Sequence[Pair], around: Circumsta
 def _of_attribute(kind: str, pairs: Sequence[Pair], around: Circumstances) -> Cause:
     if said := value_cause(pairs):
         mended = f"{around.repair}; see who else writes these items"
+        if around.of_pattern and around.rows == 1:
+            return Cause(
+                said, f"one row alone shows it: {mended}; only where others do, too: {_MEND_MAPPING}"
+            )
         return Cause(said, _MEND_MAPPING if around.of_pattern else mended)
     if around.waiting:
         return Cause(_lagging(around), "`migrator relay JOB`, then compare again")

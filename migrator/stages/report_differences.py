@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
@@ -19,6 +19,7 @@ from migrator.stages.report_pairs import Pairs
 from migrator.stages.report_shown import Showing, clipped
 from migrator.stages.report_windows import Windows
 
+Place: TypeAlias = tuple[str, ...]
 _Kind: TypeAlias = tuple[str, DiffKey]
 """Of differences: the pattern, and what it counts them by."""
 SHOWN_AT_MOST = 5_000
@@ -65,7 +66,9 @@ class Differences:
             for one in samples
             if one.row is not None and one.item is not None
         ]
-        around = self.around.of(max((one.at for one in samples), default=None))
+        # As many answers as show one row are evidence of one row.
+        rows = len({one.subject for one in samples}) if all(one.subject for one in samples) else 0
+        around = replace(self.around.of(max((one.at for one in samples), default=None)), rows=rows)
         cause = cause_of(key.kind, key.attribute, list(pairs_of(key.attribute, both)), around)
         id_ = _id("pattern", pattern, key.kind, key.part, key.attribute, *filter(None, [when]))
         origins: list[Found] = [one for one in ("service", "replay") if counts[one]]
@@ -79,6 +82,7 @@ class Differences:
             count=counts.total(),
             cause=cause.likely,
             advice=cause.advice,
+            rows=rows,
         )
         return replace(made, differences=[self._of_sample(id_, one) for one in samples])
 
@@ -106,14 +110,19 @@ class Differences:
 
     # ── of runs ──
 
-    def of_run(self, run: Run, groups: FindingGroups, limit: int = SHOWN_AT_MOST) -> Iterator[Group]:
-        """A group for each kind of finding but refused rows. `limit`: of differences in all of them."""
+    def of_run(
+        self, run: Run, groups: FindingGroups, limit: int = SHOWN_AT_MOST, told: Collection[Place] = ()
+    ) -> Iterator[Group]:
+        """A group for each kind of finding but refused rows. `limit`: of differences in all of them. `told`: what another
+        run has found, too, which is one difference and not two."""
         counted = [one for one in groups.groups(run) if one.kind != "refused"]
         for place, group in enumerate(counted):
             share = max(_LOOKED_UP, limit // (len(counted) - place))
             found = groups.some(run, group, min(share, max(0, limit)))
             limit -= len(found)
-            yield self._of_group(run, group, found)
+            new = [one for one in found if place_of(one) not in told]
+            if count := group.count - len(found) + len(new):
+                yield self._of_group(run, replace(group, count=count), new)
 
     def _of_group(self, run: Run, group: FindingGroup, found: Sequence[Finding]) -> Group:
         id_ = _id(run.identity.kind, group.entity, group.kind, "", group.attribute)
@@ -154,13 +163,19 @@ class Differences:
 
     def _of_finding(self, group: str, one: Finding, cells: Sequence[Cell]) -> Difference:
         show = self.showing
+        why = f"{one.item_type}: {one.reason}" if one.item_type else one.reason
         return Difference(
             group,
             row_key=clipped(show.key(one.source_key)),
             item_key=clipped(show.key(one.item_key, one.source_key or "[]")),
             cells=cells,
-            why=clipped(show.key(one.reason, one.source_key or "[]")),
+            why=clipped(show.key(why, one.source_key or "[]")),
         )
+
+
+def place_of(one: Finding) -> Place:
+    """What two runs that find one difference say alike."""
+    return one.kind, one.entity, one.source_key, one.item_key, one.attribute
 
 
 def _ended_s(run: Run) -> float:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from migrator.facts import EntityPlan
@@ -11,7 +14,9 @@ from migrator.mapping.shown_keys import integers_of, key_templates, mark, masked
 from migrator.mapping.shown_values import marked, value_text
 from migrator.model import Item, ItemDesign, Template
 from migrator.model import Mapping as MappingModel
+from migrator.report_results import Difference, ItemCollection, View
 
+_MARK = re.compile(r"…[0-9a-f]{4}")
 LONGEST = 2_000
 """Letters of a value; more would be a wall."""
 
@@ -19,12 +24,18 @@ LONGEST = 2_000
 class Showing:
     """`plans`: of all entities; none where the source cannot be asked, and no item is shown then.
 
-    `whole_keys`: whether keys are shown whole, also the parts that may name a person.
+    `whole_keys`: whether keys are shown whole, also the parts that may name a person; `whole_values`: whether values that
+    nothing redacts are.
     """
 
-    def __init__(self, mapping: MappingModel, plans: Sequence[EntityPlan], *, whole_keys: bool) -> None:
+    def __init__(
+        self, mapping: MappingModel, plans: Sequence[EntityPlan], *, whole_keys: bool, whole_values: bool
+    ) -> None:
         self.table = mapping.table
         self.whole_keys = whole_keys
+        self.whole_values = whole_values
+        indexes = (one.own_attributes(mapping.table) for one in mapping.table.indexes)
+        self._key_names = {one.name for own in (mapping.table.key, *indexes) for one in own}
         self._templates = key_templates(mapping)
         self._of_pattern = hidden_by_pattern(mapping, plans)
         self._names = frozenset(name for one in mapping.patterns.values() for name in one.redact)
@@ -73,6 +84,49 @@ class Showing:
         hidden = known.attributes | known.params
         return [_marked_text(text) if name in hidden else clipped(text) for name, text in pairs]
 
+    def difference(self, one: Difference) -> Difference:
+        """The same, with marks in place of values unless these may be shown."""
+        if self.whole_values:
+            return one
+        cells = [
+            replace(
+                cell, sql=self._masked(cell.attribute, cell.sql), item=self._masked(cell.attribute, cell.item)
+            )
+            for cell in one.cells
+        ]
+        asked = {name: _masked_param(text) for name, text in one.asked.items()}
+        return replace(one, cells=cells, asked=one.asked if self.whole_keys else asked)
+
+    def view(self, one: View) -> View:
+        """The same, with marks in place of values unless these may be shown."""
+        if self.whole_values:
+            return one
+        return replace(one, collections=[self._collection(one, found) for found in one.collections])
+
+    def _collection(self, view: View, one: ItemCollection) -> ItemCollection:
+        items = [
+            replace(item, key=self._all_masked(item.key), attributes=self._all_masked(item.attributes))
+            for item in one.items
+        ]
+        return ItemCollection(" ".join(items[0].key[name] for name in view.partition), items)
+
+    def _all_masked(self, texts: Mapping[str, str]) -> dict[str, str]:
+        return {name: self._masked(name, text) or "" for name, text in texts.items()}
+
+    def _masked(self, name: str, text: str | None) -> str | None:
+        """A key's text with what names nobody left whole; of any other value a mark, unless there is none."""
+        if text is None or text == "null" or _MARK.fullmatch(text):
+            return text
+        if name not in self._key_names:
+            return mark(text)
+        if self.whole_keys:
+            return text
+        try:
+            json.loads(text)
+        except ValueError:
+            return mark(text)  # it was clipped
+        return masked_keys(f"[{text}]", self._templates)[1:-1]
+
     def _value(self, entity: str, type_: str, name: str, value: Any) -> str:
         known = (entity, type_)
         hidden = self._hidden.get(known)
@@ -88,4 +142,9 @@ def clipped(text: str) -> str:
 
 def _marked_text(text: str) -> str:
     """A mark, unless it is one already, or says that there is nothing."""
-    return text if text.startswith("…") or text == "null" else mark(text)
+    return text if _MARK.fullmatch(text) or text == "null" else mark(text)
+
+
+def _masked_param(text: str) -> str:
+    """A parameter as a part of a key: numbers, UUIDs and times stay."""
+    return text if _MARK.fullmatch(text) else str(json.loads(masked_keys(json.dumps([text]), ()))[0])

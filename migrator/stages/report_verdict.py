@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from migrator.phase import Side
-from migrator.report_results import Found, Group, LagReport, PatternReport, Refused, RunReport, Verdict
+from migrator.report_results import Group, LagReport, PatternReport, Refused, RunReport, Verdict
 from migrator.stages.report_advice import LATE_S
 
 _NAMED = 3
@@ -15,7 +15,6 @@ _ERRORS = 0.003
 """The share of calls that may fail: what cutover allows unless the job says otherwise."""
 _UNSETTLED = 0.003
 """The share of answers that may have differed without being settled: a few are each time a service ends."""
-_OF_RUNS: frozenset[Found] = frozenset({"verify", "backfill", "relay"})
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class _Point:
 
 def verdict_of(known: Standings) -> Verdict:
     """Differences before gaps, gaps before moves; the first point gives the command."""
-    against = [point for ask in _AGAINST if (point := ask(known)) is not None]
+    against = [*_differences(known), *(point for ask in _AGAINST if (point := ask(known)) is not None)]
     gaps = [point for ask in _GAPS if (point := ask(known)) is not None]
     points = [*against, *gaps]
     if not points:
@@ -68,20 +67,36 @@ def verdict_of(known: Standings) -> Verdict:
 # ── what stands against a move ──
 
 
-def _differences(known: Standings) -> _Point | None:
-    standing = known.standing
-    if not standing:
-        return None
-    count = sum(one.count for one in standing)
-    listed = _listed(list(dict.fromkeys(one.where for one in standing)))
-    reason = f"{count:,} difference(s) of {len(standing)} kind(s), in {listed}"
-    command, purpose = _mending(known)
-    return _Point(reason, known.command(command), purpose)
+def _differences(known: Standings) -> list[_Point]:
+    """Rows and items first. Answers are counted apart: many of them may show one item."""
+    reasons = [_differing_items(known), _differing_answers(known)]
+    command, purpose = _mending(known) if known.standing else ("", "")
+    return [_Point(reason, known.command(command), purpose) for reason in reasons if reason]
+
+
+def _differing_items(known: Standings) -> str:
+    groups = [one for one in known.standing if not one.is_of_answers]
+    if not groups:
+        return ""
+    count, where = sum(one.count for one in groups), _listed(list(dict.fromkeys(one.where for one in groups)))
+    return f"{count:,} difference(s) between rows and items, of {len(groups)} kind(s), in {where}"
+
+
+def _differing_answers(known: Standings) -> str:
+    """As many as the patterns count; of errors alone, and of what no pattern counts any more, what was found."""
+    groups = [one for one in known.standing if one.is_of_answers]
+    if not groups:
+        return ""
+    names = list(dict.fromkeys(one.where for one in groups))
+    answers = sum(one.different for one in known.patterns if one.name in names)
+    if answers:
+        return f"{answers:,} answer(s) differ, of {_listed(names)}"
+    return f"{sum(one.count for one in groups):,} difference(s) in answers, of {_listed(names)}"
 
 
 def _mending(known: Standings) -> tuple[str, str]:
     """What helps against differences: (command, what for)."""
-    if any(found in _OF_RUNS for one in known.standing for found in one.found_by):
+    if not all(one.is_of_answers for one in known.standing):
         if known.lag.waiting is not None:
             return "migrator verify JOB --repair", "mark the rows that differ, for the relay to write again"
         return "migrator backfill JOB --again", "write every row once more"
@@ -198,7 +213,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 _Ask = Callable[[Standings], _Point | None]
-_AGAINST: tuple[_Ask, ...] = (_differences, _refused, _failed_of_table, _late)
+_AGAINST: tuple[_Ask, ...] = (_refused, _failed_of_table, _late)
 _GAPS: tuple[_Ask, ...] = (_not_filled, _not_verified, _not_compared, _failed_of_sql, _not_settled)
 
 

@@ -10,7 +10,7 @@ from migrator.phase import Side
 from migrator.ports.evidence import DiffKey, Window
 from migrator.ports.phases import PatternPhase
 from migrator.report_results import Coverage, Curve, PatternReport, Span, Timeline
-from migrator.stages.latencies import merged_curve
+from migrator.stages.latencies import added
 
 _SIDES: tuple[Side, Side] = ("table", "sql")
 _SPANS_AT_LEAST, _SPANS_AT_MOST = 24, 96
@@ -124,7 +124,7 @@ class Windows:
 
 def _curves(windows: Sequence[Window]) -> dict[Side, Curve]:
     texts = {side: [one.latency[side] for one in windows if side in one.latency] for side in _SIDES}
-    curves = {side: merged_curve(_spread(found)) for side, found in texts.items()}
+    curves = {side: added(_spread(found)).curve() for side, found in texts.items()}
     return {side: curve for side, curve in curves.items() if curve is not None}
 
 

@@ -11,6 +11,7 @@ from migrator.forks import Forked, tell_of_forks
 from migrator.ports.live import WriterKind
 from migrator.stages.lifetimes import Presence
 from migrator.stages.presences import Presences
+from migrator.stages.refresh import RestoredError
 
 TURN_S = 60.0
 
@@ -27,11 +28,15 @@ class Place:
 
 @dataclass(eq=False)
 class Rota(Forked):
-    """A place is given up when it is `TURN_S` old and its last turn has ended, so that purge need not wait for ever."""
+    """A place is given up when it is `TURN_S` old and its last turn has ended, so that purge need not wait for ever.
+
+    `guard`: raises where source, journal and table do not belong together any more; asked before each place.
+    """
 
     presences: Presences
     kind: WriterKind
     clock: Callable[[], float]
+    guard: Callable[[], None]
     _current: Place | None = None
     _lock: Lock = field(default_factory=Lock)
 
@@ -49,8 +54,8 @@ class Rota(Forked):
         turn = self.enter()
         try:
             yield
-        except BaseException:
-            self.leave(turn, clean=False)
+        except BaseException as error:
+            self.fail(turn, error)
             raise
         self.leave(turn)
 
@@ -76,6 +81,12 @@ class Rota(Forked):
         if is_last:
             self._leave(place)
 
+    def fail(self, place: Place, error: BaseException) -> None:
+        """Leaves a turn that ended with an error. Where the source went back, the next one asks `guard` first."""
+        self.leave(place, clean=False)
+        if isinstance(error, RestoredError):
+            self.close()
+
     def close(self) -> None:
         with self._lock:
             place, self._current = self._current, None
@@ -100,6 +111,7 @@ class Rota(Forked):
         return self.clock() - place.begun_at < TURN_S and not place.presence.writer.fenced
 
     def _new(self) -> Place:
+        self.guard()
         return Place(self.presences.enter(self.kind), self.clock())
 
     def _leave(self, place: Place) -> None:

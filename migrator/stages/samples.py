@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from migrator.mapping.diff import as_text
 from migrator.mapping.redaction import Hidden
 from migrator.mapping.shown_keys import mark
 from migrator.mapping.shown_values import value_texts
@@ -43,4 +44,13 @@ class Sampler:
             row=sides[0] if sides else None,
             item=sides[1] if sides else None,
             why=example.why,
+            subject=_subject(kind, example),
         )
+
+
+def _subject(kind: DiffKind, example: Example) -> str:
+    """A mark of the row; of an answer of one row its parameters say which it is."""
+    key = example.diff.key if example.diff is not None else None
+    if key is None:
+        return ""
+    return mark(as_text((kind.part, *(key or sorted(example.params.items())))))

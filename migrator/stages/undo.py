@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from threading import Event
+from threading import Event, Lock
 
 from migrator.errors import Interrupted
 from migrator.mapping.keys import split_source
 from migrator.model import Item, TableDesign
 from migrator.ports import ItemStore
+from migrator.ports.live import Writer
 from migrator.results import UndoCounts
 from migrator.stages.pool import in_parallel
+
+
+class AnyRevision:
+    """ports.revisions.Revisions of an undo: it deletes by `_src` alone, so no mapping makes what it does wrong."""
+
+    def enter(self, writer: Writer) -> None:
+        return
+
+    def leave(self, writer: Writer) -> None:
+        return
+
+    def is_old(self) -> bool:
+        return False
+
+    def old(self, writers: Sequence[Writer]) -> list[Writer]:
+        return []
 
 
 @dataclass
@@ -30,6 +47,9 @@ class Undo:
     workers: int = 4
     stop: Event = field(default_factory=Event)
     check: Callable[[], None] = lambda: None
+    gone: int = 0
+    """How many items were deleted by now."""
+    _lock: Lock = field(default_factory=Lock)
 
     def count(self) -> UndoCounts:
         """What a delete would take away: `types` per (entity, item type); `gone` is 0."""
@@ -58,7 +78,7 @@ class Undo:
         found = UndoCounts()
         for page in self.store.scan(number, self.segments):
             if self.stop.is_set():
-                raise Interrupted("stopped; what is deleted stays deleted, the same command deletes the rest")
+                raise Interrupted("stopped; the same command goes on")
             items = [item for item in page.items if not self.table.is_hidden(item)]
             ours = [item for item in items if self._entity(item) in self.entities]
             types = Counter((self._entity(item), self.table.type_of(item)) for item in ours)
@@ -67,7 +87,10 @@ class Undo:
 
     def _delete(self, items: list[Item]) -> int:
         self.check()
-        return self.store.delete_own(items)
+        gone = self.store.delete_own(items)
+        with self._lock:
+            self.gone += gone
+        return gone
 
     def _entity(self, item: Item) -> str:
         """The entity that wrote the item; '' for an item of somebody else's."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TypeAlias
 
 from migrator.mapping.compare import differences
 from migrator.mapping.direct import DirectItems
 from migrator.mapping.items import CompiledEntity
-from migrator.mapping.keys import split_source
+from migrator.mapping.keys import source_named
 from migrator.model import Item, ItemKey
 from migrator.ports import Finding, ItemStore, Journal, ObjectStore, Page, Progress, Run, Source, Tally
 from migrator.ports.live import Root
@@ -21,7 +21,9 @@ from migrator.stages.pages import plan_pages
 from migrator.stages.pool import in_parallel
 from migrator.stages.projection import Projection, key_text, project
 from migrator.stages.sampling import plan_sample
+from migrator.stages.source_counts import check_keys, not_proven
 from migrator.stages.totals import check_totals
+from migrator.stages.twins import told_twins
 from migrator.stages.verify_scan import ScanTotals, TableScan
 
 Confirm: TypeAlias = Callable[[Run], Mapping[Root, set[ItemKey]]]
@@ -64,14 +66,17 @@ class Verify:
         """
         started = self.clock()
         sample = self.options.sample
-        with pinned_columns(self.source, self.journal, run, entities):
-            counts = {entity.name: self.source.rows_about(entity.plan) for entity in entities}
+        with pinned_columns(self.source, self.journal, run, entities), told_twins(self.journal, run):
+            # Of a number of rows the table's size only says how they are divided.
+            count = self.source.rows_expected if sample and sample.rows else self.source.rows_about
+            counts = {entity.name: count(entity.plan) for entity in entities}
             for entity in entities:
-                self._plan(run, entity, sum(counts.values()))
+                self._plan(run, entity, counts[entity.name], sum(counts.values()))
                 self._rows(run, entity, counts[entity.name])
             scanned = ScanTotals() if sample else self._table(run, entities)
             confirmed = self.confirm(run) if self.confirm else {}
             not_compared = [] if sample else self._totals(run, entities, scanned)
+            unproved = [] if sample else not_proven(self.source, entities)
         return VerifyResult(
             run=run,
             entities={entity.name: self.journal.tally(run, entity.name) for entity in entities},
@@ -79,24 +84,26 @@ class Verify:
             scanned=scanned.items,
             findings=self.journal.finding_counts(run),
             not_compared=not_compared,
+            not_proven=unproved,
             took_s=self.clock() - started,
             sample=sample,
             confirmed=confirmed,
         )
 
     def _totals(self, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals) -> list[NotCompared]:
+        left_out = check_keys(self.source, self.journal, run, entities)
         if not self.is_quiet():
-            return [NotCompared("totals", "rows changed meanwhile, and totals are of one moment")]
-        return check_totals(self.source, self.journal, run, entities, scanned)
+            return [*left_out, NotCompared("totals", "rows changed meanwhile, and totals are of one moment")]
+        return [*left_out, *check_totals(self.source, self.journal, run, entities, scanned)]
 
-    def _plan(self, run: Run, entity: CompiledEntity, total: int) -> None:
-        """The entity's pages, or the sample's of them; `total`: rows of all entities."""
+    def _plan(self, run: Run, entity: CompiledEntity, rows: int, total: int) -> None:
+        """The entity's pages, or the sample's of them; `rows` and `total`: its rows, and those of all entities."""
         sample, page_rows = self.options.sample, self.options.page_rows
+        edges = (self.source, self.journal, run, entity.plan)
         if sample is None:
-            plan_pages(self.source, self.journal, run, entity.plan, page_rows)
+            plan_pages(*edges, page_rows, self.progress)
         else:
-            plan = entity.plan
-            plan_sample(self.source, self.journal, run, plan, sample=sample, page_rows=page_rows, total=total)
+            plan_sample(*edges, sample=sample, page_rows=page_rows, rows=rows, total=total)
 
     def _rows(self, run: Run, entity: CompiledEntity, rows: int) -> None:
         done = self.journal.tally(run, entity.name).rows
@@ -175,9 +182,9 @@ def compare_item(entity: CompiledEntity, expected: Item, stored: Mapping[ItemKey
         return [_finding("missing", entity, expected, "no item is stored under this key")]
     owner = item.get(table.source_attribute)
     if owner != expected[table.source_attribute] and isinstance(owner, str):
-        return [
-            _finding("collision", entity, expected, f"the item under this key is that of {_named(owner)}")
-        ]
+        row = source_named(owner)
+        reason = f"the item under this key is that of {row or 'another writer'}"
+        return [replace(_finding("collision", entity, expected, reason), owner=row)]
     ignored = frozenset({table.ticket_attribute, table.revision_attribute})
     return [
         _finding(
@@ -213,22 +220,14 @@ def _pointers(item: Item) -> Iterator[str]:
     return (str(value["s3"]) for value in item.values() if isinstance(value, dict) and "s3" in value)
 
 
-def _named(owner: str) -> str:
-    """The row that `_src` names; what is no row of ours is not quoted, since nobody knows what stands in it."""
-    try:
-        split_source(owner)
-    except ValueError:
-        return "another writer"
-    return owner
-
-
 def _finding(kind: str, entity: CompiledEntity, item: Item, reason: str, attribute: str = "") -> Finding:
     source = str(item[entity.table.source_attribute])
     return Finding(
         kind=kind,  # type: ignore[arg-type]
         entity=entity.name,
-        reason=f"{entity.table.type_of(item)}: {reason}",
+        reason=reason,
         source_key=source.partition(":")[2],
         item_key=key_text(entity.table, item),
         attribute=attribute,
+        item_type=entity.table.type_of(item),
     )

@@ -140,7 +140,7 @@ class TableScan:
     ) -> Finding:
         table = self._table
         shown = key_text(table, item) if all(part.name in item for part in table.key) else encode_key(["?"])
-        return Finding(kind, entity, f"{table.type_of(item)}: {reason}", key, shown)
+        return Finding(kind, entity, reason, key, shown, item_type=str(item.get(table.type_attribute, "")))
 
     @property
     def _table(self) -> TableDesign:

@@ -1,6 +1,7 @@
 """What an answer says that a request consumed.
 
-Source: API reference, ConsumedCapacity. An endpoint that is not AWS may leave out any part of it.
+Source: API reference, ConsumedCapacity. That it is there is required where it was asked for (target/answers.py); an
+endpoint that is not AWS may leave out what it says of indexes.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,8 +17,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ProfileNotFound
 
 from migrator.errors import TargetError
+from migrator.target.answers import WholeAnswers, require_whole_answers
 from migrator.target.credentials import Role, assume
-from migrator.target.failures import no_credentials
+from migrator.target.failures import no_credentials, note_answers
 
 _LOCAL = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
 _LOCAL_REGION = "us-east-1"
@@ -56,7 +60,8 @@ def service_client(
 ) -> Any:
     """A low-level client, shared by threads. `timeout_s`: how long an answer is waited for.
 
-    An endpoint on this machine needs no credentials and no region.
+    An answer that lacks what was asked for raises IncompleteAnswerError (see target/answers.py). An endpoint on this
+    machine needs no credentials and no region.
     Raises: TargetError when credentials, region or profile are missing.
     """
     local = endpoint is not None and is_loopback(endpoint)
@@ -72,18 +77,52 @@ def service_client(
     if role is not None:
         session = assume(session, role, where, endpoint if local else None)
     keys = _LOCAL if found is None else {}
+    config = _config(connections, timeout_s, local=local)
     try:
-        return session.client(
-            service,
-            region_name=where,
-            endpoint_url=endpoint,
-            config=_config(connections, timeout_s, local=local),
-            **keys,
-        )
+        return _guarded(session, service, region_name=where, endpoint_url=endpoint, config=config, **keys)
     except (BotoCoreError, ValueError):
         raise TargetError(
             f"the endpoint {endpoint} in region {where} is not valid; look at the job's target"
         ) from None
+
+
+def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
+    """A client that takes no answer that is not whole, and asks once more before it sends."""
+    # boto3 has no door to it; the session's own is where botocore looks for it.
+    session._session.register_component("response_parser_factory", WholeAnswers())
+    client = session.client(service, **words)
+    if "@" in client.meta.endpoint_url:
+        # The environment may name one, too (AWS_ENDPOINT_URL); a job's is refused when it is read.
+        raise TargetError(
+            "the endpoint holds a user or a password; leave them out, credentials are AWS's own"
+        )
+    require_whole_answers(client)
+    note_answers(client)
+    client.meta.events.register("before-send", _check_last)
+    return client
+
+
+_LAST_CHECK: ContextVar[Callable[[], None]] = ContextVar("last_check")
+
+
+@contextmanager
+def checked_last(check: Callable[[], None]) -> Iterator[None]:
+    """Every request that is sent inside asks `check` once more when it is signed, right before its bytes go out.
+
+    A process may be frozen at any moment. What is frozen before this one is stopped by it; what is frozen after it has a
+    signature that grows old, and AWS takes none that is older than five minutes.
+    """
+    token = _LAST_CHECK.set(check)
+    try:
+        yield
+    finally:
+        _LAST_CHECK.reset(token)
+
+
+def _check_last(**_: Any) -> None:
+    check = _LAST_CHECK.get(None)
+    if check is not None:
+        check()
 
 
 def _session(profile: str | None) -> boto3.Session:

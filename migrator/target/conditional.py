@@ -28,12 +28,14 @@ _NOTHING_NEWER = (
 )
 """An item of ours that has no ticket was written without one, so before any that has."""
 
+_NOTHING_OF_OTHERS = "attribute_not_exists(#key) OR #source = :source OR #type = :dead"
+
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 
 class ConditionalWrites(Forked):
-    """ports.live.ConditionalStore on a DynamoDB table; safe to share between threads.
+    """ports.live.ConditionalStore and OwnStore on a DynamoDB table; safe to share between threads.
 
     A request that is sent again is the same request: where the first one took effect unseen, the second finds the
     item with its own ticket and may replace it, or finds something newer.
@@ -55,10 +57,18 @@ class ConditionalWrites(Forked):
             self._pool = self._new_pool()
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+        return self._written(items, self._conditional_put, fresh=fresh)
+
+    def write_own(self, items: Sequence[Item]) -> list[Outcome]:
+        return self._written(items, self._own_put, fresh=True)
+
+    def _written(
+        self, items: Sequence[Item], put: Callable[[Item], dict[str, Any]], *, fresh: bool
+    ) -> list[Outcome]:
         before = self.store.taken
         done: set[int] = self._inserted(items, before) if fresh else set()
         left = [number for number in range(len(items)) if number not in done]
-        work = partial(self._put_or_why_not, before)
+        work = partial(self._put_or_why_not, before, put)
         found = dict(zip(left, self._all(work, [items[number] for number in left]), strict=True))
         return [found.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
 
@@ -89,25 +99,36 @@ class ConditionalWrites(Forked):
 
     def _conditional_put(self, item: Item) -> dict[str, Any]:
         """A put under rule 3's condition: a request of its own, or an action of a transaction."""
-        names = {"#key": self.design.key[0].name, **self._names()}
-        values = {
-            ":source": item.get(self.design.source_attribute),
-            ":ticket": item.get(self.design.ticket_attribute, 0),
-            ":dead": TOMBSTONE,
-        }
-        return {
-            "TableName": self.design.name,
-            "Item": encode_item(item),
+        put = self._own_put(item)
+        ticket = encode(item.get(self.design.ticket_attribute, 0))
+        return put | {
             "ConditionExpression": _NOTHING_NEWER,
-            "ExpressionAttributeNames": {**names, "#source": self.design.source_attribute},
+            "ExpressionAttributeNames": put["ExpressionAttributeNames"] | self._names(),
+            "ExpressionAttributeValues": put["ExpressionAttributeValues"] | {":ticket": ticket},
+        }
+
+    def _own_put(self, item: Item) -> dict[str, Any]:
+        """A put over nothing of others."""
+        design = self.design
+        names = {
+            "#key": design.key[0].name,
+            "#source": design.source_attribute,
+            "#type": design.type_attribute,
+        }
+        values = {":source": item.get(design.source_attribute), ":dead": TOMBSTONE}
+        return {
+            "TableName": design.name,
+            "Item": encode_item(item),
+            "ConditionExpression": _NOTHING_OF_OTHERS,
+            "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _put_or_why_not(self, before: int, item: Item) -> Outcome:
+    def _put_or_why_not(self, before: int, put: Callable[[Item], dict[str, Any]], item: Item) -> Outcome:
         """The outcome of a put; `before`: how many the table had taken when nothing was sent yet."""
         try:
-            return self._put(item)
+            return self._put(put(item), item)
         except ItemRefusedError as error:
             if not self.store.taken and not isinstance(error, FullCollectionError):
                 # Nothing says that the table would take any item at all.
@@ -128,8 +149,8 @@ class ConditionalWrites(Forked):
                 raise
             return [Outcome(item, "unwritten", why=UNPROCESSED) for item in items]
 
-    def _put(self, item: Item) -> Outcome:
-        request = {**self._conditional_put(item), "ReturnConsumedCapacity": "INDEXES"}
+    def _put(self, put: dict[str, Any], item: Item) -> Outcome:
+        request = {**put, "ReturnConsumedCapacity": "INDEXES"}
         units = write_units(item_bytes(item))
 
         def once() -> Outcome:
@@ -148,11 +169,13 @@ class ConditionalWrites(Forked):
     def _refused(self, item: Item, other: Item) -> Outcome:
         """The outcome of a put that `other` was in the way of."""
         owner = str(other.get(self.design.source_attribute, ""))
+        ticket = other.get(self.design.ticket_attribute)
+        known = ticket if isinstance(ticket, int) else 0
         if owner and owner == item.get(self.design.source_attribute):
-            return Outcome(item, "newer")
+            return Outcome(item, "newer", ticket=known)
         dead = other.get(self.design.type_attribute) == TOMBSTONE
         verdict: Verdict = "buried" if dead else "taken"
-        return Outcome(item, verdict, owner)
+        return Outcome(item, verdict, owner, ticket=known)
 
     def _remove(self, tombstone: Item) -> bool:
         values = {":dead": TOMBSTONE, ":ticket": tombstone.get(self.design.ticket_attribute, 0)}

@@ -1,70 +1,124 @@
-"""The control item: one item of the table that holds the highest ticket known, whatever becomes of the source."""
+"""The control item: one item of the table that keeps what must be known whatever becomes of source and journal."""
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from migrator.errors import TargetError
 from migrator.model import CONTROL, Item, TableDesign, Value
+from migrator.ports.control import ControlState, Kept, KeptPhase
 from migrator.target.failures import error_code
 from migrator.target.store import DynamoStore
-from migrator.target.wire import decode_item, encode, encode_item
+from migrator.target.wire import encode, encode_item
 
 _KEYS: dict[str, Value] = {"text": "_migrator", "number": -(10**38 - 1), "binary": b"_migrator"}
 """No row has such a key: the number is the lowest whole one that DynamoDB holds exactly."""
+_TABLE, _JOBS, _VERSION, _RAISED_BY = "_table", "_jobs", "_version", "_raised_by"
+_TRIES = 20
 
 
 class ControlItem:
-    """ports.live.Control on a DynamoDB table."""
+    """ports.control.Control on a DynamoDB table.
 
-    def __init__(self, store: DynamoStore) -> None:
+    Each write is the whole item, on condition that what is kept beside the ticket is what this writer knows: a journal
+    that another one has replaced is told so by its next write.
+    """
+
+    def __init__(self, store: DynamoStore, changed: Callable[[ControlState], None]) -> None:
+        """`changed`: is told what is kept now where another writer changed it; what it raises stops this one."""
         self.store = store
+        self.changed = changed
         self.design = store.design
+        self._known: ControlState | None = None
 
-    def read_control(self) -> int:
-        request = {"Key": control_key(self.design), "ConsistentRead": True}
-        found = self.store.get_item(request).items
-        return _ticket(self.design, found[0]) if found else 0
+    def read_control(self) -> ControlState:
+        return self._seen(self._stored())
 
-    def raise_control(self, ticket: int) -> None:
-        request = self._put(ticket)
+    def raise_control(self, ticket: int) -> int:
+        mark = secrets.token_hex(8)
+        for _ in range(_TRIES):
+            known = self.read_control() if self._known is None else self._known
+            if known.ticket >= ticket:
+                return known.ticket
+            other = self._put(replace(known, ticket=ticket), known, mark)
+            if other is None or other.get(_RAISED_BY) == mark:
+                self._known = replace(known, ticket=ticket, is_there=True)
+                return 0
+            if not other and known.is_there:
+                raise TargetError(f"table {self.design.name}: the control item is gone that was there before")
+            state = self._seen(other or None)
+            if state.version != known.version:
+                self.changed(state)
+        raise TargetError(f"table {self.design.name}: the control item changes faster than it can be raised")
 
-        def once() -> Item | None:
-            """What was in the way."""
+    def keep(self, table_id: str, job: str, kept: Kept) -> None:
+        for _ in range(_TRIES):
+            known = self.read_control()
+            wanted = with_kept(known, table_id, job, kept)
+            if self._put(wanted, known, "", with_ticket=known.ticket) is None:
+                self._known = wanted
+                return
+        raise TargetError(f"table {self.design.name}: the control item changes faster than it can be written")
+
+    def _seen(self, item: Item | None) -> ControlState:
+        self._known = state_of(self.design, item)
+        return self._known
+
+    def _put(
+        self, wanted: ControlState, known: ControlState, mark: str, *, with_ticket: int | None = None
+    ) -> Item | None:
+        """What is there instead, {} where it is nothing; None where the item is `wanted` now."""
+        request = self._request(wanted, known, mark, with_ticket)
+
+        def once() -> bool:
             try:
                 self.store.metered(1, lambda: self.store.client.put_item(**request))
             except ClientError as error:
                 if error_code(error) != "ConditionalCheckFailedException":
                     raise
-                return decode_item(error.response.get("Item", {}))
+                return False
+            return True
+
+        if self.store.retried("put_item", once):
             return None
+        found = self._stored()
+        return found or {}
 
-        other: Item | None = self.store.retried("put_item", once)
-        if other is not None:
-            _ticket(self.design, other)
+    def _stored(self) -> Item | None:
+        request = {"Key": control_key(self.design), "ConsistentRead": True}
+        items = self.store.get_item(request).items
+        return items[0] if items else None
 
-    def _put(self, ticket: int) -> dict[str, Any]:
+    def _request(
+        self, wanted: ControlState, known: ControlState, mark: str, ticket: int | None
+    ) -> dict[str, Any]:
         design = self.design
-        item: Item = {
-            **control_key(design),
-            design.type_attribute: CONTROL,
-            design.ticket_attribute: ticket,
-        }
-        return {
+        names = {"#key": design.key[0].name}
+        values: dict[str, Value] = {}
+        condition = "attribute_not_exists(#key)"
+        if known.is_there:
+            names = {"#type": design.type_attribute, "#ticket": design.ticket_attribute, "#version": _VERSION}
+            values = {":control": CONTROL, ":ticket": wanted.ticket if ticket is None else ticket}
+            same = "#version = :version" if known.version else "attribute_not_exists(#version)"
+            if known.version:
+                values[":version"] = known.version
+            lower = "#ticket < :ticket" if ticket is None else "#ticket = :ticket"
+            condition = f"#type = :control AND {lower} AND {same}"
+        request = {
             "TableName": design.name,
-            "Item": encode_item(item),
-            "ConditionExpression": "attribute_not_exists(#key) OR (#type = :control AND #ticket < :ticket)",
-            "ExpressionAttributeNames": {
-                "#key": design.key[0].name,
-                "#type": design.type_attribute,
-                "#ticket": design.ticket_attribute,
-            },
-            "ExpressionAttributeValues": {":control": encode(CONTROL), ":ticket": encode(ticket)},
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            "Item": encode_item(control_item(design, wanted, mark)),
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": names,
             "ReturnConsumedCapacity": "INDEXES",
         }
+        if values:
+            request["ExpressionAttributeValues"] = {name: encode(value) for name, value in values.items()}
+        return request
 
 
 def control_key(design: TableDesign) -> Item:
@@ -72,9 +126,61 @@ def control_key(design: TableDesign) -> Item:
     return {attribute.name: _KEYS[attribute.type] for attribute in design.key}
 
 
-def _ticket(design: TableDesign, item: Item) -> int:
+def control_item(design: TableDesign, state: ControlState, mark: str = "") -> Item:
+    """The item that says the state. `mark`: of the writer that raised the ticket."""
+    item: Item = {
+        **control_key(design),
+        design.type_attribute: CONTROL,
+        design.ticket_attribute: state.ticket,
+        _RAISED_BY: mark or "-",
+    }
+    if state.version:
+        jobs: Any = {name: _written(kept) for name, kept in state.jobs.items()}
+        item |= {_VERSION: state.version, _TABLE: state.table_id, _JOBS: jobs}
+    return item
+
+
+def state_of(design: TableDesign, item: Item | None) -> ControlState:
+    """What a control item says, one of an older migrator's too. Raises: TargetError where it is none."""
+    if item is None:
+        return ControlState()
     ticket = item.get(design.ticket_attribute)
     if item.get(design.type_attribute) != CONTROL or not isinstance(ticket, int):
         what = f"table {design.name}: under the key of migrator's control item stands another item"
         raise TargetError(f"{what}; take it away")
-    return ticket
+    jobs: Any = item.get(_JOBS) or {}
+    version: Any = item.get(_VERSION) or 0
+    try:
+        kept = {name: _read(one) for name, one in jobs.items()}
+        return ControlState(ticket, str(item.get(_TABLE, "")), kept, int(version), is_there=True)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        what = f"table {design.name}: migrator's control item is not as this version writes it"
+        raise TargetError(f"{what}; somebody changed it, or a newer version did") from None
+
+
+def with_kept(state: ControlState, table_id: str, job: str, kept: Kept) -> ControlState:
+    """The state with that of one job in it."""
+    return replace(
+        state,
+        table_id=table_id,
+        jobs={**state.jobs, job: kept},
+        version=state.version + 1,
+        is_there=True,
+    )
+
+
+def _written(kept: Kept) -> Mapping[str, Any]:
+    phases = {name: {"phase": one.phase, "version": one.version} for name, one in kept.phases.items()}
+    return {
+        "journal": kept.journal,
+        "phases": phases,
+        "direct": sorted(kept.direct),
+        "direct_run": kept.direct_run,
+    }
+
+
+def _read(written: Any) -> Kept:
+    phases = {
+        name: KeptPhase(str(one["phase"]), int(one["version"])) for name, one in written["phases"].items()
+    }
+    return Kept(str(written["journal"]), phases, frozenset(written["direct"]), int(written["direct_run"]))

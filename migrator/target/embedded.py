@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import json
 import os
@@ -14,13 +13,17 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from migrator.errors import SettingsError, StoppedError
+import psutil
+from filelock import FileLock
+
+from migrator.errors import SettingsError, StoppedError, how_to_install
+from migrator.files import make_folder, make_private
 from migrator.logs import get_logger
+from migrator.processes import birth, is_alive
 
 READY_S = 30.0
 STOP_S = 120.0
@@ -47,17 +50,20 @@ def ensure_running(home: Path) -> str:
 
     After a stop that was not clean its saved state is thrown away, because it is older than what was written
     (docs/decisions/0004-embedded-unclean.md).
-    Raises: SettingsError when MiniStack is not installed; StoppedError when it does not come up.
+    Raises: SettingsError when MiniStack is not installed, and on Windows; StoppedError when it does not come up.
     """
-    home.mkdir(parents=True, exist_ok=True)
+    if os.name != "posix":
+        what = "the embedded DynamoDB saves its tables when it is told to end, which this system cannot tell a program"
+        raise SettingsError(
+            f"{what}; use WSL, or name another endpoint (such as DynamoDB Local's) in the job"
+        )
+    make_folder(home)
     with _locked(home):
         server = running(home)
         if server is not None:
             return server.endpoint
         if importlib.util.find_spec("ministack") is None:
-            raise SettingsError(
-                "the embedded DynamoDB needs MiniStack: pip install 'single-table-migrator[local]'"
-            )
+            raise SettingsError(f"the embedded DynamoDB needs MiniStack; {how_to_install('local')}")
         if _flag(home).exists():
             shutil.rmtree(home / "state", ignore_errors=True)
             _log.warning(
@@ -72,12 +78,11 @@ def running(home: Path) -> Server | None:
         server = Server(**json.loads((home / "server.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return server if _born(server.pid) == server.born != "" else None
+    return server if is_alive(server.pid, server.born) else None
 
 
-def status(home: Path) -> str:
+def status(server: Server | None) -> str:
     """One line for a person."""
-    server = running(home)
     if server is None:
         return "the embedded DynamoDB is not running"
     return f"the embedded DynamoDB runs at {server.endpoint} (process {server.pid})"
@@ -111,6 +116,7 @@ def stop(home: Path) -> bool:
 def _start(home: Path) -> Server:
     port = _free_port()
     _flag(home).touch()
+    make_private(home / "server.log")
     with (home / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "ministack"],
@@ -119,8 +125,10 @@ def _start(home: Path) -> Server:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            # What it keeps of tables is its owner's alone.
+            umask=0o077,
         )
-    server = Server(process.pid, _born(process.pid), port)
+    server = Server(process.pid, birth(process.pid), port)
     deadline = time.monotonic() + READY_S
     while not _answers(server.endpoint):
         if process.poll() is not None or time.monotonic() > deadline:
@@ -135,7 +143,7 @@ def _environment(home: Path, port: int) -> dict[str, str]:
     """MiniStack's settings: loopback only, state kept under `home`, nothing started that we do not use."""
     state = (home / "state").resolve()
     for folder in (state, state / "s3", state / "tmp"):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MIGRATOR_"))}
     return kept | {
         "BIND_HOST": "127.0.0.1",
@@ -172,37 +180,12 @@ def _flag(home: Path) -> Path:
     return home / "unclean"
 
 
-def _born(pid: int) -> str:
-    """When the process began; '' when there is none, or it is only waiting to be reaped."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return _alive_elsewhere(pid)
-    return "" if fields[0] == "Z" else fields[19]
-
-
-def _alive_elsewhere(pid: int) -> str:
-    """For systems without /proc: 'alive' while the process answers."""
-    if Path("/proc/self").exists():
-        return ""
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return ""
-    return "alive"
-
-
 def _reap(pid: int) -> None:
     """Takes note of the end of a child of our own, which would otherwise stay as a zombie."""
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return
+    with suppress(psutil.Error):
+        psutil.Process(pid).wait(timeout=0)
 
 
-@contextmanager
-def _locked(home: Path) -> Iterator[None]:
+def _locked(home: Path) -> FileLock:
     """One command at a time starts or stops the server."""
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return FileLock(home / "lock")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
+from weakref import WeakSet
 
 from botocore.exceptions import (
     ClientError,
+    ConnectTimeoutError,
     CredentialRetrievalError,
+    EndpointConnectionError,
     HTTPClientError,
     NoCredentialsError,
     PartialCredentialsError,
@@ -26,6 +31,7 @@ from migrator.errors import (
     StoppedError,
     TargetError,
 )
+from migrator.target.answers import IncompleteAnswerError
 
 _THROTTLES = frozenset(
     {
@@ -68,7 +74,6 @@ Source: API reference, BatchStatementError; TransactWriteItems, "TransactionCanc
 
 _ADVICE = {
     "ResourceNotFoundException": "there is no such table; run `migrator table create` with this job file",
-    "AccessDeniedException": "these credentials may not do this; see which role or profile the job uses",
     "UnrecognizedClientException": "these credentials are not known; look at the profile, the region and the endpoint",
     "InvalidSignatureException": "the signature is refused; look at the secret key and at this machine's clock",
     "MissingAuthenticationTokenException": "the request was not signed; look at the credentials",
@@ -98,6 +103,9 @@ class Unprocessed(Exception):
     """A part of a batch that the service asks to be sent again."""
 
 
+_NO_CONNECTION = (EndpointConnectionError, ConnectTimeoutError)
+
+
 def can_pass(error: BaseException) -> bool:
     """Whether the same request may be taken later: throttles, the service's own faults, broken connections."""
     if isinstance(error, Unprocessed):
@@ -108,6 +116,25 @@ def can_pass(error: BaseException) -> bool:
     if isinstance(error, SSLError):
         return False
     return isinstance(error, (BotoConnectionError, HTTPClientError))
+
+
+_ANSWERING: WeakSet[Any] = WeakSet()
+"""Clients whose endpoint has answered them."""
+
+
+def note_answers(client: Any) -> None:
+    """Nothing; `client` is known from its first answer on to have the right address."""
+
+    def note(parsed_response: Any = None, **_: Any) -> None:
+        if parsed_response is not None:
+            _ANSWERING.add(client)
+
+    client.meta.events.register("response-received", note)
+
+
+def passes_at(client: Any) -> Callable[[BaseException], bool]:
+    """`can_pass` of an endpoint: what cannot be connected to from the first time on is told at once, as of a source."""
+    return lambda error: can_pass(error) and (client in _ANSWERING or not isinstance(error, _NO_CONNECTION))
 
 
 def may_have_worked(error: BaseException) -> bool:
@@ -129,11 +156,13 @@ def is_throttle(error: ClientError) -> bool:
 
 def gave_up(what: str, error: BaseException, tried: str) -> StoppedError:
     """What is said after the last try, `tried` being how long it was tried."""
+    is_incomplete = isinstance(error, IncompleteAnswerError)
+    if isinstance(error, (BotoConnectionError, HTTPClientError)) and not is_incomplete:
+        return _unanswered(what, error, f" (gave up after {tried})")
     throttled = isinstance(error, Unprocessed) or (isinstance(error, ClientError) and is_throttle(error))
     made = NeverTakenError if throttled else StoppedError
-    return made(
-        f"{what} gave up after {tried} ({type(error).__name__}); what is checkpointed stays, the same command goes on"
-    )
+    why = str(error) if is_incomplete else type(error).__name__
+    return made(f"{what} gave up after {tried} ({why}); what is checkpointed stays, the same command goes on")
 
 
 def holds(work: Callable[[], object]) -> bool:
@@ -157,7 +186,9 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
         code = error_code(error)
         if error.operation_name == "AssumeRole":
             return _not_assumed(error)
-        advice = _ADVICE.get(code, "see the DynamoDB API reference for this error")
+        advice = denied(error, "dynamodb") or _ADVICE.get(
+            code, "see the DynamoDB API reference for this error"
+        )
         made: type[MigratorError] = StoppedError if can_pass(error) or code in _EXPIRED else TargetError
         if code in _OF_ONE_ITEM and operation in _WRITES:
             made = _OF_ONE_ITEM[code]
@@ -167,9 +198,34 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
         return StoppedError(f"{what}; sign in again (`aws sso login`) and give the same command again")
     if isinstance(error, (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError)):
         return no_credentials()
+    return _unanswered(f"DynamoDB {operation} on table {table}", error, endpoint=endpoint)
+
+
+def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: str = "") -> StoppedError:
+    """Where there was no answer, why not, and what to do, as for a source that is away."""
+    known = getattr(error, "kwargs", {})
+    where, text = known.get("endpoint_url") or endpoint, f"{type(error).__name__} {known.get('error', '')}"
+    why = next(why for pattern, why in _UNANSWERED if re.search(pattern, text, re.IGNORECASE))
     return StoppedError(
-        f"DynamoDB at {endpoint} does not answer ({type(error).__name__}); is the endpoint right?"
+        f"{what}: no answer from {where}: {type(error).__name__}: {why}, then {_AGAIN}{tried}"
     )
+
+
+_AGAIN = "the same command goes on"
+_UNANSWERED = (
+    (r"refused", "nobody listens there; start the server or correct target.endpoint in the job"),
+    (
+        r"resolve|getaddrinfo|name or service|nodename",
+        "there is no such host; correct target.endpoint or target.region in the job",
+    ),
+    (r"SSL|certificate", "no agreement on TLS; correct the certificates or target.endpoint in the job"),
+    (
+        r"time(d )?out",
+        "no answer in time; look at the network, the firewall and target.endpoint in the job",
+    ),
+    (r"", "the connection broke; look at the network and at target.endpoint in the job"),
+)
+"""Of the names and texts of botocore's errors, and of urllib3's beneath them, what they mean and what mends it."""
 
 
 def _not_assumed(error: ClientError) -> MigratorError:
@@ -182,7 +238,38 @@ def _not_assumed(error: ClientError) -> MigratorError:
     what = (
         "look at target.role_arn and target.external_id in the job, and at whom the role's trust policy names"
     )
-    return TargetError(f"STS refused to assume the role ({code}): {what}")
+    lacks = f"{denied(error, 'sts')}; " if denied(error, "sts") else ""
+    return TargetError(f"STS refused to assume the role ({code}): {lacks}{what}")
+
+
+_DENIED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
+_WHO = re.compile(
+    r"User: (?P<who>\S+) is not authorized to perform: (?P<action>[\w-]+:\w+)"
+    r"(?: on resource: \"?(?P<on>[^\s\"]+)\"?)?"
+)
+_ACTIONS = {"HeadObject": "GetObject", "HeadBucket": "ListBucket"}
+
+
+def denied(error: ClientError, service: str) -> str:
+    """Who may not do what on what, and what mends it; '' for an error that denies nothing. `service`: as policies say it.
+
+    Of AWS's message the principal, the action and the resource alone.
+    """
+    if error_code(error) not in _DENIED:
+        return ""
+    said = str(error.response.get("Error", {}).get("Message", ""))
+    found = _WHO.search(said)
+    if found is None:
+        action = _ACTIONS.get(error.operation_name, error.operation_name)
+        return f"these credentials may not do this; allow {service}:{action} to the role or user that the job names"
+    on = f" on {found['on']}" if found["on"] else ""
+    explicit = "explicit deny" in said
+    mend = (
+        "a policy denies it by name: take that out"
+        if explicit
+        else "allow that action in a policy of its own"
+    )
+    return f"{found['who']} may not {found['action']}{on}; {mend}"
 
 
 def no_credentials() -> TargetError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,19 +10,17 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from migrator.errors import MigratorError, StoppedError, TargetError
 from migrator.forks import Forked, tell_of_forks
+from migrator.ports import Probe
 from migrator.retry import Backoff, Retry
-from migrator.target.failures import can_pass, error_code, no_credentials
+from migrator.target.failures import can_pass, denied, error_code, no_credentials
 
 _NO_BUCKET = "there is no such bucket; create it, or correct target: {bucket: …} in the job"
-_NOT_ALLOWED = (
-    "these credentials may not do this; allow s3:GetObject, s3:PutObject and s3:ListBucket (without the last one S3 "
-    "says 403 where nothing is stored)"
+_NEEDED = (
+    "s3:GetObject, s3:PutObject and s3:ListBucket (without it S3 says 403 where nothing is stored) are needed"
 )
 _ADVICE = {
     "404": _NO_BUCKET,
     "NoSuchBucket": _NO_BUCKET,
-    "403": _NOT_ALLOWED,
-    "AccessDenied": _NOT_ALLOWED,
     "PermanentRedirect": "the bucket is in another region; correct target: {region: …} in the job",
 }
 
@@ -62,6 +61,24 @@ class S3Objects(Forked):
                 found[name] = int(head["ContentLength"])
         return found
 
+    def probe(self, *, write: bool) -> list[Probe]:
+        """Whether objects can be looked for, and with `write` kept and taken away again: one that is nobody's."""
+        name = f"migrator-doctor-{secrets.token_hex(8)}"
+        found = [self._probed("GetObject", "head_object", name)]
+        if write:
+            found.append(self._probed("PutObject", "put_object", name, Body=b"probe"))
+            if not found[-1].refused:
+                found.append(self._probed("DeleteObject", "delete_object", name))
+        return found
+
+    def _probed(self, action: str, operation: str, name: str, **more: Any) -> Probe:
+        try:
+            self._ask(operation, name, **more)
+        except MigratorError as error:
+            left = f"; the object {self.prefix}{name} stays, take it away" if action == "DeleteObject" else ""
+            return Probe(action, f"{error}{left}")
+        return Probe(action)
+
     def make_bucket(self) -> None:
         """Makes the bucket where there is none: for an S3 on this machine, never for AWS."""
         region = self.client.meta.region_name
@@ -94,5 +111,8 @@ class S3Objects(Forked):
             return no_credentials()
         code = error_code(error) if isinstance(error, ClientError) else type(error).__name__
         made = StoppedError if can_pass(error) else TargetError
-        advice = _ADVICE.get(code, "see the S3 API reference for this error")
+        lacks = denied(error, "s3") if isinstance(error, ClientError) else ""
+        advice = (
+            f"{lacks}; {_NEEDED}" if lacks else _ADVICE.get(code, "see the S3 API reference for this error")
+        )
         return made(f"S3 refused {operation} on bucket {self.bucket} ({code}): {advice}")

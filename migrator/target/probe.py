@@ -25,7 +25,11 @@ def probes(client: Any, design: TableDesign, *, write: bool) -> list[Probe]:
     calls = _reads(client, design, key)
     if write:
         calls |= _writes(client, design, key)
-    return [_probe(client, design.name, what, call) for what, call in calls.items()]
+    found = [_probe(client, design.name, what, call) for what, call in calls.items()]
+    if write:
+        may_delete = any(one.action == "DeleteItem" and not one.refused for one in found)
+        found.append(_probe_insert(client, design, key) if may_delete else Probe(_INSERT, _NOT_TRIED))
+    return found
 
 
 def clock_of(client: Any, design: TableDesign) -> float | None:
@@ -75,7 +79,6 @@ def _nobodys_partition(attributes: Sequence[KeyAttribute]) -> dict[str, Any]:
 
 
 def _writes(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[_What, Callable[[], Any]]:
-    """BatchExecuteStatement is not among them: what it may not insert is put, and no condition can hold it back."""
     delete = {"DeleteRequest": {"Key": key}}
     table, source = {"TableName": design.name}, design.source_attribute
     names = {"#k": design.key[0].name}
@@ -91,6 +94,32 @@ def _writes(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[_What
         ("DeleteItem", ""): lambda: client.delete_item(**table, Key=key, **exists),
         ("UpdateItem", ""): lambda: client.update_item(**table, Key=key, **update),
     }
+
+
+_INSERT = "PartiQLInsert"
+_NOT_TRIED = "not tried: without DeleteItem the item of the probe would stay"
+
+
+def _probe_insert(client: Any, design: TableDesign, key: dict[str, Any]) -> Probe:
+    """No condition holds an INSERT of PartiQL's back: an item of nobody's, taken away again whatever was answered."""
+    names = ", ".join(f"'{attribute.name}': ?" for attribute in design.key)
+    statement = {
+        "Statement": f'INSERT INTO "{design.name}" VALUE {{{names}}}',
+        "Parameters": list(key.values()),
+    }
+
+    def call() -> None:
+        try:
+            answer = client.batch_execute_statement(Statements=[statement])
+        finally:
+            client.delete_item(TableName=design.name, Key=key)
+        for one in answer["Responses"]:
+            if error := one.get("Error"):
+                # It says the same as an answer that is refused as a whole.
+                said = {"Error": {"Code": f"{error['Code']}Exception", "Message": error.get("Message", "")}}
+                raise ClientError(said, _INSERT)
+
+    return _probe(client, design.name, (_INSERT, ""), call)
 
 
 def _probe(client: Any, table: str, what: _What, call: Callable[[], Any]) -> Probe:

@@ -7,11 +7,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 
 from migrator.errors import SettingsError
-from migrator.target.failures import error_code
+from migrator.target.failures import denied, error_code
 
 _ADVICE = {
     "ResourceNotFoundException": "there is no such secret in this account and region",
-    "AccessDeniedException": "these credentials may not do this; allow secretsmanager:GetSecretValue",
     "DecryptionFailure": "its key cannot be used; allow kms:Decrypt",
 }
 
@@ -29,7 +28,8 @@ def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
     except ProfileNotFound:
         raise SettingsError(f"{place}: there is no AWS profile {profile}") from None
     except ClientError as error:
-        advice = _ADVICE.get(error_code(error), "see the API reference of AWS Secrets Manager for this error")
+        known = denied(error, "secretsmanager") or _ADVICE.get(error_code(error))
+        advice = known or "see the API reference of AWS Secrets Manager for this error"
         raise SettingsError(f"{place} was refused ({error_code(error)}): {advice}") from None
     except (BotoCoreError, ValueError) as error:
         what = "look at region, credentials and network"

@@ -17,7 +17,16 @@ from migrator.ports import QueryPage, Receipt, ScanPage
 from migrator.retry import Backoff, Retry
 from migrator.target.batches import Batch, batches
 from migrator.target.capacity import consumed_by_meter, consumed_units
-from migrator.target.failures import UNPROCESSED, Unprocessed, can_pass, gave_up, holds, in_words, is_throttle
+from migrator.target.client import checked_last
+from migrator.target.failures import (
+    UNPROCESSED,
+    Unprocessed,
+    gave_up,
+    holds,
+    in_words,
+    is_throttle,
+    passes_at,
+)
 from migrator.target.throttle import WriteLimit
 from migrator.target.wire import decode_item, encode, encode_item
 
@@ -39,7 +48,7 @@ class DynamoStore(Forked):
         # How many items were ever taken: only compared with itself, so a lost count between threads does no harm.
         self.taken = 0
         self.limit = limit
-        # Stands before each write; raises where this writer must send nothing more.
+        # Stands before each write, twice; raises where this writer must send nothing more.
         self.check: Callable[[], None] = lambda: None
         self.unanswered = 0
         tell_of_forks(self)
@@ -111,7 +120,8 @@ class DynamoStore(Forked):
             asked["ExclusiveStartKey"] = start
         page = self._call("query", asked)
         items = [decode_item(item) for item in page.get("Items", [])]
-        return QueryPage(items, page.get("LastEvaluatedKey"), consumed_units(page))
+        dropped = int(page.get("ScannedCount", len(items))) - len(items)
+        return QueryPage(items, page.get("LastEvaluatedKey"), consumed_units(page), dropped=dropped)
 
     def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
         return encode_item(position)
@@ -267,10 +277,11 @@ class DynamoStore(Forked):
         return answer
 
     def _answered(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        # Here, after whatever was waited for: the next thing that happens is the request.
+        # Here, after whatever was waited for, and once more when the request is signed.
         self.check()
         try:
-            return call()
+            with checked_last(self.check):
+                return call()
         except BotoCoreError:
             # Cut off, or too late: it may take effect all the same, and later than anybody waits.
             self.unanswered += 1
@@ -280,7 +291,7 @@ class DynamoStore(Forked):
         """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""
         try:
             what = f"DynamoDB {operation} on table {self.design.name}"
-            return self.retry.call(what, work, can_pass, partial(gave_up, what))
+            return self.retry.call(what, work, passes_at(self.client), partial(gave_up, what))
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,7 +18,7 @@ from migrator.retry import Backoff, Retry
 from migrator.table_options import TableOptions
 from migrator.target.client import is_loopback
 from migrator.target.creation import TYPES, creation_request, key_schema, later_requests, projection
-from migrator.target.failures import can_pass, error_code, in_words, may_have_worked
+from migrator.target.failures import error_code, gave_up, in_words, may_have_worked, passes_at
 from migrator.target.options import option_differences, wanted_answers
 from migrator.target.probe import clock_of, probes
 
@@ -135,11 +136,7 @@ class DynamoTableAdmin:
 
     def _describe(self, name: str) -> dict[str, Any] | None:
         try:
-            found = self.retry.call(
-                f"DynamoDB at {self._endpoint} (describe table {name})",
-                lambda: self.client.describe_table(TableName=name),
-                can_pass,
-            )
+            found = self._retried("describe_table", name, lambda: self.client.describe_table(TableName=name))
         except ClientError as error:
             if error_code(error) == "ResourceNotFoundException":
                 return None
@@ -159,11 +156,7 @@ class DynamoTableAdmin:
 
     def _call(self, operation: str, table: str, request: dict[str, Any]) -> dict[str, Any]:
         try:
-            return self.retry.call(
-                f"DynamoDB {operation} on table {table}",
-                lambda: getattr(self.client, operation)(**request),
-                can_pass,
-            )
+            return dict(self._retried(operation, table, lambda: getattr(self.client, operation)(**request)))
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, operation, table, self._endpoint) from None
 
@@ -184,9 +177,13 @@ class DynamoTableAdmin:
                 raise
 
         try:
-            self.retry.call(f"DynamoDB {operation} on table {table}", once, can_pass)
+            self._retried(operation, table, once)
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, operation, table, self._endpoint) from None
+
+    def _retried(self, operation: str, table: str, work: Callable[[], Any]) -> Any:
+        what = f"DynamoDB {operation} on table {table}"
+        return self.retry.call(what, work, passes_at(self.client), partial(gave_up, what))
 
     @property
     def _endpoint(self) -> str:
@@ -204,7 +201,7 @@ def _indexes(found: dict[str, Any]) -> list[dict[str, Any]]:
 def _differences(design: TableDesign, found: dict[str, Any], ttl: str | None) -> Iterator[tuple[str, str]]:
     """(part, sentence): what is other in the table than in the mapping."""
     types = {one["AttributeName"]: one["AttributeType"] for one in found.get("AttributeDefinitions", [])}
-    wanted, there = _shown_design(design.key[:1], design.key[1:]), _shown(found["KeySchema"], types)
+    wanted, there = _shown_design(design.key[:1], design.key[1:]), _shown(found.get("KeySchema", []), types)
     if wanted != there:
         yield "key", f"its key is {wanted} in the mapping and {there} in the table"
     present = {one["IndexName"]: one for one in _indexes(found)}

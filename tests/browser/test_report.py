@@ -103,19 +103,19 @@ def test_a_click_sorts_and_says_so(browser: Browser) -> None:
 
 def test_fields_filter_count_and_stand_in_the_address(browser: Browser) -> None:
     browser.open(MODEL)
-    assert browser.texts("#shown") == ["11 of 11 differences, 3 of 3 kinds"]
+    assert browser.texts("#shown") == ["11 of 11 listed differences, 3 of 3 kinds"]
     browser.choose("#by-class", "value")
-    assert browser.texts("#shown") == ["8 of 11 differences, 1 of 3 kinds"]
+    assert browser.texts("#shown") == ["8 of 11 listed differences, 1 of 3 kinds"]
     assert len(browser.all("#all tbody tr")) == 8
     assert [one.get_attribute("id") for one in browser.all(".group:not([hidden])")] == ["g-11aa22bb33"]
     browser.choose("#find", "4713")
-    assert browser.texts("#shown") == ["1 of 11 differences, 1 of 3 kinds"]
+    assert browser.texts("#shown") == ["1 of 11 listed differences, 1 of 3 kinds"]
     address = browser.run("return location.hash")
     assert address == "#differences?q=4713&class=value"
     browser.open(MODEL, address)
-    assert browser.texts("#shown") == ["1 of 11 differences, 1 of 3 kinds"]
+    assert browser.texts("#shown") == ["1 of 11 listed differences, 1 of 3 kinds"]
     browser.choose("#find", "no such thing")
-    assert browser.texts("#shown") == ["0 of 11 differences, 0 of 3 kinds"]
+    assert browser.texts("#shown") == ["0 of 11 listed differences, 0 of 3 kinds"]
 
 
 def test_a_link_to_a_kind_opens_it(browser: Browser) -> None:
@@ -170,7 +170,7 @@ def test_it_prints_with_all_that_is_folded(browser: Browser, artefacts: Path) ->
 
 def test_five_thousand_differences_stay_quick(browser: Browser) -> None:
     browser.open(many(5_000))
-    assert browser.texts("#shown")[0].startswith("5,011 of 5,011 differences")
+    assert browser.texts("#shown")[0].startswith("5,011 of 5,011 listed differences")
     assert len(browser.all("#all tbody tr")) == 200
     script = """
       const find = document.getElementById('find'), took = [];
@@ -187,7 +187,7 @@ def test_five_thousand_differences_stay_quick(browser: Browser) -> None:
     assert statistics.median(took_ms) < FILTER_MS, took_ms
     browser.choose("#find", "")
     browser.choose("#by-where", "warehouse")
-    assert browser.texts("#shown") == ["100 of 5,011 differences, 1 of 5 kinds"]
+    assert browser.texts("#shown") == ["100 of 5,011 listed differences, 1 of 5 kinds"]
     browser.choose("#by-where", "")
     sort = "const began = performance.now(); arguments[0].click(); document.body.offsetHeight; return performance.now() - began"
     assert browser.run(sort, browser.one("#all th:nth-child(3) button")) < 10 * FILTER_MS

@@ -272,3 +272,26 @@ def test_of_groups_at_once_one_is_seen_whole(table: Table) -> None:
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(write, [3, 9, 1, 7, 2, 8]))
     assert [one["_tk"] for one in table.stored()] == [9] * 20
+
+
+# ── alone, among items of others ──
+
+
+def test_an_own_put_replaces_nothing_of_others(table: Table) -> None:
+    own, other, plain, tombstone = (
+        item(1, ticket=9),
+        item(2, "order:[2]"),
+        item(3, source=None),
+        dead(4, "order:[4]"),
+    )
+    table.items.put([own, other, plain, tombstone])
+    wanted = [item(number, ticket=0) for number in range(5)]
+    outcomes = table.writes.write_own(wanted)  # type: ignore[attr-defined]
+    assert [(one.verdict, one.owner) for one in outcomes] == [
+        ("stored", ""),
+        ("stored", ""),
+        ("taken", "order:[2]"),
+        ("taken", ""),
+        ("stored", ""),
+    ]
+    assert table.stored() == [wanted[0], wanted[1], other, plain, wanted[4]]

@@ -12,7 +12,7 @@ import pytest
 from migrator.errors import TargetError
 from migrator.model import KeyAttribute, TableDesign
 from migrator.ports import ItemStore
-from migrator.ports.live import Control
+from migrator.ports.control import Control, Kept, KeptPhase
 from migrator.target.client import dynamodb_client
 from migrator.target.control import ControlItem, control_key
 from migrator.target.store import DynamoStore
@@ -50,15 +50,15 @@ def table(request: pytest.FixtureRequest, store: str) -> Iterator[Table]:
     client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
     DynamoTableAdmin(client).create(design)
     real = DynamoStore(client, design)
-    yield Table(design, ControlItem(real), real)
+    yield Table(design, ControlItem(real, lambda state: None), real)
     client.delete_table(TableName=design.name)
 
 
 def test_the_highest_ticket_only_grows(table: Table) -> None:
-    assert table.control.read_control() == 0
+    assert table.control.read_control().ticket == 0
     for ticket, highest in ((5, 5), (3, 5), (5, 5), (10**12 + 1, 10**12 + 1), (6, 10**12 + 1)):
         table.control.raise_control(ticket)
-        assert table.control.read_control() == highest
+        assert table.control.read_control().ticket == highest
     (item,) = (one for page in table.items.scan(0, 1) for one in page.items)
     assert table.design.is_hidden(item)
 
@@ -66,7 +66,7 @@ def test_the_highest_ticket_only_grows(table: Table) -> None:
 def test_of_many_at_once_the_highest_stays(table: Table) -> None:
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(table.control.raise_control, [7, 30, 2, 29, 11, 30, 1, 28]))
-    assert table.control.read_control() == 30
+    assert table.control.read_control().ticket == 30
 
 
 def test_an_item_of_somebody_elses_in_its_place_is_told(table: Table) -> None:
@@ -75,3 +75,47 @@ def test_an_item_of_somebody_elses_in_its_place_is_told(table: Table) -> None:
         table.control.read_control()
     with pytest.raises(TargetError, match="control item stands another item"):
         table.control.raise_control(5)
+
+
+def test_whoever_raises_it_is_told_of_a_ticket_that_is_as_high(table: Table) -> None:
+    assert [table.control.raise_control(ticket) for ticket in (5, 3, 5, 6)] == [0, 5, 5, 0]
+
+
+def test_what_is_kept_of_a_job_outlives_tickets_and_other_jobs(table: Table) -> None:
+    kept = Kept("one", {"orders": KeptPhase("live", 4)}, frozenset({"invoice"}), 3)
+    table.control.keep("table-1", "shop", kept)
+    table.control.raise_control(7)
+    table.control.keep("table-1", "other", Kept("two"))
+    state = table.control.read_control()
+    assert (state.ticket, state.table_id, state.is_there) == (7, "table-1", True)
+    assert state.jobs == {"shop": kept, "other": Kept("two")}
+    (item,) = (one for page in table.items.scan(0, 1) for one in page.items)
+    assert table.design.is_hidden(item)
+
+
+def test_an_item_that_was_there_before_is_not_made_anew(table: Table) -> None:
+    table.control.raise_control(5)
+    table.items.delete([table.design.key_of(control_key(table.design))])
+    with pytest.raises(TargetError, match="is gone"):
+        table.control.raise_control(6)
+    assert not table.control.read_control().is_there
+
+
+def test_an_item_of_an_older_migrator_is_raised_and_kept_in(table: Table) -> None:
+    table.items.put([{**control_key(table.design), "type": "_control", "_tk": 3}])
+    assert (table.control.read_control().version, table.control.raise_control(4)) == (0, 0)
+    table.control.keep("table-1", "shop", Kept("one"))
+    assert (table.control.read_control().ticket, table.control.raise_control(5)) == (4, 0)
+
+
+def test_a_writer_is_told_when_another_journal_becomes_the_tables(dynamodb_url: str) -> None:
+    design = TableDesign(f"T{secrets.token_hex(6)}", KEYS["text"], "type")
+    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+    DynamoTableAdmin(client).create(design)
+    told: list[str] = []
+    writer = ControlItem(DynamoStore(client, design), lambda state: told.append(state.jobs["shop"].journal))
+    writer.keep("table-1", "shop", Kept("one"))
+    writer.raise_control(5)
+    ControlItem(DynamoStore(client, design), lambda state: None).keep("table-1", "shop", Kept("two"))
+    assert (writer.raise_control(6), told) == (0, ["two"])
+    client.delete_table(TableName=design.name)

@@ -40,7 +40,7 @@ WINDOW = Window(
     dropped={"busy": 3},
     kinds={"": 4, "since,status": 6},
     found={VALUE: 2, DiffKey("error", attribute="table"): 2, DiffKey("missing", ODD, ODD): 1},
-    latency={"sql": "HISTFAAAA", "table": "HISTFAAAB"},
+    latency={"sql": "eJyrVjI0NTBQsjKqBQANvgJ7", "table": "eJyrVjIEAAGnAKc="},
 )
 SAMPLE = Sample(
     "recent_orders",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.journal.finding_groups import SqlFindingGroups
+from migrator.journal.open_findings import SqlOpenFindings
 from migrator.journal.store import SqlJournal
 from migrator.ports import Finding, Run, RunIdentity
 from migrator.ports.finding_groups import FindingGroup, FindingGroups
@@ -43,3 +44,16 @@ def test_findings_are_counted_by_kind_entity_and_attribute(journal_or_fake: SqlJ
     assert groups.some(run, counted[1], 9) == MISSING
     assert groups.some(run, FindingGroup("different", "Product", "price", 1), 9) == []
     assert groups.groups(other) == [FindingGroup("different", "product", "price", 1)]
+
+
+def test_those_of_a_relay_are_what_is_open_whichever_relay_found_it(journal: SqlJournal) -> None:
+    runs = [journal.start_run(RunIdentity("relay", "shop", "table", "rev")) for _ in range(2)]
+    journal.add_findings(runs[0], MISSING)
+    root = ("product", "[1]")
+    refused = Finding("refused", "product", "no price", "[1]")
+    SqlOpenFindings(journal.database, "shop", "table").settle({root: 5}, [refused])
+    SqlOpenFindings(journal.database, "shop", "other").settle({root: 5}, [refused])
+    groups = SqlFindingGroups(journal.database)
+    for run in runs:
+        assert groups.groups(run) == [FindingGroup("refused", "product", "", 1)]
+        assert groups.some(run, groups.groups(run)[0], 9) == [refused]

@@ -70,6 +70,19 @@ def test_a_beat_renews_and_brings_back_who_was_forgotten(instances: Instances) -
     assert (back.id, back.since) == (one.id, one.since)
 
 
+def test_a_beat_says_which_roles_there_are_now(instances: Instances) -> None:
+    one = instances.enter(replace(SHOP, sees="a kernel", born="4711"))
+    now = instances.beat(replace(one, role="dual_write,read", mode="strict", installation="new"))
+    assert instances.known() == [now]
+    assert (now.role, now.mode, now.installation, now.sees, now.born) == (
+        "dual_write,read",
+        "strict",
+        "new",
+        "a kernel",
+        "4711",
+    )
+
+
 def test_who_is_silent_is_known_until_forgotten_and_not_living(instances: Instances) -> None:
     silent, loud = instances.enter(SHOP), instances.enter(SHOP)
     time.sleep(0.3)

@@ -8,8 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from migrator.errors import StoppedError
+from migrator.journal import schema
 from migrator.journal.store import SqlJournal
 from migrator.ports import Finding, Page, RunIdentity, SegmentState, Tally
 
@@ -106,6 +108,18 @@ def test_findings_belong_to_their_run_and_keep_their_order(journal: SqlJournal) 
     assert journal.finding_counts(second) == {"refused": 1}
 
 
+def test_a_journal_of_an_older_migrator_gets_the_columns_that_came_later(journal: SqlJournal) -> None:
+    run = journal.start_run(IDENTITY)
+    journal.add_findings(run, [REFUSED])
+    with journal.database.begin() as connection:
+        for column in schema.ADDED:
+            connection.execute(text(f"ALTER TABLE {column.table.name} DROP COLUMN {column.name}"))
+    opened = SqlJournal(journal.database.engine)
+    typed = Finding("collision", "order", "another has it", "[2]", item_type="Order:v2", owner="order:[1]")
+    opened.add_findings(run, [typed])
+    assert opened.findings(run) == [REFUSED, typed]
+
+
 def test_a_scan_goes_on_where_it_was(journal: SqlJournal) -> None:
     run = journal.start_run(IDENTITY)
     assert journal.segment(run, 0) == SegmentState()
@@ -143,7 +157,9 @@ def test_the_first_claim_wins(journal: SqlJournal) -> None:
     assert journal.claim("t", [(one, "customer:[60]"), (two, "customer:[60]")]) == {one: "customer:[1]"}
     assert journal.claim("t", [(one, "customer:[1]"), (two, "customer:[60]")]) == {}
     assert journal.claim("other", [(one, "customer:[60]")]) == {}
-    journal.release("t", [one])
+    journal.release("t", [(one, "customer:[60]")])
+    assert journal.claim("t", [(one, "customer:[60]")]) == {one: "customer:[1]"}
+    journal.release("t", [(one, "customer:[1]")])
     assert journal.claim("t", [(one, "customer:[60]")]) == {}
     journal.forget_claims("t")
     assert journal.claim("t", [(two, "customer:[7]")]) == {}
@@ -172,7 +188,7 @@ def test_claims_may_be_released_while_others_claim(journal: SqlJournal) -> None:
     def claim_and_release(owner: str) -> None:
         for _ in range(40):
             if not journal.claim("t", [(digest, owner)]):
-                journal.release("t", [digest])
+                journal.release("t", [(digest, owner)])
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(claim_and_release, ["a", "b", "c", "d"]))

@@ -18,6 +18,7 @@ from migrator.journal.instances import SqlInstances
 from migrator.journal.phases import SqlPhases
 from migrator.journal.store import SqlJournal
 from migrator.phase import OFF, State
+from migrator.ports.control import KeptPhase
 from migrator.ports.instances import Instance
 from migrator.ports.phases import Move, MovedError, PatternPhase, Phases
 from tests.fakes.phases import FakePhases
@@ -206,3 +207,21 @@ def test_an_audit_that_was_edited_by_hand_is_refused(journal: SqlJournal, word: 
     for ask in (phases.history, lambda: phases.mend("orders")):
         with pytest.raises(SettingsError, match=r"audit of pattern orders .*restore migrator_move"):
             ask()
+
+
+def test_a_phase_that_the_table_kept_is_taken_over_with_its_version(phases: Phases) -> None:
+    made = phases.take_over("orders", KeptPhase("live", 4), "migrator", "the journal was lost")
+    assert (made.state, made.version) == (LIVE, 4)
+    assert phases.all()["orders"] == made
+    (line,) = phases.history("orders")
+    said = (line.before, line.after, line.who, line.reason, line.version)
+    assert said == (OFF, LIVE, "migrator", "the journal was lost", 4)
+    assert phases.move(moved(LIVE, SHADOW), 4).version == 5
+
+
+def test_a_version_never_goes_back_when_a_phase_is_taken_over(phases: Phases) -> None:
+    phases.move(moved(), 0)
+    phases.move(moved(SHADOW, RAMP), 1)
+    assert phases.take_over("orders", KeptPhase("ramp 5 %", 1), "migrator", "").version == 3
+    with pytest.raises(SettingsError, match="no phase"):
+        phases.take_over("orders", KeptPhase("odd", 9), "migrator", "")

@@ -12,7 +12,7 @@ import pytest
 from migrator.facts import Column, EntityPlan
 from migrator.mapping.keys import encode_key
 from migrator.model import SourceKey
-from migrator.ports import Source
+from migrator.ports import KeyCounts, Source
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
     KEYED,
@@ -87,6 +87,19 @@ def test_a_row_without_a_key_is_counted_and_on_no_page(source: Source) -> None:
     assert source.rows_without_key(plan) == 1
     assert sorted(tree[0] for tree in read_all(source, plan, 3)) == [10, 20, 40, 50]
     assert source.rows_without_key(plan_of(PURCHASE)) == 0
+
+
+@pytest.mark.parametrize("table", KEYED, ids=lambda table: table.name)
+def test_the_source_tells_keys_apart_by_value_and_as_text(source: Source, table: Any) -> None:
+    plan = plan_of(table)
+    rows = source.count(plan)
+    assert source.key_counts(plan) == KeyCounts(rows, rows, rows)
+
+
+def test_rows_that_share_a_key_are_counted(source: Source) -> None:
+    by_customer = plan_of(PURCHASE, ["customer_id"], key=(column_of(PURCHASE, "customer_id"),))
+    found = source.key_counts(by_customer)
+    assert found.values == found.texts < found.rows < source.count(by_customer)
 
 
 # ── rows by their keys ──
@@ -283,3 +296,29 @@ def test_the_schema_is_read_in_written_names(source: Source) -> None:
 def _undeclared(column: Column) -> Column:
     """The column without the words of one database. MariaDB's text of a key must have a length."""
     return replace(column, declared="", kind=replace(column.kind, length=None))
+
+
+# ── by chance ──
+
+
+@pytest.mark.parametrize("table", KEYED, ids=lambda table: table.name)
+def test_random_keys_are_different_rows_in_the_order_of_pages(source: Source, table: Any) -> None:
+    plan = plan_of(table, ["n", *table.primary_key])
+    everything = keys_of(plan, source.read_page(plan, None, None))
+    found = source.random_keys(plan, 5, len(everything), 7)
+    assert 1 <= len(found) <= 5
+    assert found == [key for key in everything if key in found]
+    assert source.random_keys(plan, 5, len(everything), 7) == found
+
+
+def test_a_row_without_a_key_is_never_chosen(source: Source) -> None:
+    plan = plan_of(PURCHASE, key=(column_of(PURCHASE, "deleted_at"),))
+    assert len(source.random_keys(plan, 5, 1000, 1)) == 1
+
+
+def test_pages_begin_and_end_between_two_keys(source: Source) -> None:
+    plan = plan_of(PURCHASE)
+    after, upto = encode_key([10]), encode_key([40])
+    assert list(source.page_bounds(plan, 2, after, upto)) == [encode_key([30])]
+    assert list(source.page_bounds(plan, 3, after, upto)) == [upto]
+    assert list(source.page_bounds(plan, 4, after, upto)) == []

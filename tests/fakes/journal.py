@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import RLock
 
-from migrator.errors import MigratorError
+from migrator.errors import MigratorError, OldRevisionError
 from migrator.mapping.keys import item_key_text
 from migrator.model import ItemKey
+from migrator.ports import Finding
 from migrator.ports.instances import Instance
 from migrator.ports.live import Contest, Remembered, Root, Writer, WriterKind
+from migrator.ports.revisions import Standing
 
 
 class FakeMemory:
@@ -30,7 +33,7 @@ class FakeMemory:
     def highest(self) -> int:
         return self.ticket
 
-    def remember(self, ticket: int, intended: Mapping[Root, Iterable[ItemKey]]) -> dict[Root, Remembered]:
+    def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
         with self._lock:
             before = {root: self.roots.get(root, Remembered()) for root in intended}
             for root, keys in intended.items():
@@ -38,7 +41,7 @@ class FakeMemory:
                     self.roots[root] = Remembered(ticket, before[root].keys | frozenset(keys))
         return before
 
-    def settle(self, ticket: int, current: Mapping[Root, Iterable[ItemKey]]) -> None:
+    def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         with self._lock:
             for root, keys in current.items():
                 held = self.roots.get(root, Remembered())
@@ -61,6 +64,55 @@ class FakeMemory:
                 self.wishes.pop((item_key_text(one.key), one.root), None)
 
 
+class FakeOpenFindings:
+    """ports.live.OpenFindings; each finding by its place, with the ticket of the reading that made it."""
+
+    def __init__(self) -> None:
+        self.open: dict[tuple[str, ...], tuple[int, Finding]] = {}
+        self._lock = RLock()
+
+    def settle(self, tickets: Mapping[Root, int], found: Sequence[Finding]) -> None:
+        with self._lock:
+            newer = {
+                place
+                for place, (ticket, one) in self.open.items()
+                if ticket > tickets.get(_root(one), ticket)
+            }
+            left = {
+                place: kept
+                for place, kept in self.open.items()
+                if place in newer or _root(kept[1]) not in tickets
+            }
+            made = {
+                (one.kind, *_root(one), one.item_key, one.attribute): (tickets.get(_root(one), 0), one)
+                for one in found
+            }
+            self.open = {**made, **left, **{place: made[place] for place in made.keys() - newer}}
+
+    def close_marks(self) -> None:
+        self._keep(lambda one: one.kind != "mark")
+
+    def keep_entities(self, names: Collection[str]) -> None:
+        self._keep(lambda one: one.kind == "mark" or one.entity in names)
+
+    def counts(self, above: int = -1) -> dict[str, int]:
+        return dict(Counter(one.kind for ticket, one in self.open.values() if ticket > above))
+
+    def read(self, limit: int | None = None) -> list[Finding]:
+        return [one for _, one in sorted(self.open.values(), key=lambda kept: kept[0])][:limit]
+
+    def roots(self) -> list[Root]:
+        return sorted({_root(one) for _, one in self.open.values() if one.source_key})
+
+    def _keep(self, wanted: Callable[[Finding], bool]) -> None:
+        with self._lock:
+            self.open = {place: kept for place, kept in self.open.items() if wanted(kept[1])}
+
+
+def _root(one: Finding) -> Root:
+    return one.entity, one.source_key
+
+
 class FakeWriters:
     """ports.live.Writers by a clock of the test's own."""
 
@@ -74,7 +126,7 @@ class FakeWriters:
     def enter(self, kind: WriterKind) -> Writer:
         with self._lock:
             given: WriterKind = "conditional" if kind == "fast" and self.closed else kind
-            self.closed = self.closed or given != "fast"
+            self.closed = self.closed or given not in ("fast", "undo")
             now = self.clock()
             made = Writer(f"writer-{next(self._numbers):06}", given, now, now)
             self.writers[made.id] = made
@@ -103,6 +155,52 @@ class FakeWriters:
     def living(self, silent_s: float) -> list[Writer]:
         with self._lock:
             return _in_order(one for one in self.writers.values() if one.alive_at > self.clock() - silent_s)
+
+
+@dataclass
+class RevisionBook:
+    """What a journal holds of one job's revisions."""
+
+    newest: str = ""
+    known: set[str] = field(default_factory=set)
+    by_writer: dict[str, str] = field(default_factory=dict)
+
+
+class FakeRevisions:
+    """ports.revisions.Revisions; those of one job share a `book`."""
+
+    def __init__(self, book: RevisionBook | None = None, own: str = "own") -> None:
+        self.book = book if book is not None else RevisionBook()
+        self.own = own
+
+    def standing(self) -> Standing:
+        if self.book.newest in ("", self.own):
+            return "newest" if self.book.newest else "first"
+        return "old" if self.own in self.book.known else "new"
+
+    def register(self, *, go_back: bool = False) -> Standing:
+        before = self.standing()
+        if before == "old" and not go_back:
+            raise OldRevisionError("the job has gone on to another mapping")
+        self.book.newest = self.own
+        self.book.known.add(self.own)
+        return before
+
+    def enter(self, writer: Writer) -> None:
+        if self.standing() in ("new", "old"):
+            raise OldRevisionError("the job has gone on to another mapping")
+        self.register()
+        self.book.by_writer[writer.id] = self.own
+
+    def leave(self, writer: Writer) -> None:
+        self.book.by_writer.pop(writer.id, None)
+
+    def is_old(self) -> bool:
+        return self.book.newest not in ("", self.own)
+
+    def old(self, writers: Sequence[Writer]) -> list[Writer]:
+        newest, known = self.book.newest, self.book.by_writer
+        return [one for one in writers if newest and known.get(one.id, newest) != newest]
 
 
 class FakeInstances:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
 
+from migrator.errors import SettingsError
+from migrator.phase import state_named
+from migrator.ports.control import KeptPhase
 from migrator.ports.phases import Move, MovedError, PatternPhase
 
 
@@ -38,6 +41,18 @@ class FakePhases:
     def mend(self, pattern: str) -> PatternPhase:
         """Nobody edits these by hand."""
         return self.all().get(pattern, PatternPhase(pattern))
+
+    def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
+        state = state_named(kept.phase)
+        if state is None:
+            raise SettingsError(f"the table keeps of pattern {pattern} what is no phase")
+        with self._lock:
+            known = self._phases.get(pattern, PatternPhase(pattern))
+            version = max(kept.version, known.version + 1)
+            made = self._phases[pattern] = PatternPhase(pattern, state, version, self.clock())
+            move = Move(pattern, known.state, state, who, reason)
+            self._moves.append(replace(move, version=version, at=made.since))
+        return made
 
     def history(self, pattern: str | None = None) -> list[Move]:
         with self._lock:

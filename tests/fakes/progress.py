@@ -14,6 +14,9 @@ class Silent:
     def __exit__(self, *error: object) -> None:
         return None
 
+    def page_planned(self, entity: str, number: int) -> None:
+        return None
+
     def entity_started(self, entity: str, rows_done: int, rows_total: int) -> None:
         return None
 

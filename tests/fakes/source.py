@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -12,6 +14,7 @@ from migrator.mapping.changes import Lookup
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.mapping.values import decoder
 from migrator.model import RowTree, SourceKey, Value
+from migrator.ports import KeyCounts, RowsSeen
 
 Row = dict[str, Any]
 Answer = Callable[[Mapping[str, Any]], list[tuple[Any, ...]]]
@@ -43,26 +46,44 @@ class MemorySource:
     def rows_about(self, plan: EntityPlan) -> int:
         return self.count(plan)
 
+    def rows_expected(self, plan: EntityPlan) -> int:
+        return self.count(plan)
+
     def rows_without_key(self, plan: EntityPlan) -> int:
         return sum(None in _key(plan, row) for row in self._taking_part(plan))
 
+    def key_counts(self, plan: EntityPlan) -> KeyCounts:
+        keys = [_key(plan, row) for row in self._in_order(plan)]
+        texts = {encode_key(key) for key in keys}
+        return KeyCounts(len(keys), len({_place(plan, key) for key in keys}), len(texts))
+
+    def rows_seen(self, table: TableFacts) -> RowsSeen:
+        return RowsSeen(len(self.rows.get(table.real, [])))
+
+    def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
+        keys = Counter(encode_key(_key(plan, row)) for row in self._with_key(plan))
+        return [(key, count) for key, count in keys.items() if count > 1][:at_most]
+
     def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
-        rows = self._taking_part(plan)
+        rows = self._in_order(plan)
         return {column.name: _reduce("sum", [row.get(column.real) for row in rows]) for column in columns}
 
-    def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
-        rows = self._in_order(plan)
+    def page_bounds(
+        self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
+    ) -> Iterator[SourceKey]:
+        rows = _between(plan, self._in_order(plan), after, upto)
         for last in range(page_rows - 1, len(rows), page_rows):
             yield encode_key(_key(plan, rows[last]))
+
+    def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
+        found = self._with_key(plan)
+        chosen = random.Random(seed).sample(range(len(found)), min(number, len(found)))
+        return [encode_key(_key(plan, found[place])) for place in sorted(chosen)]
 
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
-        rows = self._in_order(plan)
-        if after is not None:
-            rows = [row for row in rows if _place(plan, _key(plan, row)) > _place(plan, decode_key(after))]
-        if upto is not None:
-            rows = [row for row in rows if _place(plan, _key(plan, row)) <= _place(plan, decode_key(upto))]
+        rows = _between(plan, self._in_order(plan), after, upto)
         return [self._tree(plan, row) for row in rows[:limit]]
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
@@ -85,9 +106,7 @@ class MemorySource:
             for row in self._with_key(plan)
             if any(self._is_reached(plan, lookup, one, row) for one in known)
         ]
-        if after is not None:
-            found = [row for row in found if _place(plan, _key(plan, row)) > _place(plan, decode_key(after))]
-        return [encode_key(_key(plan, row)) for row in found[:limit]]
+        return [encode_key(_key(plan, row)) for row in _between(plan, found, after, None)[:limit]]
 
     def _is_reached(self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], root: Row) -> bool:
         held = list(zip(lookup.columns or [one.real for one in plan.key], values, strict=True))
@@ -192,6 +211,15 @@ def _key(plan: EntityPlan, row: Row) -> tuple[Any, ...]:
 def _place(plan: EntityPlan, key: Sequence[Any]) -> tuple[Any, ...]:
     """What rows are ordered and bounds are compared by: values in one form per kind."""
     return tuple(_comparable(column.kind, value) for column, value in zip(plan.key, key, strict=True))
+
+
+def _between(plan: EntityPlan, rows: list[Row], after: SourceKey | None, upto: SourceKey | None) -> list[Row]:
+    """Of the rows, those with after < key <= upto; None is open."""
+    if after is not None:
+        rows = [row for row in rows if _place(plan, _key(plan, row)) > _place(plan, decode_key(after))]
+    if upto is not None:
+        rows = [row for row in rows if _place(plan, _key(plan, row)) <= _place(plan, decode_key(upto))]
+    return rows
 
 
 def _comparable(kind: Kind, value: Any) -> Any:

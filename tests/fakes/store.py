@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -12,17 +13,18 @@ from migrator.errors import TargetError
 from migrator.limits import BATCH_GET_KEYS, READ_UNIT_BYTES, TRANSACTION_ACTIONS
 from migrator.mapping.keys import encode_key
 from migrator.mapping.sizes import item_bytes, write_units
-from migrator.model import CONTROL, TOMBSTONE, Index, Item, ItemKey, TableDesign
+from migrator.model import TOMBSTONE, Index, Item, ItemKey, TableDesign
 from migrator.ports import QueryPage, Receipt, ScanPage
+from migrator.ports.control import ControlState, Kept
 from migrator.ports.live import Outcome
-from migrator.target.control import control_key
+from migrator.target.control import control_item, control_key, state_of, with_kept
 from tests.fakes.conditions import holds
 
 _PAGE = 7
 
 
 class FakeStore:
-    """ports.ItemStore and ports.live.ConditionalStore without a server.
+    """ports.ItemStore, ports.live.ConditionalStore and OwnStore without a server.
 
     A test may look at `items` and change them, and see the `queries` asked.
     """
@@ -32,6 +34,7 @@ class FakeStore:
         self.items: dict[ItemKey, Item] = {}
         self.queries: list[dict[str, Any]] = []
         self._lock = Lock()
+        self._control_seen = False
 
     def put(self, items: Sequence[Item]) -> Receipt:
         sizes = [item_bytes(item) for item in items]
@@ -42,6 +45,20 @@ class FakeStore:
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         with self._lock:
             return [self._write(item) for item in items]
+
+    def write_own(self, items: Sequence[Item]) -> list[Outcome]:
+        source = self.design.source_attribute
+        outcomes = []
+        with self._lock:
+            for item in items:
+                other = self.items.get(self.design.key_of(item), item)
+                free = other.get(source) == item[source] or self._is_dead(other)
+                if free:
+                    self.put([item])
+                outcomes.append(
+                    Outcome(item, "stored") if free else Outcome(item, "taken", str(other.get(source, "")))
+                )
+        return outcomes
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         with self._lock:
@@ -67,10 +84,12 @@ class FakeStore:
         if other is not None:
             own, dead = other.get(source) == item[source], self._is_dead(other)
             owner = str(other.get(source, ""))
+            known = _number(other.get(ticket, 0))
             if not own and not dead:
-                return Outcome(item, "taken", owner)
-            if _number(other.get(ticket, 0)) > _number(item.get(ticket, 0)):
-                return Outcome(item, "newer") if own else Outcome(item, "buried", owner)
+                return Outcome(item, "taken", owner, ticket=known)
+            if known > _number(item.get(ticket, 0)):
+                newer = Outcome(item, "newer", ticket=known)
+                return newer if own else Outcome(item, "buried", owner, ticket=known)
         return Outcome(item, "stored")
 
     def remove_dead(self, tombstones: Sequence[Item]) -> int:
@@ -85,19 +104,24 @@ class FakeStore:
             self.delete(still)
         return len(still)
 
-    def read_control(self) -> int:
-        item = self.items.get(self.design.key_of(control_key(self.design)))
-        if item is None:
-            return 0
-        if item.get(self.design.type_attribute) != CONTROL:
-            raise TargetError("under the key of migrator's control item stands another item")
-        return _number(item[self.design.ticket_attribute])
+    def read_control(self) -> ControlState:
+        return state_of(self.design, self.items.get(self.design.key_of(control_key(self.design))))
 
-    def raise_control(self, ticket: int) -> None:
+    def raise_control(self, ticket: int) -> int:
         with self._lock:
-            if ticket > self.read_control():
-                named = {self.design.type_attribute: CONTROL, self.design.ticket_attribute: ticket}
-                self.put([{**control_key(self.design), **named}])
+            found = self.read_control()
+            if not found.is_there and self._control_seen:
+                raise TargetError("the control item is gone")
+            self._control_seen = True
+            if found.ticket >= ticket:
+                return found.ticket
+            self.put([control_item(self.design, replace(found, ticket=ticket))])
+            return 0
+
+    def keep(self, table_id: str, job: str, kept: Kept) -> None:
+        with self._lock:
+            self.put([control_item(self.design, with_kept(self.read_control(), table_id, job, kept))])
+            self._control_seen = True
 
     def _is_dead(self, item: Item) -> bool:
         return item.get(self.design.type_attribute) == TOMBSTONE
@@ -147,7 +171,8 @@ class FakeStore:
         wanted = request.get("FilterExpression", "")
         items = [copy.deepcopy(item) for _, item in page if not wanted or holds(item, wanted, request)]
         more = len(found) > skipped + size
-        return QueryPage(items, {"place": page[-1][0]} if more else None, _units([i for _, i in page]))
+        place = {"place": page[-1][0]} if more else None
+        return QueryPage(items, place, _units([i for _, i in page]), dropped=len(page) - len(items))
 
     def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
         index = self.design.asked(request.get("IndexName"))

@@ -18,6 +18,15 @@ from tests.faults.schedule import Faults, Wire
 __all__ = ["FaultProxy", "Faults", "Wire"]
 
 
+_POLL_S = 0.02
+"""How soon it sees that it is to end."""
+_NO_ITEMS: Wire = {"Items": [], "Count": 0, "ScannedCount": 0}
+
+
+def _capacity(table: str) -> Wire:
+    return {"ConsumedCapacity": {"TableName": table, "CapacityUnits": 0.5}}
+
+
 @dataclass(frozen=True)
 class _Held:
     """A request that its sender gave up waiting for."""
@@ -38,7 +47,7 @@ class FaultProxy:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> FaultProxy:
-        Thread(target=self._server.serve_forever, daemon=True).start()
+        Thread(target=self._server.serve_forever, args=(_POLL_S,), daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -87,7 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal is not None:
             self._refuse(*refusal)
             return
+        if self.faults.is_empty(operation):
+            self._answer(200, self.faults.empty_body)
+            return
         status, answer = self._answer_to(operation, body)
+        answer = self.faults.as_altered(operation, status, answer) if self.faults.altered else answer
         if self.faults.happens("late", self.faults.late):
             time.sleep(self.faults.late_s)
         if self.faults.happens("cut_after", self.faults.cut_after):
@@ -114,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._cancelled(body, self.faults.cancel_code)
         if operation == "Query" and "IndexName" in json.loads(body):
             if self.faults.sees_nothing():
-                return 200, b'{"Items": [], "Count": 0, "ScannedCount": 0}'
+                return 200, json.dumps(_NO_ITEMS | _capacity(json.loads(body)["TableName"])).encode()
             return self.faults.lagging(body, self._forward)
         return self._forward(body)
 
@@ -131,13 +144,14 @@ class _Handler(BaseHTTPRequestHandler):
                 withheld[table] = left if write else {**entries, "Keys": left}
             request["RequestItems"][table] = kept if write else {**entries, "Keys": kept}
         taken = {t: e for t, e in request["RequestItems"].items() if (e if write else e["Keys"])}
-        status, answer = 200, b"{}"
+        name = "UnprocessedItems" if write else "UnprocessedKeys"
+        status, answer = 200, json.dumps({name: {}} if write else {name: {}, "Responses": {}}).encode()
         if taken:
             status, answer = self._forward(json.dumps({**request, "RequestItems": taken}).encode())
         if status != 200 or not withheld:
             return status, answer
         found = json.loads(answer)
-        found["UnprocessedItems" if write else "UnprocessedKeys"] = withheld
+        found[name] = withheld
         return 200, json.dumps(found).encode()
 
     def _statements(self, body: bytes) -> tuple[int, bytes]:

@@ -5,6 +5,7 @@ Each kind of fault stands in docs/faults.md with the tests that put it in.
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import time
@@ -31,6 +32,9 @@ class Faults:
     `never` names wire items or keys that are never taken: left unprocessed in a batch, throttled by themselves.
     `refuses`: the code that any request with this wire item is refused with; '' for none. `holds` says of which requests (operation and body) the
     caller hears nothing and the table neither, until FaultProxy.land().
+    `empty`: the table hears nothing of the request, and the caller is told 200 with `empty_body`; `empty_of`: of these
+    operations alone. `altered`: so many answers come as `alters` makes them, of the operation, the status and the answer, where that
+    changes them.
     """
 
     unprocessed: float = 0.0
@@ -53,6 +57,11 @@ class Faults:
     never: Callable[[Wire], bool] = lambda wire: False
     refuses: Callable[[Wire], str] = lambda wire: ""
     holds: Callable[[str, Wire], bool] = lambda operation, body: False
+    empty: float = 0.0
+    empty_body: bytes = b"{}"
+    empty_of: frozenset[str] = frozenset()
+    altered: int = 0
+    alters: Callable[[str, int, Wire], Wire] = lambda operation, status, answer: answer
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -87,6 +96,18 @@ class Faults:
             if self.happens(kind, getattr(self, kind)):
                 return status, code
         return None
+
+    def is_empty(self, operation: str) -> bool:
+        """Whether this request is answered with nothing, and does nothing; counted when it is."""
+        return (not self.empty_of or operation in self.empty_of) and self.happens("empty", self.empty)
+
+    def as_altered(self, operation: str, status: int, body: bytes) -> bytes:
+        """The answer as the caller gets it; counted where it is another one than the table gave."""
+        changed = self.alters(operation, status, json.loads(body))
+        with self._lock:
+            found = self.counts["altered"] < self.altered and changed != json.loads(body)
+            self.counts["altered"] += found
+        return json.dumps(changed).encode() if found else body
 
     def renew(self) -> None:
         """New credentials."""

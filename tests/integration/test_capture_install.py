@@ -242,8 +242,9 @@ def test_missing_rights_and_tables_without_transactions_are_told_on_mariadb(shop
     try:
         with capturing("mariadb", _as(shop.url, role, 3306)) as poor:
             found = stage(poor).refusals(plans(poor))
-        assert "this user lacks CREATE, UPDATE, DELETE on database" in found[0]
-        assert "table customer: this user lacks TRIGGER" in found[1]
+        assert "this user lacks CREATE, UPDATE, DELETE on our table migrator_mark in" in found[0]
+        assert "on our table migrator_ticket in" in found[1]
+        assert "table customer: this user lacks TRIGGER; GRANT TRIGGER ON" in found[2]
         shop.run(f"GRANT ALL ON \"{home}\".* TO {role}@'%'")
         with capturing("mariadb", _as(shop.url, role, 3306)) as rich:
             assert stage(rich).refusals(plans(rich)) == []

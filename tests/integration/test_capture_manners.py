@@ -15,6 +15,7 @@ from migrator.settings import Job, load_job
 from migrator.source_settings import SourceSettings
 from tests import support_services as services
 from tests.support_mysql import run_script
+from tests.support_source_databases import past_the_gate
 
 MAPPING = """
 mapping: 1
@@ -72,7 +73,7 @@ def test_postgresql_never_sees_more_than_allowed_with_marks(postgres_database: s
 
         def work() -> None:
             live.tickets.draw()
-            seen.append(found.source.query(count, {})[0][0])
+            seen.append(past_the_gate(found.source, count)[0][0])
 
         threads = [threading.Thread(target=work) for _ in range(12)]
         for thread in threads:

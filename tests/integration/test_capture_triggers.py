@@ -263,7 +263,7 @@ def test_changes_of_partitions_leave_marks_of_the_parent(shop: Capturing) -> Non
     assert [(one.table, one.state) for one in shop.capture.states([wanted])][:3] == [
         ("public.sensor", "captured"),
         ("public.sensor_23", "captured"),
-        ("public.sensor_24", "missing"),
+        ("public.sensor_24", "partition"),
     ]
     shop.install(wanted)
     shop.run("INSERT INTO sensor VALUES ('2023-05-01', 4, 1)")

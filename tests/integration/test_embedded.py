@@ -40,11 +40,11 @@ def store(endpoint: str) -> DynamoStore:
 
 
 def test_commands_share_it_and_a_stop_saves_its_tables(home: Path) -> None:
-    assert embedded.status(home) == "the embedded DynamoDB is not running"
+    assert embedded.status(embedded.running(home)) == "the embedded DynamoDB is not running"
     assert embedded.stop(home) is False
     endpoint = embedded.ensure_running(home)
     assert embedded.ensure_running(home) == endpoint
-    assert endpoint in embedded.status(home)
+    assert endpoint in embedded.status(embedded.running(home))
     made = admin(endpoint).create(DESIGN)
     store(endpoint).put([{"PK": "a", "SK": "b", "type": "T"}])
     assert embedded.stop(home) is True
@@ -87,5 +87,5 @@ def test_without_the_extra_it_names_the_command_that_installs_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ministack", None)
-    with pytest.raises(SettingsError, match=r"pip install 'single-table-migrator\[local\]'"):
+    with pytest.raises(SettingsError, match=r"in migrator's clone run: pip install '\.\[local\]'"):
         embedded.ensure_running(home)

@@ -137,7 +137,10 @@ def test_a_stop_ends_a_wait(dynamodb_url: str, design: TableDesign) -> None:
 def test_an_endpoint_that_does_not_answer_is_one_line() -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
     design = TableDesign("Shop", (KeyAttribute("PK"),), "type")
-    with pytest.raises(StoppedError, match=r"^DynamoDB at http://127\.0\.0\.1:1 .*gave up after \d+ tries"):
+    with pytest.raises(
+        StoppedError,
+        match=r"no answer from http://127\.0\.0\.1:1/: EndpointConnectionError: nobody listens there",
+    ):
         DynamoTableAdmin(client).state(design)
 
 

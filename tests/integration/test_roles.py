@@ -15,8 +15,9 @@ from botocore.config import Config
 
 from migrator.errors import StoppedError, TargetError
 from migrator.model import Index, KeyAttribute, TableDesign
-from migrator.target.client import dynamodb_client
+from migrator.target.client import dynamodb_client, service_client
 from migrator.target.credentials import Role
+from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests import support_services as services
@@ -85,7 +86,7 @@ def test_the_role_may_what_the_user_may_not(endpoint: str) -> None:
 
 
 READS = ["DescribeTable", "DescribeTimeToLive", "GetItem", "Query", "BatchGetItem", "Scan"]
-WRITES = ["BatchWriteItem", "PutItem", "DeleteItem", "UpdateItem"]
+WRITES = ["BatchWriteItem", "PutItem", "DeleteItem", "UpdateItem", "PartiQLInsert"]
 
 
 @pytest.mark.parametrize("without", ["", *WRITES, "Query"])
@@ -100,16 +101,51 @@ def test_a_probe_finds_the_one_permission_that_is_missing(
     iam = boto3.client("iam", endpoint_url=endpoint, **root)
     iam.create_role(RoleName=name, AssumeRolePolicyDocument=policy(TRUST))
     allowed = [f"dynamodb:{action}" for action in [*READS, *WRITES] if action != without]
+    if without != "PartiQLInsert":
+        # What MiniStack asks for where AWS asks for PartiQLInsert.
+        allowed.append("dynamodb:BatchExecuteStatement")
     allow = {"Effect": "Allow", "Action": allowed, "Resource": "*"}
     iam.put_role_policy(RoleName=name, PolicyName="some", PolicyDocument=policy(allow))
     acting = client(endpoint, Role(ROLE.replace("migrator", name), "migrator-shop", "the-shop"))
     probes = DynamoTableAdmin(acting).probe(made, write=True)
     assert {(one.action, one.index) for one in probes if one.refused} == {
-        (without, where) for where in ("", "GSI1") if without and (not where or without == "Query")
+        *((without, where) for where in ("", "GSI1") if without and (not where or without == "Query")),
+        # What could not be taken away again is not put.
+        *([("PartiQLInsert", "")] if without == "DeleteItem" else []),
     }
+    for one in probes:
+        if one.refused and one.action == without and without != "PartiQLInsert":
+            arn = "arn:aws:sts::000000000000:assumed-role/"
+            assert f"{arn}{name}/" in one.refused
+            assert f"may not dynamodb:{without}; " in one.refused
+            assert "allow that action" in one.refused
     assert ("Query", "GSI1") in {(one.action, one.index) for one in probes}
     whole = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
     assert whole.scan(TableName=made.name)["Count"] == 0
+
+
+@pytest.mark.parametrize("without", ["", "PutObject", "DeleteObject"])
+def test_a_probe_of_the_bucket_finds_what_is_missing(
+    endpoint: str, user: dict[str, str], without: str
+) -> None:
+    root = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
+    name, bucket = f"objects{without}".lower(), f"b{secrets.token_hex(6)}"
+    made = boto3.client("s3", endpoint_url=endpoint, **root)
+    made.create_bucket(Bucket=bucket)
+    iam = boto3.client("iam", endpoint_url=endpoint, **root)
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=policy(TRUST))
+    wanted = ("GetObject", "PutObject", "DeleteObject", "ListBucket")
+    allow = {"Effect": "Allow", "Action": [f"s3:{one}" for one in wanted if one != without], "Resource": "*"}
+    iam.put_role_policy(RoleName=name, PolicyName="some", PolicyDocument=policy(allow))
+    role = Role(ROLE.replace("migrator", name), "migrator-shop", "the-shop")
+    acting = service_client("s3", region=REGION, profile=None, endpoint=endpoint, role=role)
+    probes = S3Objects(acting, bucket, "shop/").probe(write=True)
+    assert [one.action for one in probes if one.refused] == ([without] if without else [])
+    for one in probes:
+        if one.refused:
+            assert f"assumed-role/{name}/migrator-shop may not s3:{without}; allow that action" in one.refused
+    left = made.list_objects_v2(Bucket=bucket).get("KeyCount", 0)
+    assert left == (1 if without == "DeleteObject" else 0)
 
 
 @pytest.mark.parametrize("external_id", [None, "another"])

@@ -16,8 +16,8 @@ from sqlalchemy.engine import make_url
 from migrator.errors import Interrupted, SourceError
 from migrator.facts import TableFacts
 from migrator.retry import Backoff, Retry
+from migrator.server_failures import is_broken
 from migrator.source import SqlSource, source_url
-from migrator.source.failures import is_broken
 from migrator.source.manners import Manners
 from tests.faults.tcp import TcpWay, tcp_way
 from tests.support_mysql import connect, run_script

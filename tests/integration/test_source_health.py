@@ -16,7 +16,7 @@ def health(url: str) -> SourceHealth:
     address = source_url(url)
     source = SqlSource(address)
     try:
-        return source_health(address.get_backend_name(), source.query)
+        return source_health(address.get_backend_name(), source.query, source.pooling())
     finally:
         source.close()
 
@@ -28,6 +28,7 @@ def test_postgresql_tells_its_clock(postgres_database: str) -> None:
     assert found.replica is False
     assert found.timeout
     assert found.version.startswith("PostgreSQL ")
+    assert found.pooling == ""
 
 
 def test_mariadb_tells_its_clock(new_mysql_database: Callable[[], str]) -> None:
@@ -36,6 +37,7 @@ def test_mariadb_tells_its_clock(new_mysql_database: Callable[[], str]) -> None:
     assert abs(found.clock_s - time.time()) < 60
     assert found.replica is False
     assert ("MariaDB" in found.version) or found.version.startswith("MySQL ")
+    assert found.pooling == ""
 
 
 def test_an_engine_without_a_server_says_its_version_alone(tmp_path: Path) -> None:

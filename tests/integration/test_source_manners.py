@@ -24,7 +24,7 @@ from migrator.source_settings import SourceSettings
 from migrator.wiring import Work, open_source
 from tests.support_mysql import connect, run_script
 from tests.support_source import INTEGER, LINE, LINES, PURCHASE, column, list_of, plan_of
-from tests.support_source_databases import fill_postgresql, make_sqlite
+from tests.support_source_databases import fill_postgresql, make_sqlite, past_the_gate
 
 SLOW = plan_of(TableFacts("slow", "slow", (column("id", INTEGER, nullable=False),), ("id",)))
 
@@ -55,7 +55,7 @@ def test_postgresql_keeps_the_limits_of_every_connection(postgres_database: str)
         assert setting(source, "lock_timeout") == "3s"
         assert setting(source, "idle_in_transaction_session_timeout") == "1min"
         assert setting(source, "transaction_read_only") == "on"
-        assert setting(source, "default_transaction_read_only") == "on"
+        assert setting(source, "transaction_isolation") == "repeatable read"
         assert setting(source, "jit") == "off"
 
 
@@ -97,7 +97,7 @@ def test_a_server_never_sees_more_connections_than_allowed(postgres_database: st
     with open_source(settings, parsed, Work(name_of("bounded"), workers=16)) as source:
         work = "SELECT count(*), pg_sleep(0.05) FROM pg_stat_activity WHERE datname = current_database()"
         threads = [
-            threading.Thread(target=lambda: seen.append(source.query(work, {})[0][0])) for _ in range(12)
+            threading.Thread(target=lambda: seen.append(past_the_gate(source, work)[0][0])) for _ in range(12)
         ]
         for thread in threads:
             thread.start()
@@ -148,7 +148,7 @@ def test_mariadb_hears_the_name_and_lets_nothing_be_written(mysql_database: str)
                 )
                 assert cursor.fetchone() == (1,)
         with pytest.raises(SourceError, match="only read"):
-            source.query("INSERT INTO t VALUES (1)", {})
+            past_the_gate(source, "INSERT INTO t VALUES (1)")
 
 
 # ── SQLite ──

@@ -96,7 +96,7 @@ def test_a_page_says_what_of_it_is_not_written(dynamodb_url: str, faults: Faults
     with shop_on(dynamodb_url, faults) as (shop, store):
         shop.rows["users"] += [{"id": n, "name": "Ann", "email": f"{n}@x"} for n in range(1, 31)]
         users = next(one for one in shop.checked.entities if one.name == "users")
-        copied = BesidePath(shop.refresh).copy(
+        copied = BesidePath(shop.refresh, shop.open_findings).copy(
             users, lambda: shop.source.read_rows(users.plan, [f"[{n}]" for n in range(1, 31)])
         )
         assert [key for key, _ in copied.receipt.unwritten] == ["USER#2"]

@@ -92,13 +92,13 @@ def obey(desk: Desk, one: Instance) -> None:
     desk.phases.confirm(one.id, {name: phase.version for name, phase in desk.phases.all().items()})
 
 
-def dead(shop: Project) -> Instance:
+def dead(shop: Project, silent_s: float = 60) -> Instance:
     """A reader that was killed: silent for longer than anything of it can last."""
     with desk_of(shop) as desk:
         one = reader(desk, shop, "killed")
         old = update(schema.instance).where(schema.instance.c.id == one.id)
         with desk.journal.database.begin() as connection:
-            connection.execute(old.values(alive_at=one.alive_at - 60))
+            connection.execute(old.values(since=one.since - silent_s, alive_at=one.alive_at - silent_s))
     return one
 
 

@@ -35,7 +35,7 @@ def await_line(process: subprocess.Popen[str], sign: str) -> None:
 def test_three_kills_and_every_fault_and_the_table_is_the_same(
     new: New, chinook_sqlite: Path, dynamodb_url: str
 ) -> None:
-    faults = Faults(unprocessed=0.3, throttle=0.03, errors=0.03, cut_after=0.02, seed=7)
+    faults = Faults(unprocessed=0.3, throttle=0.03, errors=0.03, cut_after=0.02, empty=0.03, seed=7)
     with FaultProxy(dynamodb_url, faults) as proxy:
         made = new(
             f"sqlite:///{chinook_sqlite}",

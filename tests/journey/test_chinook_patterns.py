@@ -152,11 +152,11 @@ def test_verify_finds_what_is_changed_missing_and_extra(filled: Project) -> None
     # Counts of Track and Invoice; sums of Track's seven numeric columns and of Invoice's three.
     expected = {"different": 2, "missing": 1, "unexpected": 1, "foreign": 1, "count": 2, "sum": 10}
     assert ended.data["findings"] == expected
-    told = 'different: track [1] item ["TRACK#1","META"] attribute name: Track: the attribute\'s type differs'
+    told = 'different: track [1] item Track ["TRACK#1","META"] attribute name: the attribute\'s type differs'
     assert told in found
-    assert "attribute unit_price: Track: the attribute's value differs" in found
-    assert 'missing: invoice [1] item ["INVOICE#1","META"]' in found
-    assert 'unexpected: track [99999] item ["TRACK#99999","META"]: Track: its row is not there' in found
+    assert "attribute unit_price: the attribute's value differs" in found
+    assert 'missing: invoice [1] item Invoice ["INVOICE#1","META"]' in found
+    assert 'unexpected: track [99999] item Track ["TRACK#99999","META"]: its row is not there' in found
     assert 'foreign: item ["X","Y"]' in found
     assert "For Those About To Rock" not in found
 

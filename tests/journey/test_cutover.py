@@ -131,7 +131,7 @@ def test_of_two_operators_at_once_one_wins_and_the_other_is_told(shop: Project) 
 BAD = {
     "ramp 0": (
         ["ramp", PATTERN, "0"],
-        "1 to 100 percent, not 0; SQL answers all after `migrator cutover rollback`",
+        "1 to 100 percent, not 0; SQL answers all after `migrator cutover rollback ",
     ),
     "ramp 101": (["ramp", PATTERN, "101"], "1 to 100 percent, not 101"),
     "ramp -5": (["ramp", PATTERN, "--", "-5"], "1 to 100 percent, not -5"),
@@ -144,6 +144,12 @@ BAD = {
     "a reason too long": (["rollback", PATTERN, "--reason", "x" * 501], "at most 500 letters"),
     "back from off": (["rollback", PATTERN], "it is in off already"),
     "a stranger who is gone": (["advance", PATTERN, "--gone", "abc"], "there is no such instance"),
+    "nobody's age": (["advance", PATTERN, "--evict-older-than", "soon"], "write a duration such as 30s"),
+    "no age": (["advance", PATTERN, "--evict-older-than", "0"], "more than nothing"),
+    "the old ones gone, and changed nothing": (
+        ["advance", PATTERN, "--evict-older-than", "10m", "--dry-run"],
+        "--evict-older-than strikes instances off the list, and --dry-run changes nothing",
+    ),
     "gone, and changed nothing": (["advance", PATTERN, "--gone", "abc", "--dry-run"], "give one of them"),
 }
 
@@ -163,7 +169,7 @@ def test_nothing_goes_to_shadow_without_table_or_marks(tmp_path: Path, dynamodb_
     assert refused.code == 1
     assert "not proven: table, capture" in refused.err
     assert "there is no table" in refused.out
-    assert "migrator capture install" in refused.out
+    assert "capture install` with this job" in refused.out
 
 
 def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bare: Project) -> None:
@@ -181,6 +187,41 @@ def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bar
     line = bare.done("cutover", "history", job, "--json").data[-1]
     assert line["reason"].startswith("drill; said to be gone: killed 1 on ")
     assert "silent" not in bare.done("cutover", "status", job).out
+
+
+def test_instances_that_are_silent_for_longer_than_an_operator_says_are_gone_at_once(bare: Project) -> None:
+    job = str(bare.job)
+    force(bare, "advance", job, PATTERN)
+    old, older, lately = dead(bare, 700), dead(bare, 800), dead(bare)
+    words = ["advance", job, PATTERN, "--evict-older-than", "10m"]
+    assert evidence(bare, *words[:3])["silent"] == "unknown"
+    refused = bare.run("cutover", *words, "--json")
+    verdicts = {line["name"]: (line["verdict"], line["found"]) for line in refused.data["evidence"]}
+    assert verdicts["silent"][0] == "unknown"
+    assert verdicts["silent"][1].count("killed on") == 1
+    with desk_of(bare) as desk:
+        living = reader(desk, bare)
+        assert len(desk.instances.known()) == 4
+    bare.done("cutover", *words, "--gone", lately.id, "--override", "drill")
+    line = bare.done("cutover", "history", job, "--json").data[-1]
+    said = "said to be gone, silent for over 10 min: "
+    assert line["reason"].startswith("drill; said to be gone: killed 1 on ")
+    assert line["reason"].split(said)[1].count("killed 1 on ") == 2
+    with desk_of(bare) as desk:
+        assert {one.id for one in desk.instances.known()} == {living.id}
+    assert {old.id, older.id, lately.id}.isdisjoint(bare.done("cutover", "status", job).out.split())
+
+
+def test_a_move_back_strikes_the_old_ones_too(bare: Project) -> None:
+    job = str(bare.job)
+    force(bare, "advance", job, PATTERN)
+    force(bare, "ramp", job, PATTERN, "50")
+    dead(bare, 700)
+    bare.done("cutover", "ramp", job, PATTERN, "5", "--evict-older-than", "10m")
+    line = bare.done("cutover", "history", job, "--json").data[-1]
+    assert line["reason"].startswith("said to be gone, silent for over 10 min: killed 1 on ")
+    with desk_of(bare) as desk:
+        assert desk.instances.known() == []
 
 
 def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> None:

@@ -68,7 +68,7 @@ def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen
     try:
         said = ""
         while "Go on?" not in said:
-            letter = process.stdout.read(1)  # type: ignore[union-attr]
+            letter = process.stderr.read(1)  # type: ignore[union-attr]
             assert letter, process.communicate()
             said += letter
         yield process, keyboard

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -154,7 +156,10 @@ def test_triggers_put_in_by_hand_do_not_let_old_rows_in(direct: Project) -> None
     direct.job.write_text(direct.job.read_text().replace(WRITES, ""))
     home = direct.environment["MIGRATOR_HOME"]
     direct.environment["MIGRATOR_HOME"] = f"{home}-of-another-host"
-    direct.done("capture", "install", job)  # by a journal that knows nothing
+    refused = direct.run("capture", "install", job)  # by a journal that knows nothing
+    assert (refused.code, "was written with another journal" in refused.err) == (2, True)
+    with closing(sqlite3.connect(direct.folder / "shop.db")) as connection:
+        connection.executescript(direct.done("capture", "install", job, "--as", "sql").out)
     direct.environment["MIGRATOR_HOME"] = home
     for words in (["backfill", job], ["relay", job, "--once"]):
         stopped = direct.run(*words)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from pathlib import Path
 
+import boto3
 import pytest
 
 from tests.journey.command import Ended, Project
@@ -84,3 +86,42 @@ def test_a_job_that_cannot_be_read_is_a_failed_check(shop: Project) -> None:
     shop.job.write_text("job: 1\n")
     ended = shop.run("doctor", str(shop.job), "--json")
     assert (ended.code, states(ended)["job"]) == (1, "failed")
+
+
+def test_tickets_that_went_back_are_found_before_anything_is_written(
+    tmp_path: Path, dynamodb_url: str
+) -> None:
+    shop = small_shop(tmp_path, dynamodb_url, create=False)
+    mapping = shop.folder / "mapping.yaml"
+    mapping.write_text(mapping.read_text().replace("type: type", "type: type, ttl: ttl"))
+    job = str(shop.job)
+    for words in (("table", "create", job), ("capture", "install", job), ("backfill", job)):
+        shop.done(*words)
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("UPDATE customer SET name = 'Eve' WHERE id = 1")
+    shop.done("relay", job, "--once")
+    well = states(shop.done("doctor", job, "--json"))
+    assert (well["marks"], well["tickets"]) == ("ok", "ok")
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("UPDATE migrator_ticket SET number = 0")
+    ended = shop.run("doctor", job, "--json")
+    (found,) = [one for one in ended.data["checks"] if one["name"] == "tickets"]
+    assert (ended.code, found["state"]) == (1, "failed")
+    assert "`migrator capture epoch JOB --raise`" in found["what"]
+
+
+def test_a_bucket_is_tried_and_nothing_stays_in_it(shop: Project, dynamodb_url: str) -> None:
+    bucket = f"b{secrets.token_hex(6)}"
+    words = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+    made = boto3.client("s3", endpoint_url=dynamodb_url, **words)
+    made.create_bucket(Bucket=bucket)
+    text = shop.job.read_text()
+    shop.job.write_text(text.replace(f"table: {shop.table}", f"table: {shop.table}, bucket: {bucket}"))
+    found = states(shop.done("doctor", str(shop.job), "--json", "--write"))
+    probed = {name: state for name, state in found.items() if name.startswith("permission s3:")}
+    assert probed == dict.fromkeys((f"permission s3:{one}Object" for one in ("Get", "Put", "Delete")), "ok")
+    assert made.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+    shop.job.write_text(text.replace(f"table: {shop.table}", f"table: {shop.table}, bucket: absent-{bucket}"))
+    ended = shop.run("doctor", str(shop.job), "--json", "--write")
+    (refused,) = [one for one in ended.data["checks"] if one["name"] == "permission s3:PutObject"]
+    assert (refused["state"], "there is no such bucket" in refused["what"]) == ("failed", True)

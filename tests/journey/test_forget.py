@@ -94,7 +94,7 @@ def test_a_row_whose_mark_waits_is_not_forgotten(shop: Project) -> None:
         refused = forget(shop, BOB, *words)
         assert refused.code == 2
         assert "mark(s) of this row wait" in refused.err
-        assert "run `migrator relay JOB --once` first" in refused.err
+        assert f"run `migrator relay {shop.job} --once` first" in refused.err
     assert forget(shop, BOB, "--dry-run").code == 0
     assert any(BOB in repr(item) for item in shop.items())
 

@@ -6,15 +6,16 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from migrator import live_wiring, service_wiring
 from migrator.errors import MigratorError, SettingsError
-from migrator.ports.instances import Instance, InstanceRole
 from migrator.service_wiring import Service
-from migrator.stages.instances import Heartbeat, this_process
+from migrator.stages.instances import Role
 from tests.journey.command import Project
 from tests.journey.small import MAPPING, small_shop
 
@@ -23,7 +24,7 @@ from tests.journey.small import MAPPING, small_shop
 def shop(tmp_path: Path, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Its services are of this process, so what its job says is in this process's environment, too."""
     made = small_shop(tmp_path, dynamodb_url, create=False)
-    tuning = "request_life_s: 0.2, silent_s: 1, lease_s: 1"
+    tuning = "request_life_s: 0.2, silent_s: 5, lease_s: 1"
     made.job.write_text(made.job.read_text().replace("tuning: {}", f"tuning: {{{tuning}}}"))
     (tmp_path / "mapping.yaml").write_text(MAPPING.replace("type: type", "type: type, ttl: expiresAt"))
     made.done("table", "create", str(made.job))
@@ -32,18 +33,22 @@ def shop(tmp_path: Path, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch) -> 
     return made
 
 
-def described(service: Service, role: InstanceRole = "dual_write") -> Instance:
-    revision = service.laid.checked.mapping.revision
-    mode = "outbox" if role == "dual_write" else ""
-    return this_process("shop-api", "1.4.2", role, mode, revision=revision, installation="")  # type: ignore[arg-type]
+@dataclass(frozen=True)
+class Running:
+    service: Service
+    role: Role
+
+    def check(self) -> None:
+        self.service.heartbeat.check(self.role)
 
 
 @contextmanager
-def running(shop: Project, role: InstanceRole = "dual_write") -> Iterator[Heartbeat]:
-    with service_wiring.open_service(shop.job) as service:
+def running(shop: Project, name: Literal["dual_write", "read"] = "dual_write") -> Iterator[Running]:
+    with service_wiring.open_service(shop.job, "shop-api", "1.4.2") as service:
         known = live_wiring.need_installation(service.live, service.laid)
-        with service.heartbeat(described(service, role), known) as beating:
-            yield beating
+        role = Role("read") if name == "read" else service_wiring.marking_role(service, known)
+        with service.heartbeat.playing(role):
+            yield Running(service, role)
 
 
 def changed(shop: Project) -> None:
@@ -58,7 +63,7 @@ def changed(shop: Project) -> None:
         service.commit()
 
 
-def fault_of(beating: Heartbeat) -> str:
+def fault_of(beating: Running) -> str:
     """What a service's next write fails with, within seconds."""
     ends_at = time.monotonic() + 10
     while time.monotonic() < ends_at:
@@ -131,7 +136,7 @@ def test_services_and_triggers_are_told_apart(shop: Project) -> None:
     job = str(shop.job)
     shop.done("capture", "install", job)
     refused = shop.run("capture", "install", job, "--by-services")
-    assert (refused.code, "run `migrator capture uninstall` first" in refused.err) == (2, True)
+    assert (refused.code, f"run `migrator capture uninstall {job}` first" in refused.err) == (2, True)
     shop.done("capture", "uninstall", job)
     shop.done("capture", "install", job, "--by-services")
     assert "nothing to change" in shop.done("capture", "install", job, "--by-services").out

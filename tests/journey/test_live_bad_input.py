@@ -147,25 +147,43 @@ def test_status_says_how_far_items_are_behind(shop: Project) -> None:
     assert 0.1 <= live["marks"]["oldest_age_s"] < 60
     relay = shop.start("relay", job)
     until(lambda: marks(shop) == 0)
-    assert "writers that are, or may be, alive: 2 relay" in shop.done("status", job).out
+    until(lambda: "writers at work: 1 relay\n" in shop.done("status", job).out)
     assert ended(relay)[0] == 0
+    data = shop.done("status", job, "--json").data
+    (run,) = [one for one in data["runs"] if one["kind"] == "relay"]
+    assert run["tally"]["rows"] >= 1
+    assert run["tally"]["items"] >= 1
+    assert (run["pages_done"], run["pages_planned"]) == (0, 0)
     (shop.folder / "shop.db").rename(shop.folder / "away.db")
     gone = shop.done("status", job)
     assert "backfill" in gone.out
     assert "marks: the source cannot be asked: " in gone.out
 
 
+def test_status_says_that_dynamodb_is_away_and_shows_what_the_journal_knows(shop: Project) -> None:
+    job = str(shop.job)
+    assert "DynamoDB cannot be asked" not in shop.done("status", job).out
+    assert shop.done("status", job, "--json").data["live"]["table_away"] == ""
+    shop.job.write_text(shop.job.read_text().replace(shop.endpoint, f"http://127.0.0.1:{free_port()}"))
+    away = shop.done("status", job)
+    assert len([line for line in away.out.splitlines() if "DynamoDB cannot be asked: " in line]) == 1
+    assert "backfill" in away.out
+    assert "no mark waits" in away.out
+    assert shop.done("status", job, "--json").data["live"]["table_away"]
+
+
 def test_a_relay_needs_capture(shop: Project) -> None:
     job = str(shop.job)
     change(shop, "DROP TABLE migrator_mark")
     no_marks = shop.run("relay", job, "--once")
-    assert (no_marks.code, "run `migrator capture install`" in no_marks.err) == (3, True)
+    assert (no_marks.code, f"run `migrator capture install {job}`" in no_marks.err) == (3, True)
     assert "the table of marks was gone" in shop.done("capture", "install", job).err
     change(shop, RENAME, "UPDATE migrator_ticket SET version = 99")
     other = shop.run("relay", job, "--once")
     assert other.code == 3
     assert (
-        "capture is of version 99, this migrator needs version 1; run `migrator capture install`" in other.err
+        f"capture is of version 99, this migrator needs version 1; run `migrator capture install {job}`"
+        in other.err
     )
     assert marks(shop) == 1
     change(shop, "UPDATE migrator_ticket SET version = 1")
@@ -179,8 +197,12 @@ def test_a_relay_needs_its_table(shop: Project) -> None:
     change(shop, RENAME)
     away = shop.job.with_name("away.yaml")
     away.write_text("name: shop\n" + shop.job.read_text().replace(shop.table, "Nowhere"))
+    shop.done("status", str(away), "--same-job")
     none = shop.run("relay", str(away), "--once")
-    assert (none.code, "there is no table Nowhere; run `migrator table create`" in none.err) == (2, True)
+    assert (none.code, f"there is no table Nowhere; run `migrator table create {away}`" in none.err) == (
+        2,
+        True,
+    )
     assert marks(shop) == 1
 
 
@@ -191,7 +213,7 @@ def test_the_marks_of_one_job_are_not_anothers(shop: Project) -> None:
     shop.done("table", "create", str(other))
     for words in (["relay", "--once"], ["backfill"], ["capture", "install"], ["verify", "--repair"]):
         refused = shop.run(words[0], *words[1:], str(other))
-        assert (refused.code, "this source is captured for job shop" in refused.err) == (2, True), words
+        assert (refused.code, "source is captured for job shop" in refused.err) == (2, True), words
     assert marks(shop) == 1
 
 
@@ -206,6 +228,8 @@ def test_a_mapping_changes_while_marks_wait(shop: Project) -> None:
     assert "no entity of the mapping reads its table" in shop.done("findings", job).out
     assert shop.done("status", job, "--json").data["live"]["marks"]["failed"] == 2
     (shop.folder / "mapping.yaml").write_text(LIVE)
+    assert "the job has gone on to another mapping" in shop.run("relay", job, "--once").err
+    shop.done("capture", "install", job, "--go-back")
     until(lambda: "0 mark(s) left" in shop.run("relay", job, "--once").out)
     assert clean(shop)
 
@@ -234,6 +258,7 @@ def test_a_captured_table_is_dropped_under_a_relay(shop: Project) -> None:
 def test_a_relay_may_be_there_before_the_first_backfill(shop: Project) -> None:
     job, name = str(shop.job), shop.table
     shop.job.write_text(shop.job.read_text().replace(name, f"{name}B"))
+    shop.done("status", job, "--same-job")
     shop.done("table", "create", job)
     change(shop, RENAME)
     shop.done("relay", job, "--once")
@@ -246,13 +271,14 @@ def test_a_lost_journal_is_told(shop: Project) -> None:
     change(shop, RENAME)
     shop.done("relay", job, "--once")
     shutil.rmtree(shop.folder / ".migrator")
-    refused = shop.run("backfill", job)
-    assert (refused.code, "holds items that this job's journal knows nothing of" in refused.err) == (2, True)
+    for words in (["backfill", job], ["backfill", job, "--into-existing"], ["relay", job, "--once"]):
+        refused = shop.run(*words)
+        assert (refused.code, "was written with another journal than this one" in refused.err) == (2, True)
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
-    again = shop.done("backfill", job, "--into-existing")
-    assert "written to this table with another journal than this one" in again.err
+    again = shop.done("backfill", job, "--into-existing", "--force")
+    assert "this journal is the table's from now on" in again.err
     assert "path: conditional" in again.err
-    assert "another journal" not in shop.done("relay", job, "--once").err
+    shop.done("relay", job, "--once")
     assert clean(shop)
 
 
@@ -290,10 +316,10 @@ def test_a_source_that_was_restored_is_refused_until_the_epoch_is_raised(shop: P
         refused = shop.run(command[0], *command[1:], job)
         assert refused.code == 2
         why = "restored to an older state, or capture was uninstalled and installed anew"
-        assert f"{why}; run migrator capture epoch JOB --raise" in refused.err
+        assert f"{why}; run `migrator capture epoch {job} --raise`" in refused.err
     assert marks(shop) == 1
     shop.done("capture", "epoch", job, "--raise")
     found = shop.run("verify", job, "--repair", "--settle", "0")
-    assert (found.code, "marked; run `migrator relay`" in found.err) == (1, True)
+    assert (found.code, f"marked; run `migrator relay {job}`" in found.err) == (1, True)
     shop.done("relay", job, "--once")
     assert clean(shop)

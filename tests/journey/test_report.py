@@ -133,7 +133,7 @@ def test_a_clean_table_is_told_as_clean_with_the_next_command(shop: Project) -> 
 
 
 def test_every_kind_of_difference_is_grouped_with_its_cause(spoiled: Project) -> None:
-    data = spoiled.done("report", str(spoiled.job), "--json").data
+    data = spoiled.done("report", str(spoiled.job), "--json", "--samples").data
     assert data["verdict"]["standing"] == "different"
     assert data["verdict"]["command"] == f"migrator backfill {spoiled.job} --again"
     groups = {(one["where"], one["kind"], one["attribute"]): one for one in data["groups"]}
@@ -152,11 +152,12 @@ def test_every_kind_of_difference_is_grouped_with_its_cause(spoiled: Project) ->
 
 def test_what_is_redacted_is_nowhere(spoiled: Project, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    spoiled.done("report", str(spoiled.job), "--html", str(page))
+    spoiled.done("report", str(spoiled.job), "--html", str(page), "--samples")
     forms = [
         page.read_text(encoding="utf-8"),
         spoiled.done("report", str(spoiled.job)).out,
-        spoiled.done("report", str(spoiled.job), "--json").out,
+        spoiled.done("report", str(spoiled.job), "--samples").out,
+        spoiled.done("report", str(spoiled.job), "--json", "--samples").out,
         spoiled.done("report", str(spoiled.job), "--json", "--keys").out,
     ]
     for form in forms:
@@ -166,6 +167,30 @@ def test_what_is_redacted_is_nowhere(spoiled: Project, tmp_path: Path) -> None:
         assert "get_customer" in form
     assert HOSTILE not in forms[0]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in forms[0]
+
+
+def test_values_are_marks_unless_samples_are_asked_for(spoiled: Project, tmp_path: Path) -> None:
+    page, job = tmp_path / "page.html", str(spoiled.job)
+    told = spoiled.done("report", job, "--html", str(page)).out + spoiled.done("report", job).out
+    told += spoiled.done("report", job, "--json").out + page.read_text(encoding="utf-8")
+    assert not re.search(r"Name \d|alert\(1\)", told)
+    assert "Name 5" in spoiled.done("report", job, "--samples").out
+    assert "--samples shows them" in told
+
+
+def test_one_thing_has_one_number(spoiled: Project) -> None:
+    data = spoiled.done("report", str(spoiled.job), "--json").data
+    runs = {run["kind"]: run["findings"] for run in data["runs"]}
+    counted: dict[str, int] = {}
+    for one in data["groups"]:
+        if one["found_by"] == ["verify"]:
+            counted[one["kind"]] = counted.get(one["kind"], 0) + one["count"]
+    assert counted == runs["verify"]
+    answers = sum(one["different"] for one in data["patterns"])
+    assert [reason.split(" in ")[0].split(", of ")[0] for reason in data["verdict"]["reasons"][:2]] == [
+        f"{sum(counted.values())} difference(s) between rows and items",
+        f"{answers} answer(s) differ",
+    ]
 
 
 def test_without_samples_no_value_of_a_row_is_shown(spoiled: Project) -> None:
@@ -196,7 +221,7 @@ def test_the_terminal_has_the_same_parts_in_the_same_order(spoiled: Project) -> 
     assert "\x1b" not in out
 
 
-def test_an_older_file_is_replaced_whole_and_its_rights_are_as_usual(
+def test_an_older_file_is_replaced_whole_by_one_that_its_owner_alone_reads(
     spoiled: Project, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
@@ -206,9 +231,7 @@ def test_an_older_file_is_replaced_whole_and_its_rights_are_as_usual(
     assert ended.out == ""
     assert page.read_text(encoding="utf-8").rstrip().endswith("</html>")
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
-    usual = tmp_path / "usual"
-    usual.touch()
-    assert page.stat().st_mode == usual.stat().st_mode
+    assert page.stat().st_mode & 0o777 == 0o600
 
 
 def test_another_mapping_makes_old_evidence_worthless_and_says_so(spoiled: Project) -> None:
@@ -243,6 +266,7 @@ def test_a_source_or_a_table_that_is_away_is_told_and_the_rest_is_shown(
         spoiled.environment["MIGRATOR_SOURCE_URL"],
     )
     try:
+        spoiled.done("status", str(away), "--same-job")
         data = spoiled.done("report", str(away), "--json").data
     finally:
         spoiled.environment["MIGRATOR_SOURCE_URL"] = before

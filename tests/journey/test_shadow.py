@@ -82,7 +82,7 @@ def test_sql_beside_sql_needs_no_table(shop: Project, tmp_path: Path) -> None:
     assert "SQL (again) p50" in ended.out
     without = shop.run("shadow", "replay", str(job), "--samples", "3")
     assert without.code == 2
-    assert "there is no table NoSuchTable; run `migrator table create`" in without.err
+    assert "there is no table NoSuchTable; run `migrator table create " in without.err
 
 
 # ── corruptions ──

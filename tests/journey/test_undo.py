@@ -82,6 +82,10 @@ def test_only_entities_that_the_job_wrote_are_deleted(tmp_path: Path, dynamodb_u
     assert (refused.code, "no backfill of customer by job shop" in refused.err) == (2, True)
     assert shop.done("undo", str(shop.job), "--yes", "--json").data["deleted"] == 120
     assert types(shop) == Counter({"Customer": 1})
+    shop.done("backfill", str(shop.job), "--entity", "invoice", "--again", "--into-existing")
+    assert shop.done("undo", str(shop.job), "--anyway", "--yes", "--json").data["deleted"] == 120
+    named = ("undo", str(shop.job), "--anyway", "--yes", "--json", "--entity", "customer")
+    assert shop.done(*named).data["deleted"] == 1
 
 
 def test_an_entity_of_two_jobs_stays(shop: Project) -> None:

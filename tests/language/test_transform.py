@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from migrator.errors import MappingError, RowError
 from migrator.mapping.check import check_mapping
 from migrator.mapping.parse import parse_mapping
 from migrator.transforms import load_transforms
-from tests.language.conftest import Database
+from tests.language.conftest import Database, database_on
 from tests.language.laid import HEAD, checked, items, open_source
 
 SCRIPT = """
@@ -77,7 +78,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "not a number": (
         lambda row: {"slug": "x", "score": float("nan"), "tags": []},
-        r"the transform's value: NaN and infinity are no DynamoDB numbers",
+        r"the transform's value: the value is NaN; NaN and infinity are no DynamoDB numbers",
     ),
     "no memory of its own": (
         lambda row: {"slug": f"x{next(COUNTER)}", "score": 1, "tags": []},
@@ -181,7 +182,7 @@ def test_a_function_that_reads_the_clock_or_a_file_is_refused(module: str, name:
 def test_a_function_that_is_not_there(module: str, tmp_path: Path) -> None:
     assert found_faults(f"{module}:pur") == [f"{module} has no function 'pur'; did you mean 'pure'?"]
     assert found_faults("no_such_module_here:x") == [
-        "there is no module 'no_such_module_here'; install it, or run the command where it lies"
+        "there is no module 'no_such_module_here'; install it, or put it beside the mapping"
     ]
     (tmp_path / f"{module}_broken.py").write_text("1/0")
     assert found_faults(f"{module}_broken:x") == [
@@ -197,3 +198,67 @@ def test_its_fault_is_told_with_all_others(database: Database, module: str) -> N
         check_mapping(revised, source.facts(), functions)
     source.close()
     assert len(caught.value.faults) == 2
+
+
+# ── what it sees ────────────────────────────────────────────────────────────────────────────────
+
+JOINED = (
+    HEAD
+    + """
+entities:
+  tag:
+    transform: shop_rules:derived
+    join: {product: product_id}
+    items: {Tag: {key: ["TAG#{name}", "PRODUCT#{product_id:06}"], attributes: {label: transform.label}}}
+"""
+)
+
+
+def test_it_sees_joined_columns_that_no_item_names(database: Database) -> None:
+    found = items(
+        database(SCRIPT), JOINED, {"shop_rules:derived": lambda row: {"label": row.get("product.name")}}
+    )
+    assert [item["label"] for item in found] == ["Blue Mug", "Blue Mug"]
+
+
+def test_a_join_that_nothing_reads_is_a_warning(database: Database) -> None:
+    text = JOINED.replace("    transform: shop_rules:derived\n", "").replace("transform.label", "name")
+    # MariaDB's default collation takes texts of the key for one, which is another warning.
+    (warning,) = [one for one in checked(database(SCRIPT), text).warnings if "join" in one.where]
+    assert str(warning).endswith(
+        "entities.tag.join.product: no item reads anything of this join, and each page pays for it; take it out"
+    )
+
+
+def test_a_number_without_a_form_is_saved_as_text_beside_a_transform(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    script = f"CREATE TABLE gauge (id INTEGER PRIMARY KEY, level NUMERIC); INSERT INTO gauge VALUES (1, 'NaN'), (2, {'1' * 39});"
+    text = (
+        HEAD
+        + """
+entities:
+  gauge:
+    transform: shop_rules:derived
+    items: {Gauge: {key: ["GAUGE#{id:02}", META], attributes: {level: "level|text", seen: transform.seen}}}
+"""
+    )
+    url = database_on("postgresql", request, tmp_path)(script)
+    found = items(url, text, {"shop_rules:derived": lambda row: {"seen": row["level"]}})
+    assert [(item["level"], item["seen"]) for item in found] == [("NaN", "NaN"), ("1" * 39, "1" * 39)]
+
+
+def test_its_module_lies_beside_the_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "rules_beside.py").write_text("def derived(row):\n    return {'slug': 'x'}\n")
+    named = TEXT.replace("shop_rules:derived", "rules_beside:derived")
+    assert load_transforms(parse_mapping(named, "elsewhere/m.yaml"))[0].faults
+    _, found = load_transforms(parse_mapping(named, str(tmp_path / "m.yaml")))
+    assert list(found) == ["rules_beside:derived"]
+
+
+def test_what_it_raises_is_told_to_nobody_but_who_asked_for_the_row(database: Database) -> None:
+    with pytest.raises(RowError) as caught:
+        items(database(SCRIPT), TEXT, {"shop_rules:derived": raising})
+    assert "Blue Mug" not in str(caught.value)
+    assert caught.value.private.endswith("of its module: 'Blue Mug'")

@@ -152,7 +152,7 @@ CASES = [
     Case("integer[]", "'[0:1]={1,NULL}'", [1, None]),
     Case("integer[][]", "'{{1,2},{3,NULL}}'", [[1, 2], [3, None]]),
     Case("numeric(10,2)[]", "'{1.5,12345678.90}'", [N("1.50"), N("12345678.90")]),
-    Case("numeric[]", "'{1,NaN}'", refused="a value inside of it: NaN and infinity"),
+    Case("numeric[]", "'{1,NaN}'", refused="a value inside of it: the value is NaN; NaN and infinity"),
     Case("oid[]", "'{5,4294967295,NULL}'", [5, 2**32 - 1, None]),
     Case("money[]", "'{1.50,-2}'", [N("1.50"), N("-2.00")]),
     Case("real[]", "'{0.1}'", [N("0.1")]),

@@ -11,14 +11,14 @@ from functools import cached_property
 
 from sqlalchemy import update
 
-from migrator import live_wiring
+from migrator import live_wiring, wiring
 from migrator.cli.runs import RunEnd, begin, identity_of
 from migrator.journal.memory import SqlMemory
 from migrator.journal.schema import writer
 from migrator.journal.writers import SqlWriters
 from migrator.live_wiring import Beside
 from migrator.mapping.items import CompiledEntity
-from migrator.model import TOMBSTONE, Item, RowTree
+from migrator.model import CONTROL, TOMBSTONE, Item, RowTree
 from migrator.ports import Tally
 from migrator.ports.live import Mark, MarksState
 from migrator.results import Worked
@@ -51,6 +51,9 @@ class Pause:
 class Silent:
     """ports.Progress that says nothing."""
 
+    def page_planned(self, entity: str, number: int) -> None:
+        return
+
     def entity_started(self, entity: str, done: int, total: int) -> None:
         return
 
@@ -69,12 +72,15 @@ class Race:
     target: Target
     table_id: str
     presences: Presences = field(init=False)
+    tuning: dict[str, float] = field(default_factory=dict)
+    """What `command` sets beside the shop's own."""
 
     def __post_init__(self) -> None:
         writers = SqlWriters(self.shop.journal.database, self.table_id)
         # Not entered: no thread gives heartbeats, so that a test says when one is given.
         self.presences = Presences(
             writers,
+            live_wiring.revisions_of(self.shop.laid, self.shop.journal),
             live_wiring.lifetimes_of(self.shop.job),
             time.monotonic,
             lambda: self.target.store.unanswered,
@@ -87,7 +93,7 @@ class Race:
     @cached_property
     def beside(self) -> Beside:
         memory = SqlMemory(self.shop.journal.database, self.table_id)
-        return Beside(self.shop.laid, self.shop.live, self.target, memory, self.presences)
+        return Beside(self.shop.laid, self.shop.live, self.target, self.shop.journal, memory, self.presences)
 
     def entity(self, name: str) -> CompiledEntity:
         return self.beside.entities[name].compiled
@@ -101,9 +107,19 @@ class Race:
 
     def command(self, *words: str) -> Ended:
         """What a command says that is run with a job file for this race's table."""
+        return self.command_through(str(self.shop.job.target.endpoint), *words)
+
+    def command_through(self, endpoint: str, *words: str) -> Ended:
+        """The same by way of another endpoint."""
         job = self.shop.job
         path = job.path.with_name(f"{self.target.design.name}.yaml")
-        path.write_text(job.path.read_text().replace("table: Races", f"table: {self.target.design.name}"))
+        text = job.path.read_text().replace("table: Races", f"table: {self.target.design.name}")
+        tuning = "".join(f", {name}: {value}" for name, value in self.tuning.items())
+        path.write_text(
+            text.replace(str(job.target.endpoint), endpoint).replace("workers: 2}", f"workers: 2{tuning}}}")
+        )
+        # Each race has a table of its own, and all of them one job.
+        wiring.keep_names(wiring.read_job(path))
         place = 2 if words[0] == "capture" else 1
         return run_here([*words[:place], str(path), *words[place:]], job.path.parent, dict(os.environ))
 
@@ -166,8 +182,8 @@ class Race:
             after_read()
             return found
 
-        path = self.fast_path(check) if fast else BesidePath(self.beside.refresh(lambda: _nothing(check())))
-        return path.copy(entity, read)
+        beside = BesidePath(self.beside.refresh(lambda: _nothing(check())), self.beside.open_findings)
+        return (self.fast_path(check) if fast else beside).copy(entity, read)
 
     def fast_path(self, check: Happens = lambda: None) -> FastPath:
         checked = self.shop.laid.checked
@@ -189,6 +205,10 @@ class Race:
     # ── what there is ──
 
     def stored(self) -> list[Item]:
+        """Everything that stands in the table, but the control item."""
+        return [item for item in self.whole() if item["type"] != CONTROL]
+
+    def whole(self) -> list[Item]:
         """Everything that stands in the table."""
         return [item for page in self.target.store.scan(0, 1) for item in page.items]
 
@@ -210,7 +230,7 @@ class Race:
         tuning = laid.job.tuning
         options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
         stage = Verify(laid.source, target.store, journal, Silent(), options)
-        run = begin(journal, identity, again=True)
+        run = begin(journal, identity, again=True, after=0)
         with RunEnd(journal, run):
             return {
                 str(kind): count for kind, count in stage.run(run, laid.checked.entities).findings.items()

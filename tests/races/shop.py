@@ -173,5 +173,6 @@ def open_shop(
         journal = stack.enter_context(wiring.open_journal(job))
         stage = CaptureStage(live.capture, job.name, laid.checked.mapping.table)
         stage.install([entity.plan for entity in laid.checked.entities])
+        live_wiring.revisions_of(laid, journal).register()
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
         yield Shop(engine, url, job, laid, live, journal, sql, client)

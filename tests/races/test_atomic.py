@@ -208,8 +208,11 @@ def test_a_crash_after_some_of_101_items_converges(race: Race, after: int) -> No
 def test_a_crash_before_or_after_a_transaction_leaves_all_or_nothing(race: Race, cut: str) -> None:
     fill(race, 100)
     change(race, 100, "b", rest=False)
-    with race.through(Faults(**{cut: 1.0})) as (cut_off, _), pytest.raises(Exception, match="gave up"):  # type: ignore[arg-type]
-        cut_off.relay(lease_s=0).once()
+    with race.through(Faults(**{cut: 1.0})) as (cut_off, _):  # type: ignore[arg-type]
+        relay = cut_off.relay(lease_s=0)
+        relay.refresh.control = race.beside.control  # it is the transaction that is cut off
+        with pytest.raises(Exception, match="gave up"):
+            relay.once()
     assert titles(race) == (["a"] * 100 if cut == "cut_before" else ["b"] * 50)
     assert len(race.mark_ids()) == 1
     race.comes_to_rest()
@@ -267,6 +270,8 @@ def test_a_page_beside_others_writes_a_row_whole(race: Race) -> None:
     looked = Looked(race.beside.store, race)
     refresh, entity = race.beside.refresh(lambda: None), race.entity("sheet100")
     refresh.store = looked
-    BesidePath(refresh).copy(entity, lambda: race.shop.laid.source.read_page(entity.plan, None, None))
+    BesidePath(refresh, race.beside.open_findings).copy(
+        entity, lambda: race.shop.laid.source.read_page(entity.plan, None, None)
+    )
     assert looked.seen == [["b"] * 50]
     race.comes_to_rest()

@@ -52,7 +52,11 @@ def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes
     lifetimes, now = race.presences.lifetimes, [0.0]
     monkeypatch.setattr(journal_writers, "seconds", lambda connection: now[0])
     presence = Presence(
-        race.presences.writers, race.presences.writers.enter("fast"), lifetimes, lambda: now[0]
+        race.presences.writers,
+        race.presences.revisions,
+        race.presences.writers.enter("fast"),
+        lifetimes,
+        lambda: now[0],
     )
 
     def wait(_: float) -> None:

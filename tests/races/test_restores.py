@@ -34,7 +34,7 @@ def changed(race: Race) -> None:
     race.work()
     race.sql("UPDATE users SET name = 'New', email = 'new@x' WHERE id = 1", TWO[1])
     race.work()
-    race.beside.keep_ticket()
+    race.beside.guard()
 
 
 def test_a_source_restored_from_a_backup_is_refused_until_the_epoch_is_raised(race: Race) -> None:
@@ -44,7 +44,8 @@ def test_a_source_restored_from_a_backup_is_refused_until_the_epoch_is_raised(ra
     for words in (["relay", "--once"], ["backfill", "--into-existing"]):
         refused = race.command(*words)
         assert refused.code == 2
-        assert "run migrator capture epoch JOB --raise, then verify --repair" in refused.err
+        assert "run `migrator capture epoch " in refused.err
+        assert " --raise`, then `migrator verify " in refused.err
     assert race.stored() == before
     assert race.command("capture", "epoch", "--raise").code == 0
     assert race.command("verify", "--repair", "--settle", "0s").code == 1
@@ -69,6 +70,9 @@ def test_a_restored_source_is_refused_though_the_journal_is_lost(race: Race) -> 
     refused = race.command("relay", "--once")
     assert (refused.code, "the source was restored to an older state" in refused.err) == (2, True)
     assert race.command("capture", "epoch", "--raise").code == 0
+    unrepaired = race.command("relay", "--once")
+    assert (unrepaired.code, "run `migrator verify " in unrepaired.err) == (2, True)
+    assert race.command("verify", "--repair", "--settle", "0s").code == 1
     assert race.command("relay", "--once").code == 0
 
 
@@ -91,6 +95,22 @@ def test_a_relay_that_runs_while_the_source_is_restored_writes_nothing_and_keeps
     assert race.item("USER#1")["name"] == "After"
 
 
+def test_a_write_refused_by_a_ticket_that_was_never_drawn_tells_of_a_restore(race: Race) -> None:
+    """The journal went back with the source, and the table's control item was put back by somebody, too."""
+    changed(race)
+    restore(race)
+    race.target.store.put([{**item, "_tk": 1} for item in race.whole() if item["PK"] == "_migrator"])
+    with race.shop.journal.database.begin() as connection:
+        connection.exec_driver_sql("UPDATE migrator_reached_ticket SET ticket = 1")
+    race.sql("UPDATE users SET name = 'After' WHERE id = 1")
+    before, relay = race.live(), race.relay(lease_s=0, wait_s=0)
+    for _ in range(3):
+        with pytest.raises(SettingsError, match="capture epoch JOB --raise"):
+            relay.once()
+    assert len(race.mark_ids()) == 1
+    assert race.live()["USER#1", "META"] == before["USER#1", "META"]
+
+
 class Nobody:
     """migrator.stages.daemon.Listener that is told and says nothing."""
 
@@ -108,7 +128,7 @@ def test_a_daemon_whose_source_is_restored_ends_with_all_its_workers(race: Race)
     changed(race)
     restore(race)
     race.sql("UPDATE users SET name = 'After' WHERE id = 1")
-    daemon = Daemon(race.beside.relay, race.presences, Nobody(), workers=2)
+    daemon = Daemon(race.beside.relay, race.presences, Nobody(), race.beside.guard, workers=2)
     too_long = Timer(30, daemon.stop.set)
     too_long.start()
     with pytest.raises(SettingsError, match="was restored to an older state"):

@@ -137,6 +137,8 @@ def open_shop(
     with wiring.lay(read, "test") as laid, live_wiring.open_live(read, "test") as live:
         stage = CaptureStage(live.capture, read.name, laid.checked.mapping.table, marked_by)  # type: ignore[arg-type]
         stage.install([entity.plan for entity in laid.checked.entities])
+        with wiring.open_journal(read) as journal:
+            live_wiring.revisions_of(laid, journal).register()
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
         design = wiring.design_for(read, laid.checked.mapping.table)
         DynamoTableAdmin(client).create(design)

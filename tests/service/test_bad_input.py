@@ -263,6 +263,24 @@ def test_a_user_without_rights_on_our_tables_is_told_which(shop: Shop) -> None:
             connection.execute(sa.text("DROP ROLE migrator_test_plain"))
 
 
+@pytest.mark.engines("sqlite", "postgresql")
+@pytest.mark.parametrize("by", ["services", "triggers"])
+def test_what_fits_no_longer_by_the_commit_is_not_committed(shop: Shop, by: str) -> None:
+    """As of a process that was frozen between its statement and its commit, while others went on without it."""
+    if by == "triggers":
+        shop.done("capture", "install")
+    with shop.migration() as migration:
+        migration.dual_write(shop.sessions)
+        (role,) = migration._service.heartbeat._roles
+        with pytest.raises(SettingsError, match="complete"), shop.sessions.begin() as session:  # noqa: PT012
+            session.execute(sa.text("INSERT INTO users (id, name) VALUES (77, 'Ada')"))
+            role.fault = SettingsError("every pattern is complete")
+        role.fault = None
+        with shop.engine.connect() as connection:
+            assert connection.execute(sa.text("SELECT count(*) FROM users WHERE id = 77")).scalar() == 0
+    assert shop.marks() == 0
+
+
 @pytest.mark.engines("sqlite")
 def test_the_heartbeat_finds_what_no_longer_fits(shop: Shop) -> None:
     with shop.migration() as migration:

@@ -44,7 +44,7 @@ def behind(shop: Shop, faults: Faults) -> Iterator[Migration]:
 def test_a_refused_commit_is_rolled_back_though_the_connection_goes_on(shop: Shop) -> None:
     faults = Faults()
     with behind(shop, faults) as migration, shop.engine.connect() as connection:
-        migration.dual_write(shop.engine, mode="strict", longest_transaction_s=1)
+        migration.dual_write(shop.engine, mode="strict", longest_transaction_s=5)
         faults.errors = 1.0
         connection.execute(INSERT, {"id": 1})
         with pytest.raises(MigratorError):

@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.journey.in_process import run_here
 
@@ -16,17 +22,28 @@ _FILE = re.compile(r"^`(?P<name>[\w.]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.MUL
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_example_runs(tmp_path: Path) -> None:
-    page = (HOUSE / "docs" / "service.md").read_text()
-    for found in _FILE.finditer(page):
+@pytest.fixture
+def page(tmp_path: Path) -> str:
+    """The page, whose files are written."""
+    text = (HOUSE / "docs" / "service.md").read_text()
+    for found in _FILE.finditer(text):
         (tmp_path / found["name"]).write_text(found["text"])
     assert {"mapping.yaml", "notes.yaml", "service.py"} <= {one.name for one in tmp_path.iterdir()}
+    return text
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
     bin_ = Path(sys.executable).parent
-    environment = {
+    return {
         **os.environ,
         "PATH": f"{bin_}:{os.environ['PATH']}",
         "MIGRATOR_HOME": str(tmp_path / "home"),
+        "PYTHONUNBUFFERED": "1",
     }
+
+
+def test_the_example_runs(tmp_path: Path, page: str, environment: dict[str, str]) -> None:
     said = {}
     try:
         for line in _CONSOLE.findall(page)[0].splitlines():
@@ -51,3 +68,55 @@ def test_the_example_runs(tmp_path: Path) -> None:
     # An author's mark and two notes'; a rename touches both notes.
     assert "3 stored items" in said["verify"]
     assert "clean" in said["verify"]
+
+
+@contextmanager
+def served(folder: Path, environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """The example under uvicorn, and what it says."""
+    log = folder / "web.log"
+    words = [sys.executable, "-m", "uvicorn", "--port", "0", "web_fastapi:app"]
+    with log.open("w") as out:
+        server = subprocess.Popen(words, cwd=folder, env=environment, stdout=out, stderr=out)
+    try:
+        ends_at = time.monotonic() + 120
+        while "running on http" not in log.read_text():
+            assert time.monotonic() < ends_at, log.read_text()
+            time.sleep(0.1)
+        yield server, log
+    finally:
+        server.kill()
+        server.wait(60)
+
+
+@pytest.mark.usefixtures("page")
+def test_the_fastapi_example_writes_reads_and_says_goodbye(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    def migrator(*words: str) -> str:
+        ended = run_here(list(words), tmp_path, environment)
+        assert ended.code == 0, ended.out + ended.err
+        return ended.out
+
+    def python(program: str) -> str:
+        words = [sys.executable, "-c", program]
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True
+        )
+        return done.stdout
+
+    python("from service import *; Base.metadata.create_all(Session.kw['bind'])")
+    try:
+        migrator("table", "create", "notes.yaml")
+        migrator("capture", "install", "notes.yaml", "--by-services")
+        python("from service import *; s = Session(); s.add(Author(name='Ada')); s.commit()")
+        with served(tmp_path, environment) as (server, log):
+            at = log.read_text().split("running on ")[1].split()[0] + "/authors/1/notes"
+            ask = "from urllib.request import Request, urlopen; print(urlopen(Request({!r}, method={!r})).read())"
+            python(ask.format(f"{at}?text=hello", "POST"))
+            assert "hello" in python(ask.format(at, "GET"))
+            assert '"role": "dual_write,read"' in migrator("status", "notes.yaml", "--json")
+            server.send_signal(signal.SIGTERM)
+            server.wait(60)
+        assert '"instances": []' in migrator("status", "notes.yaml", "--json"), log.read_text()
+    finally:
+        run_here(["local", "stop"], tmp_path, environment)

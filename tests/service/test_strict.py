@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import sqlalchemy as sa
 
@@ -41,7 +43,7 @@ def test_a_service_whose_isolation_would_hide_changes_is_refused(shop: Shop) -> 
 def test_a_rollback_after_the_items_were_written_is_healed(shop: Shop) -> None:
     sessions = shop.sessions
     with shop.migration() as migration:
-        migration.dual_write(sessions, mode="strict", longest_transaction_s=1)
+        migration.dual_write(sessions, mode="strict", longest_transaction_s=5)
         with sessions() as session:
             session.add(a_user(1))
             session.flush()
@@ -49,9 +51,7 @@ def test_a_rollback_after_the_items_were_written_is_healed(shop: Shop) -> None:
             connection.dispatch.commit(connection)
             session.rollback()
         assert ("USER#1", "META") in shop.items()
-        import time
-
-        time.sleep(3.5)
+        time.sleep(7.5)  # the transaction may last for 5 s, its last request for one more
         shop.comes_to_rest()
         assert shop.items() == {}
 

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
-from migrator.errors import MigratorError, StoppedError
+from migrator.errors import MigratorError, OldRevisionError, SourceError, StoppedError
 from migrator.mapping.keys import encode_key, split_source
 from migrator.model import ItemKey
+from migrator.ports.control import UNREPAIRED
 from migrator.ports.live import Change, Root, RootFinder, Writer
+from migrator.stages.adoption import Adoption
+from migrator.stages.keeping import AnotherJournalError, OlderError
 from migrator.stages.lifetimes import Presence, Purge, fence_off
 from migrator.stages.paths import BesidePath, PagePath
-from migrator.stages.refresh import Refresh
+from migrator.stages.refresh import Refresh, RestoredError
 from migrator.stages.relay import Relay
 from migrator.stages.strict import Strict
 from tests.simulation.database import Database, Reader, RolledBack, Saved, Transaction
+from tests.simulation.journal import Identity
+from tests.simulation.rest import drain, repair_wishes
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import LIFETIMES, Parts, World, checked, live_entities
 
 OWNERS, PETS = (1, 2, 3), (1, 2)
 NAMES = ("ann", "bob", None)
 TRANSACTION_S = 200.0
+POLICY_SHARE = 0.1
+STORES = ("source", "source and journal", "source and journal", "table", "journal")
+STRANGE = (RestoredError, AnotherJournalError, OlderError)
 
 
 @dataclass
 class Cast:
-    """Makes the actors of one world. A test that breaks a rule overrides what it breaks."""
+    """Makes the actors of one world. A test that breaks a rule overrides what it breaks.
+
+    `noticed`: what stopped somebody who found that the stores do not belong together any more.
+    """
 
     world: World
+    noticed: list[MigratorError] = field(default_factory=list)
+    goes_back: bool = True
+    """Whether stores may go back, or be lost, and nobody is told."""
 
     @property
     def schedule(self) -> Scheduler:
@@ -43,6 +58,8 @@ class Cast:
 
     def service(self, *, strict: bool) -> None:
         if strict:
+            if not self.belongs():
+                return
             # As a relay does: who writes with tickets beside a fast run would find its old items over his newer ones.
             fence_off(self.world.writers, LIFETIMES, self.wait)
             presence = self.present("strict")
@@ -65,6 +82,8 @@ class Cast:
             if rng.random() < 0.15 or self.schedule.now_s - begun_at > TRANSACTION_S:
                 return
             self.commit(work)
+        except STRANGE as error:
+            self.noticed.append(error)
         except (RolledBack, MigratorError):
             return
         finally:
@@ -108,10 +127,14 @@ class Cast:
         for _ in range(times):
             try:
                 self.relay_once()
-            except StoppedError:
+            except (StoppedError, SourceError):
                 continue
+            except STRANGE as error:
+                self.noticed.append(error)
+                return
 
     def relay_once(self) -> None:
+        self.guard()
         fence_off(self.world.writers, LIFETIMES, self.wait)
         presence = self.present("relay")
         relay = self.world.relay(self.refresh_of(presence))
@@ -127,30 +150,113 @@ class Cast:
 
     # ── backfills ──
 
-    def backfill(self, rows: int = 2) -> None:
-        """A run over all entities, in pages of two rows; it begins anew when it was stopped."""
+    def backfill(self, rows: int = 2) -> bool:
+        """A run over all entities, in pages of two rows; it begins anew when it was stopped. Whether it came to its end."""
         for _ in range(4):
+            if not self.belongs():
+                return False
             presence = self.present("fast")
             try:
                 for name in live_entities():
                     for after in range(0, max(OWNERS) + 1, rows):
                         presence.beat(begins=True)
                         self.page(name, after, presence, rows)
-            except StoppedError:
+            except (StoppedError, SourceError):
                 continue
+            except STRANGE as error:
+                self.noticed.append(error)
+                return False
             self.world.writers.leave(presence.writer)
-            return
+            return True
+        return False
 
     def page(self, name: str, after: int, presence: Presence, rows: int = 2) -> None:
-        entity, reader = live_entities()[name].compiled, Reader(self.database)
+        entity, reader = self.world.entities[name].compiled, Reader(self.database)
 
         def read() -> list[tuple[object, ...]]:
             return reader.read_page(entity.plan, encode_key([after]), encode_key([after + rows]))
 
-        path: PagePath = BesidePath(self.refresh_of(presence))
+        path: PagePath = BesidePath(self.refresh_of(presence), self.world.open_findings)
         if presence.writer.kind == "fast":
             path = self.world.fast_path(presence.check)
         path.copy(entity, read)
+
+    # ── a policy ──
+
+    def policy(self) -> None:
+        """Somebody switches row level security on, and lets our role pass by it some time later."""
+        rng = random.Random(f"policy {self.schedule.random.random()}")
+        places = [*(("owner", key) for key in OWNERS), *(("pet", key) for key in PETS)]
+        for _ in range(rng.randrange(40)):
+            self.schedule.step()
+        self.database.hidden = frozenset(rng.sample(places, rng.randrange(1, 4)))
+        for _ in range(rng.randrange(1, 60)):
+            self.schedule.step()
+        self.database.hidden = frozenset()
+
+    # ── stores that do not belong together any more ──
+
+    def guard(self) -> None:
+        self.world.keeping().guard()
+
+    def belongs(self) -> bool:
+        try:
+            self.guard()
+        except STRANGE as error:
+            self.noticed.append(error)
+        return not self.noticed
+
+    def go_back(self, what: str) -> None:
+        """A store goes back, or is lost, and nobody is told. Processes that work with it are cut off."""
+        world, schedule = self.world, self.schedule
+        source, table = world.database.saved(), world.table.saved()
+        memory, seen = world.memory.saved(), dict(world.identity.seen_tables)
+        fenced = world.writers.guarded
+        self.meanwhile()
+        if what in ("source", "source and journal"):
+            world.database.restore(source)
+        if what == "source and journal":
+            world.memory.restore(memory)
+            world.writers.here.clear()
+            world.writers.guarded, world.identity.seen_tables = fenced, seen
+        if what in ("table", "journal"):
+            schedule.kill_all()
+            schedule.now_s += LIFETIMES.gone_s + 1
+            # A journal keeps everything by the id of the table.
+            world.begin_journal()
+        if what == "table":
+            world.table.restore(table)
+        if what == "journal":
+            world.identity = Identity("another journal")
+
+    def meanwhile(self) -> None:
+        """What is lost."""
+        rng = self.schedule.random
+        self.schedule.run(limit=rng.randrange(10, rng.choice((30, 200))))
+
+    def mend(self, error: MigratorError) -> None:
+        """What somebody does who is told: the advice, and nothing else."""
+        self.schedule.kill_all()
+        self.schedule.now_s += LIFETIMES.gone_s + 1
+        self.noticed.clear()
+        if isinstance(error, RestoredError):
+            self.raise_epoch()
+        if isinstance(error, AnotherJournalError):
+            self.adopt()
+        self.repair()
+        if not isinstance(error, AnotherJournalError):
+            self.adopt()
+
+    def adopt(self) -> None:
+        while True:
+            try:
+                self.adoption().run("a test")
+            except StoppedError:
+                continue  # the same command again
+            return
+
+    def adoption(self) -> Adoption:
+        return self.world.adoption()
 
     # ── a restore ──
 
@@ -158,12 +264,15 @@ class Cast:
         """The source goes back to an older state, everybody is stopped; then the two commands that set it right."""
         self.schedule.kill_all()
         self.database.restore(saved)
+        self.database.hidden = frozenset()
         self.schedule.now_s += LIFETIMES.gone_s + 1
         self.raise_epoch()
         self.repair()
+        self.adopt()
 
     def raise_epoch(self) -> None:
-        self.database.raise_epoch(self.world.memory.highest())
+        self.world.identity.see(self.world.table.table_id, "Sim", UNREPAIRED)
+        self.database.raise_epoch(max(self.world.memory.highest(), self.world.table.control.ticket))
 
     def repair(self) -> None:
         """What verify --repair does: a mark for every root that a difference names."""
@@ -184,7 +293,12 @@ class Cast:
 
     def present(self, kind: str) -> Presence:
         writer: Writer = self.world.writers.enter(kind)  # type: ignore[arg-type]
-        return Presence(self.world.writers, writer, LIFETIMES, self.schedule.clock)
+        try:
+            self.world.revisions.enter(writer)
+        except OldRevisionError:
+            self.world.writers.leave(writer)
+            raise
+        return Presence(self.world.writers, self.world.revisions, writer, LIFETIMES, self.schedule.clock)
 
     def network(self, times: int) -> None:
         for _ in range(times):
@@ -219,15 +333,52 @@ def run(seed: int, cast_of: Callable[[World], Cast] = Cast, parts: Parts = Parts
     cast = cast_of(world)
     crash_share = rng.choice((0.0, 0.0, 0.01, 0.03))
     enter(cast)
+    # By chance of its own: the other seeds stay the schedules that they were.
+    has_policy = random.Random(f"policy {seed}").random() < POLICY_SHARE
+    if has_policy:
+        schedule.start(cast.policy)
     if rng.random() < 0.1:
         schedule.run(crash_share=crash_share, limit=rng.randrange(1, 60))
         saved = world.database.saved()
         schedule.run(crash_share=crash_share, limit=rng.randrange(1, 100))
         cast.restore(saved)
         enter(cast)
+    elif rng.random() < 0.15 and cast.goes_back and comes_to_a_moment(world, crash_share):
+        cast.go_back(rng.choice(STORES))
+        enter(cast)
     schedule.run(crash_share=crash_share)
     come_to_rest(world, cast)
+    if has_policy:
+        under_policy(world, cast)
     return world
+
+
+def under_policy(world: World, cast: Cast) -> None:
+    """Changes are worked while a policy comes and goes. No backfill follows that would mend what was buried."""
+    for actor in (partial(cast.service, strict=False), partial(cast.relays, 4), cast.policy):
+        world.schedule.start(actor)
+    world.schedule.run()
+    world.database.hidden = frozenset()
+    drain(world)
+
+
+def comes_to_a_moment(world: World, crash_share: float) -> bool:
+    """Whether it comes to one at which nobody writes without tickets, or is about to read with one."""
+    world.schedule.run(crash_share=crash_share, limit=world.schedule.random.randrange(20, 200))
+    world.writers.fence()
+    for _ in range(400):
+        fast = any(one.kind == "fast" for one in world.writers.here.values())
+        if not fast and not world.database.is_between_draw_and_read():
+            return True
+        if fast:
+            world.schedule.now_s += 10.0
+        world.schedule.run(limit=1)
+        world.writers.here = {
+            name: one
+            for name, one in world.writers.here.items()
+            if world.schedule.now_s - one.alive_at <= LIFETIMES.gone_s
+        }
+    return False
 
 
 def enter(cast: Cast) -> None:
@@ -262,27 +413,32 @@ def populate(world: World) -> None:
 def come_to_rest(world: World, cast: Cast) -> None:
     """The service is quiet, nothing fails any more; relays go on until no mark is left, and all late requests land."""
     world.table.faults = 0.0
+    world.database.hidden = frozenset()
     world.database.locks.clear()
     world.schedule.now_s += 1000.0
+    for _ in range(5):
+        if _has_come_to_rest(world, cast):
+            return
+        cast.mend(cast.noticed[0])
+        # What was mended has to stand what comes.
+        world.schedule.start(partial(cast.service, strict=False))
+        world.schedule.start(partial(cast.relays, 2))
+        world.schedule.run()
+    raise AssertionError(f"the advice does not help: {cast.noticed}")
+
+
+def _has_come_to_rest(world: World, cast: Cast) -> bool:
+    """Whether nobody noticed that the stores do not belong together."""
+    if cast.noticed or not cast.belongs():
+        return False
     # Nobody is there to come between its pages.
     world.schedule.start(partial(cast.backfill, max(OWNERS) + 1))
     world.schedule.run()
-    drain(world)
-    # What verify --repair does with wishes that a page read long ago may have left behind.
-    told: dict[Root, list[ItemKey]] = defaultdict(list)
-    for wish in world.memory.wishes:
-        told[wish.root].append(wish.key)
-    world.database.add(told)
-    drain(world)
-
-
-def drain(world: World) -> None:
-    for _ in range(200):
-        while world.table.late:
-            world.table.deliver(0)
-        if not world.database.marks:
-            return
-        world.schedule.now_s += 100.0
-        # Nobody takes part any more: as many at once as a real one takes.
-        world.relay(most_marks=16).once()
-    raise AssertionError(f"marks are never done: {world.database.marks}")
+    if cast.noticed:
+        return False
+    try:
+        drain(world)
+        repair_wishes(world)
+    except STRANGE as error:
+        cast.noticed.append(error)
+    return not cast.noticed

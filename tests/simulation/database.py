@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from greenlet import getcurrent
+
+from migrator.errors import HiddenRowsError
 from migrator.facts import EntityPlan
 from migrator.mapping.changes import Captured, Lookup
 from migrator.mapping.keys import decode_key, encode_key
@@ -35,7 +38,10 @@ class Kept:
 
 @dataclass
 class Database:
-    """`unique`: names are one owner's alone. `image_of`: the columns that a mark holds, per table."""
+    """`unique`: names are one owner's alone. `image_of`: the columns that a mark holds, per table.
+
+    `hidden`: rows that a policy hides from our readers, though not from the service.
+    """
 
     schedule: Scheduler
     captured: Mapping[str, Captured]
@@ -46,12 +52,28 @@ class Database:
     number: int = 0
     next_mark: int = 0
     locks: dict[Any, object] = field(default_factory=dict)
+    hidden: frozenset[Place] = frozenset()
+    generation: int = 0
+    """Counts restores: whoever is connected is cut off."""
+    unread: set[Any] = field(default_factory=set)
+    """Actors that have drawn a ticket, and may not have read all that they write with it."""
+
+    # ── policies ──
+
+    def admit(self, plan: EntityPlan) -> None:
+        """What PostgreSQL does for a reader that has row security off.
+
+        Raises: HiddenRowsError where a policy would leave out rows of a table that the plan reads.
+        """
+        if self.hidden and {table for table, _ in self.hidden} & set(_read_by(plan)):
+            raise HiddenRowsError("a policy would hide rows")
 
     # ── tickets ──
 
     def draw(self) -> int:
         self.schedule.step()
         self.number += 1
+        self.unread.add(getcurrent())
         return self.epoch * TICKETS_AN_EPOCH + self.number
 
     def highest(self) -> int:
@@ -77,7 +99,11 @@ class Database:
             one.leased_until = now + lease_s
         return [one.mark for one in chosen]
 
+    def from_the_first(self) -> None:
+        """Every take looks at all of them."""
+
     def finish(self, ids: Sequence[int]) -> None:
+        self.has_read()
         self.schedule.step()
         for number in ids:
             self.marks.pop(number, None)
@@ -136,6 +162,15 @@ class Database:
     def restore(self, saved: Saved) -> None:
         self.tables, self.marks, self.epoch, self.number = copy.deepcopy(saved)
         self.locks.clear()
+        self.generation += 1
+
+    def has_read(self) -> None:
+        self.unread.discard(getcurrent())
+
+    def is_between_draw_and_read(self) -> bool:
+        """A restore to such a moment is one that no ticket tells of (see docs/protocol.md, "What remains")."""
+        self.unread = {one for one in self.unread if one}
+        return bool(self.unread)
 
 
 @dataclass
@@ -146,6 +181,14 @@ class Transaction:
     changes: dict[Place, Row | None] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)
+    generation: int = -1
+
+    def __post_init__(self) -> None:
+        self.generation = self.database.generation
+
+    def refuse_cut_off(self) -> None:
+        if self.generation != self.database.generation:
+            raise RolledBack
 
     def row(self, place: Place) -> Row | None:
         if place in self.changes:
@@ -163,6 +206,7 @@ class Transaction:
     def write(self, table: str, key: int, row: Row | None) -> None:
         """One INSERT, UPDATE or DELETE with its mark. Raises: RolledBack where the lock or the name is another's."""
         place = (table, key)
+        self.refuse_cut_off()
         self._lock(place)
         if row is not None and table == "owner" and self.database.unique:
             self._lock_name(key, row["name"])
@@ -180,6 +224,7 @@ class Transaction:
                     self.write("pet", pet, None)
 
     def commit(self, with_marks: Callable[[Iterable[Mark]], Iterable[Mark]] = lambda marks: marks) -> None:
+        self.refuse_cut_off()
         for (table, key), row in self.changes.items():
             if row is None:
                 self.database.tables[table].pop(key, None)
@@ -217,34 +262,39 @@ class Transaction:
             raise RolledBack
 
 
+def _read_by(plan: EntityPlan) -> Iterator[str]:
+    yield plan.table.real
+    yield from (join.table.real for join in plan.joins)
+    yield from (one.table.real for one in plan.collections)
+
+
 def _image(captured: Captured, row: Row | None) -> dict[str, Any] | None:
     return None if row is None else {name: row[name] for name in captured.columns}
 
 
 @dataclass
 class Reader:
-    """The source's reading side; `transaction`: whose uncommitted changes it sees."""
+    """The source's reading side; `transaction`: whose uncommitted changes it sees. `sees_all`: no policy holds it."""
 
     database: Database
     transaction: Transaction | None = None
+    sees_all: bool = False
 
     def __post_init__(self) -> None:
         self._seen = self.transaction or Transaction(self.database)
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        self.database.schedule.step()
-        view = self._view()
+        view = self._begun(plan)
         wanted = sorted({decode_key(key)[0] for key in keys})
         return [tree for key in wanted if (tree := self._tree(view, plan, key)) is not None]
 
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
-        self.database.schedule.step()
-        view = self._view()
+        view = self._begun(plan)
         low = 0 if after is None else decode_key(after)[0]
         high = 10**9 if upto is None else decode_key(upto)[0]
-        keys = [key for key, _ in view.rows(plan.table.real) if low < key <= high]
+        keys = [key for key, _ in self._rows(view, plan.table.real) if low < key <= high]
         return [tree for key in keys if (tree := self._tree(view, plan, key)) is not None]
 
     def find_roots(
@@ -255,29 +305,48 @@ class Reader:
         after: SourceKey | None,
         limit: int,
     ) -> list[SourceKey]:
-        self.database.schedule.step()
+        view = self._begun(plan)
         low = 0 if after is None else decode_key(after)[0]
         found = [
             encode_key([key])
-            for key, row in self._view().rows(plan.table.real)
+            for key, row in self._rows(view, plan.table.real)
             if key > low and tuple(row[name] for name in lookup.columns) in {tuple(one) for one in values}
         ]
         return found[:limit]
 
+    def _begun(self, plan: EntityPlan) -> Transaction:
+        self.database.schedule.step()
+        self.database.admit(plan)
+        return self._view()
+
     def _view(self) -> Transaction:
+        if self.transaction is not None:
+            self.transaction.refuse_cut_off()
         return self._seen
 
+    def _row(self, view: Transaction, place: Place) -> Row | None:
+        return None if place in self._hidden else view.row(place)
+
+    def _rows(self, view: Transaction, table: str) -> list[tuple[int, Row]]:
+        hidden = self._hidden
+        return [one for one in view.rows(table) if not hidden or (table, one[0]) not in hidden]
+
+    @property
+    def _hidden(self) -> frozenset[Place]:
+        return frozenset() if self.sees_all else self.database.hidden
+
     def _tree(self, view: Transaction, plan: EntityPlan, key: int) -> RowTree | None:
-        root = view.row((plan.table.real, key))
+        root = self._row(view, (plan.table.real, key))
         if root is None:
             return None
         aliases: dict[str, Row] = {"": root}
         for join in plan.joins:
             theirs, _ = join.on[0]
-            aliases[join.alias] = view.row((join.table.real, aliases[join.parent].get(theirs) or 0)) or {}
+            place = (join.table.real, aliases[join.parent].get(theirs) or 0)
+            aliases[join.alias] = self._row(view, place) or {}
         slots = tuple(aliases[slot.alias].get(slot.column.real) for slot in plan.slots)
         counts = tuple(
-            sum(row[one.link[0][0]] == key for _, row in view.rows(one.table.real))
+            sum(row[one.link[0][0]] == key for _, row in self._rows(view, one.table.real))
             for one in plan.collections
         )
         return (*slots, *counts)

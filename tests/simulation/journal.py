@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from migrator.model import ItemKey
 from migrator.ports.live import Contest, Remembered, Root, Writer, WriterKind
@@ -17,7 +19,7 @@ class Memory:
     wishes: dict[Contest, None] = field(default_factory=dict)
     ticket: int = 0
 
-    def remember(self, ticket: int, intended: Mapping[Root, Iterable[ItemKey]]) -> dict[Root, Remembered]:
+    def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
         self.schedule.step()
         before = {root: self.known.get(root, Remembered()) for root in intended}
         for root, keys in intended.items():
@@ -25,7 +27,7 @@ class Memory:
                 self.known[root] = Remembered(ticket, before[root].keys | set(keys))
         return before
 
-    def settle(self, ticket: int, current: Mapping[Root, Iterable[ItemKey]]) -> None:
+    def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         self.schedule.step()
         for root, keys in current.items():
             if self.known.get(root, Remembered()).ticket == ticket:
@@ -47,6 +49,12 @@ class Memory:
 
     def highest(self) -> int:
         return self.ticket
+
+    def saved(self) -> tuple[Any, ...]:
+        return copy.deepcopy((self.known, self.wishes, self.ticket))
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self.known, self.wishes, self.ticket = copy.deepcopy(saved)
 
     def concede(self, contests: Sequence[Contest]) -> None:
         self.schedule.step()
@@ -72,7 +80,9 @@ class Writers:
         return writer
 
     def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
-        known = self.here.get(writer.id, writer)
+        known = self.here.get(writer.id)
+        if known is None:
+            return replace(writer, fenced=True)
         now = self.schedule.now_s
         # Not by replace(): it is a sixtieth of a schedule.
         since = now if begins else known.since
@@ -97,6 +107,29 @@ class Writers:
 
 
 @dataclass
+class Identity:
+    """ports.control.Identity; `id`: of the journal."""
+
+    id: str = "journal"
+    seen_tables: dict[str, int] = field(default_factory=dict)
+
+    def journal_id(self) -> str:
+        return self.id
+
+    def seen(self, table_id: str) -> int | None:
+        return self.seen_tables.get(table_id)
+
+    def see(self, table_id: str, table: str, ticket: int) -> None:
+        self.seen_tables[table_id] = max(ticket, self.seen_tables.get(table_id, ticket))
+
+    def repaired(self, table_id: str, table: str, ticket: int) -> None:
+        self.seen_tables[table_id] = ticket
+
+    def tables_named(self, table: str) -> frozenset[str]:
+        return frozenset(self.seen_tables)
+
+
+@dataclass
 class ClaimBook:
     schedule: Scheduler
     owners: dict[bytes, str] = field(default_factory=dict)
@@ -109,7 +142,8 @@ class ClaimBook:
                 found[digest] = self.owners[digest]
         return found
 
-    def release(self, table_id: str, digests: Sequence[bytes]) -> None:
+    def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
         self.schedule.step()
-        for digest in digests:
-            self.owners.pop(digest, None)
+        for digest, owner in given_up:
+            if self.owners.get(digest) == owner:
+                del self.owners[digest]

@@ -29,7 +29,7 @@ class Scheduler:
     def clock(self) -> float:
         return self.now_s
 
-    def start(self, work: Callable[[], None]) -> None:
+    def start(self, work: Callable[[], object]) -> None:
         """An actor that begins when it is chosen."""
 
         def guarded() -> None:

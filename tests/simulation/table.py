@@ -5,16 +5,24 @@ A transaction is one request, and so one step; its token is of no use here: all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from migrator.errors import StoppedError
 from migrator.model import TOMBSTONE, Item, ItemKey, TableDesign
 from migrator.ports import Receipt
-from migrator.ports.live import Outcome
+from migrator.ports.control import ControlState, Kept
+from migrator.ports.live import Outcome, Verdict
+from migrator.target.answers import missing_parts, missing_reasons
+from migrator.target.control import with_kept
 from tests.simulation.scheduler import Scheduler
 
 REQUEST_LIFE_S = 60.0
+SavedTable: TypeAlias = tuple[dict[ItemKey, Item], ControlState]
+_ASKED = {"ReturnConsumedCapacity": "INDEXES", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+_REFUSED = {"Error": {"Code": "ConditionalCheckFailedException"}}
 
 
 @dataclass
@@ -28,13 +36,17 @@ class Late:
 
 @dataclass
 class Table:
-    """`faults`: how often a request is repeated, lost, or lands when nobody waits for it any more."""
+    """`faults`: how often a request is repeated, lost, answered with nothing, or lands when nobody waits for it any more."""
 
     schedule: Scheduler
     design: TableDesign
     faults: float = 0.1
     items: dict[ItemKey, Item] = field(default_factory=dict)
     late: list[Late] = field(default_factory=list)
+    control: ControlState = ControlState()
+    table_id: str = "table"
+    sending: Callable[[], None] = lambda: None
+    """Told before each request."""
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         return [outcome for item in items for outcome in self._send([item])]
@@ -55,9 +67,35 @@ class Table:
                 removed += 1
         return removed
 
-    def read_control(self) -> int:
+    # ── the control item ──
+
+    def read_control(self) -> ControlState:
         self.schedule.step()
-        return max((int(str(item["_tk"])) for item in self.items.values()), default=0)
+        return self.control
+
+    def raise_control(self, ticket: int) -> int:
+        self.schedule.step()
+        known = self.control.ticket
+        if known < ticket:
+            self.control = replace(self.control, ticket=ticket, is_there=True)
+        if self.schedule.chance(self.faults / 4):
+            raise StoppedError("no answer")
+        return known if known >= ticket else 0
+
+    def keep(self, table_id: str, job: str, kept: Kept) -> None:
+        self.schedule.step()
+        self.control = with_kept(self.control, table_id, job, kept)
+
+    # ── a state to go back to ──
+
+    def saved(self) -> SavedTable:
+        return copy.deepcopy((self.items, self.control))
+
+    def restore(self, saved: SavedTable) -> None:
+        """Another table under the same name, as it is with DynamoDB."""
+        self.items, self.control = copy.deepcopy(saved)
+        self.late.clear()
+        self.table_id += "'"
 
     def deliver(self, number: int) -> None:
         """One of the late requests lands; one that has outlived its time does not."""
@@ -69,6 +107,7 @@ class Table:
         return {key: item for key, item in self.items.items() if item["T"] != TOMBSTONE}
 
     def _send(self, items: Sequence[Item], *, conditional: bool = True) -> list[Outcome]:
+        self.sending()
         ends_at = self.schedule.now_s + REQUEST_LIFE_S
         sent = [dict(item) for item in items]
         self.schedule.step()
@@ -77,7 +116,13 @@ class Table:
         if not self.schedule.chance(self.faults):
             return self._land(sent, conditional=conditional)
         late = Late(sent, ends_at, conditional)
-        fate = self.schedule.random.randrange(4)
+        fate = self.schedule.random.randrange(6)
+        if fate == 4:
+            # 200, and nothing was written.
+            return self._unread(sent, "stored", missing_parts("PutItem", _ASKED, {}))
+        if fate == 5:
+            # A refusal that names nothing that is in the way: it looks like a stranger's item.
+            return self._unread(sent, "taken", missing_reasons(_ASKED, _REFUSED))
         if fate != 1:
             self.late.append(late)
         if fate <= 1:
@@ -86,6 +131,16 @@ class Table:
         if fate == 2:
             raise StoppedError("no answer")
         return answer
+
+    def lacks(self, parts: Iterator[str]) -> bool:
+        """Whether the product finds that something is missing in an answer."""
+        return any(parts)
+
+    def _unread(self, items: Sequence[Item], verdict: Verdict, missing: Iterator[str]) -> list[Outcome]:
+        """What becomes of an answer that says nothing: no answer, or, for who does not look, what it seems to say."""
+        if self.lacks(missing):
+            raise StoppedError("no answer")
+        return [Outcome(item, verdict) for item in items]
 
     def _land(self, items: Sequence[Item], *, conditional: bool) -> list[Outcome]:
         """All of the items are written, or none of them."""
@@ -108,12 +163,13 @@ class Table:
         if there is not None and conditional:
             own, newer = there["_src"] == item["_src"], there["_tk"] > item["_tk"]  # type: ignore[operator]
             dead = there["T"] == TOMBSTONE
+            ticket = int(str(there["_tk"]))
             if own and newer:
-                return Outcome(item, "newer")
+                return Outcome(item, "newer", ticket=ticket)
             if not own and dead and newer:
-                return Outcome(item, "buried", str(there["_src"]))
+                return Outcome(item, "buried", str(there["_src"]), ticket=ticket)
             if not own and not dead:
-                return Outcome(item, "taken", str(there["_src"]))
+                return Outcome(item, "taken", str(there["_src"]), ticket=ticket)
         self.items[key] = dict(item)
         return Outcome(item, "stored")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -11,7 +11,7 @@ import pytest
 from migrator.model import Item, ItemKey
 from migrator.ports.live import Outcome, Remembered, Root
 from tests.simulation import table as tables
-from tests.simulation.actors import OWNERS, run
+from tests.simulation.actors import OWNERS, Cast, run
 from tests.simulation.broken import SCHEDULES
 from tests.simulation.journal import Memory, Writers
 from tests.simulation.world import Parts
@@ -24,6 +24,13 @@ class Guarded(Writers):
     """A relay was here before: no page is written without conditions (fast pages come before all readers)."""
 
     guarded: bool = True
+
+
+@dataclass
+class Lasting(Cast):
+    """No store goes back: until that is repaired, a reader sees what it left behind."""
+
+    goes_back: bool = False
 
 
 @dataclass
@@ -59,7 +66,7 @@ class OneByOne(Watched):
 class NoOldKeys(Memory):
     """What an owner had before is known from the marks alone."""
 
-    def remember(self, ticket: int, intended: Mapping[Root, Iterable[ItemKey]]) -> dict[Root, Remembered]:
+    def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
         known = super().remember(ticket, intended)
         return {
             root: replace(one, keys=frozenset()) if root[0] == "owner" else one for root, one in known.items()
@@ -67,7 +74,7 @@ class NoOldKeys(Memory):
 
 
 def mixes(seed: int, table: type[Watched] = Watched, memory: type[Memory] = Memory) -> list[str]:
-    world = run(seed, parts=Parts(table=table, memory=memory, writers=Guarded, atomic=True))
+    world = run(seed, Lasting, Parts(table=table, memory=memory, writers=Guarded, atomic=True))
     assert world.differences() == []
     assert isinstance(world.table, Watched)
     return world.table.mixes

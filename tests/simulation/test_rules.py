@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from greenlet import getcurrent
 
+from migrator.errors import StoppedError
+from migrator.facts import EntityPlan
 from migrator.model import TOMBSTONE, Item, ItemKey
-from migrator.ports.live import Contest, Mark, Outcome, Root
+from migrator.ports.live import Contest, Mark, Outcome, Root, Verdict
 from migrator.stages.lifetimes import Presence
 from migrator.stages.refresh import Refresh
 from tests.simulation import table as tables
@@ -81,7 +83,7 @@ class ReadsEarly(Cast):
 
 
 def test_rule_2_a_snapshot_older_than_its_ticket_is_found_out() -> None:
-    found_out(ReadsEarly, Parts(database=SnapshotFirst), first=3600)
+    found_out(ReadsEarly, Parts(database=SnapshotFirst), first=200)
 
 
 # ── rule 3 ──
@@ -122,6 +124,38 @@ class PlainDeletes(tables.Table):
 @pytest.mark.parametrize("broken", [Unconditional, NoTickets, NoSources, PlainDeletes])
 def test_rule_3_a_weaker_condition_is_found_out(broken: type[tables.Table]) -> None:
     found_out(parts=Parts(table=broken))
+
+
+class Credulous(tables.Table):
+    """Takes an answer that says nothing for one that says that all is well."""
+
+    def lacks(self, parts: Iterator[str]) -> bool:
+        return False
+
+
+class BelievesWrites(Credulous):
+    """The same of 200 alone."""
+
+    def _unread(self, items: Sequence[Item], verdict: Verdict, missing: Iterator[str]) -> list[Outcome]:
+        if verdict == "taken":
+            raise StoppedError("no answer")
+        return super()._unread(items, verdict, missing)
+
+
+class BelievesRefusals(Credulous):
+    """The same of refusals that do not say what was in the way."""
+
+    def _unread(self, items: Sequence[Item], verdict: Verdict, missing: Iterator[str]) -> list[Outcome]:
+        if verdict == "stored":
+            raise StoppedError("no answer")
+        return super()._unread(items, verdict, missing)
+
+
+@pytest.mark.parametrize(("broken", "first"), [(BelievesWrites, 0), (BelievesRefusals, 1100)])
+def test_rule_5_an_answer_that_says_nothing_and_is_believed_is_found_out(
+    broken: type[tables.Table], first: int
+) -> None:
+    found_out(parts=Parts(table=broken), first=first)
 
 
 class Deaf(Memory):
@@ -180,7 +214,7 @@ class KeysForgotten(Cast):
 
     def refresh_of(self, presence: Presence) -> Refresh:
         class Told(Refresh):
-            def __call__(self, told: Mapping[Root, Iterable[ItemKey]]) -> Any:
+            def __call__(self, told: Mapping[Root, Collection[ItemKey]]) -> Any:
                 return super().__call__(dict.fromkeys(told, ()))
 
         refresh = super().refresh_of(presence)
@@ -190,6 +224,20 @@ class KeysForgotten(Cast):
 
 def test_rule_4_keys_that_the_row_no_longer_has_and_keep_their_items_are_found_out() -> None:
     found_out(KeysForgotten)
+
+
+# ── every row, or none ──
+
+
+class HidesRows(Database):
+    """Row security is on: a policy leaves rows out, and says nothing."""
+
+    def admit(self, plan: EntityPlan) -> None:
+        pass
+
+
+def test_rows_that_a_policy_hides_from_a_reader_are_found_out() -> None:
+    found_out(parts=Parts(database=HidesRows))
 
 
 # ── the harness itself ──

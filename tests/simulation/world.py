@@ -17,15 +17,19 @@ from migrator.mapping.keys import encode_key
 from migrator.model import Item, ItemKey
 from migrator.ports.live import Contest, Root
 from migrator.stages import entities as stages
+from migrator.stages.adoption import Adoption
 from migrator.stages.claims import Claims
+from migrator.stages.keeping import Keeping, OnRecord
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.paths import FastPath
 from migrator.stages.projection import project
 from migrator.stages.refresh import LiveEntity, Refresh
 from migrator.stages.relay import Relay, RelayOptions
+from tests.fakes.journal import FakeOpenFindings, FakeRevisions
+from tests.fakes.phases import FakePhases
 from tests.golden.heart import check, facts, table
 from tests.simulation.database import Database, Reader, Transaction
-from tests.simulation.journal import ClaimBook, Memory, Writers
+from tests.simulation.journal import ClaimBook, Identity, Memory, Writers
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.table import REQUEST_LIFE_S, FastStore, Table
 
@@ -102,10 +106,10 @@ def captured() -> dict[str, Captured]:
 
 @functools.cache
 def live_entities() -> dict[str, LiveEntity]:
-    return stages.live_entities(checked().mapping, [_once(one) for one in checked().entities])
+    return stages.live_entities(checked().mapping, [kept_once(one) for one in checked().entities])
 
 
-def _once(entity: CompiledEntity) -> CompiledEntity:
+def kept_once(entity: CompiledEntity) -> CompiledEntity:
     """The same entity, each different row decoded and made an item once: it is pure, and schedules have few rows."""
     return replace(
         entity,
@@ -185,11 +189,19 @@ class World:
     memory: Memory = field(init=False)
     writers: Writers = field(init=False)
     claims: Claims = field(init=False)
+    identity: Identity = field(default_factory=Identity)
+    revisions: FakeRevisions = field(default_factory=FakeRevisions)
 
     def __post_init__(self) -> None:
         self.database = self.parts.database(self.schedule, captured(), self.unique)
         self.table = self.parts.table(self.schedule, checked().mapping.table, self.faults)
+        self.table.sending = self.database.has_read
+        self.begin_journal()
+
+    def begin_journal(self) -> None:
+        """A journal in which nothing is."""
         self.memory = self.parts.memory(self.schedule)
+        self.open_findings = FakeOpenFindings()
         self.writers = self.parts.writers(self.schedule)
         book, entities = ClaimBook(self.schedule), {one.name: one for one in checked().entities}
         unproved = checked().unproved
@@ -199,16 +211,53 @@ class World:
     def entities(self) -> dict[str, LiveEntity]:
         return live_entities() if self.atomic else apart_entities()
 
+    @property
+    def revision(self) -> str:
+        return checked().mapping.revision
+
     def refresh(self, transaction: Transaction | None = None) -> Refresh:
         return Refresh(
             rows=Reader(self.database, transaction),
             store=self.table,
             tickets=self.database,
             memory=self.memory,
+            control=self.table,
             entities=self.entities,
             table=checked().mapping.table,
-            revision=checked().mapping.revision,
+            revision=self.revision,
             clock=self.schedule.clock,
+        )
+
+    def on_record(self) -> OnRecord:
+        return OnRecord(self.identity.id)
+
+    def keeping(self) -> Keeping:
+        return Keeping(
+            job="sim",
+            table="Sim",
+            table_id=self.table.table_id,
+            tickets=self.database,
+            memory=self.memory,
+            control=self.table,
+            identity=self.identity,
+            on_record=self.on_record,
+            is_empty=lambda: not self.table.items,
+        )
+
+    def adoption(self) -> Adoption:
+        return Adoption(
+            job="sim",
+            table_id=self.table.table_id,
+            design=checked().mapping.table,
+            remembered=frozenset(name for name, one in self.entities.items() if one.remembered),
+            pages=lambda: [list(self.table.items.values())],
+            memory=self.memory,
+            writers=self.writers,
+            control=self.table,
+            identity=self.identity,
+            phases=FakePhases(self.schedule.clock),
+            on_record=self.on_record,
+            keep_direct=lambda entities: None,
         )
 
     def relay(self, refresh: Refresh | None = None, most_marks: int = 4) -> Relay:
@@ -218,6 +267,7 @@ class World:
             self.database,
             Reader(self.database),
             refresh or self.refresh(),
+            self.open_findings,
             captured(),
             image_keys(),
             options,
@@ -234,7 +284,7 @@ class World:
         """Per key, each root that has it by its row, and the item that it makes of it."""
         found: dict[ItemKey, dict[Root, Item]] = defaultdict(dict)
         view = Transaction(self.database)
-        reader = Reader(self.database)
+        reader = Reader(self.database, sees_all=True)
         for name, live in live_entities().items():
             plan = live.compiled.plan
             for key, _ in view.rows(plan.table.real):

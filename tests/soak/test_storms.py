@@ -33,7 +33,7 @@ def chinook(tmp_path: Path, chinook_sqlite: Path, dynamodb_url: str) -> Iterator
     """Chinook behind the faults of a storm, all at once."""
     print(f"\nMIGRATOR_TEST_SEED={SEED}")
     faults = Faults(
-        unprocessed=0.2, throttle=0.03, slow_down=0.03, errors=0.03, unavailable=0.02, cut_before=0.01, cut_after=0.02,
+        unprocessed=0.2, throttle=0.03, slow_down=0.03, errors=0.03, unavailable=0.02, cut_before=0.01, cut_after=0.02, empty=0.01,
         late=0.05, late_s=0.3, seed=SEED,
     )  # fmt: skip
     with FaultProxy(dynamodb_url, faults) as proxy:

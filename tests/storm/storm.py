@@ -40,7 +40,7 @@ class Storm:
 def faults_of(seed: int) -> Faults:
     return Faults(
         unprocessed=0.05, throttle=0.02, slow_down=0.01, errors=0.02, unavailable=0.01, cut_before=0.01,
-        cut_after=0.02, late=0.02, late_s=0.3, cancel=0.02, seed=seed,
+        cut_after=0.02, late=0.02, late_s=0.3, cancel=0.02, empty=0.01, seed=seed,
     )  # fmt: skip
 
 

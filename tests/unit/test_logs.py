@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +29,30 @@ def test_a_line_is_json_with_its_fields(capsys: pytest.CaptureFixture[str]) -> N
         "backfill",
     )
     assert line["timestamp"].endswith("Z")
+
+
+def test_a_service_that_set_nothing_up_gets_warnings_on_standard_error_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    structlog.reset_defaults()
+    logger = logs.get_logger("instances")
+    logger.info("instance_struck")
+    logger.warning("table_cannot_be_asked", url="postgresql://me:s3cret@host/shop")
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert [json.loads(line)["event"] for line in said.err.splitlines()] == ["table_cannot_be_asked"]
+    assert "s3cret" not in said.err
+
+
+@pytest.mark.parametrize("stream", [None, "closed"])
+def test_a_line_that_nobody_can_read_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, stream: str | None
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed if stream else None)
+    logs.configure(json=True)
+    logs.get_logger("retry").warning("tried_again")
 
 
 def test_nothing_below_the_level(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-import pytest
+import math
 
+import pytest
+from structlog.testing import capture_logs
+
+from migrator import retry as retry_module
 from migrator.errors import Interrupted, SourceError, StoppedError
 from migrator.retry import Backoff, Retry
 
@@ -64,6 +68,18 @@ def test_at_the_limit_of_tries_it_says_who_gave_up() -> None:
         retry.call("writing", work, passing)
     assert work.calls == 3
     assert "secret" not in str(caught.value)
+
+
+def test_who_waits_long_says_so_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry_module, "_told_at", -math.inf)
+    clock = Clock()
+    monkeypatch.setattr(retry_module.time, "monotonic", clock.time)
+    retry = Retry(Backoff(attempts=40, base_s=8, cap_s=8, limit_s=60), sleep=clock.sleep, clock=clock.time)
+    with capture_logs() as logged, pytest.raises(StoppedError):
+        retry.call("reading", Failing(99), passing)
+    said = [line for line in logged if line["event"] == "tried_again"]
+    assert 1 <= len(said) <= 6
+    assert (said[0]["what"], said[0]["why"], said[0]["gives_up_after_s"]) == ("reading", "OSError", 60)
 
 
 def test_at_the_limit_of_seconds_too() -> None:

@@ -104,7 +104,7 @@
         element.hidden = !fits(element, text, now);
         if (!element.hidden && element.matches(".group")) left += 1;
       }
-      shown.textContent = `${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} differences, ${left} of ${groups.length} kinds`;
+      shown.textContent = `${found.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} listed differences, ${left} of ${groups.length} kinds`;
       render();
     };
     const remember = () => {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
@@ -11,15 +11,16 @@ from sqlalchemy.engine import Connection
 from migrator.errors import UnmarkedError
 from migrator.mapping.changes import Captured
 from migrator.ports.live import Change
+from migrator.server_failures import is_broken, is_contended
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.images import Images
 from migrator.source.adapter.listening import Listening, refuse_autocommit
 from migrator.source.adapter.marking import Changed, Marking, UnknownRows
-from migrator.source.adapter.watched import watched_tables
+from migrator.source.adapter.watched import Place, watched_tables
 from migrator.source.adapter.works import Work, changes
 from migrator.source.capture.design import Ddl
 from migrator.source.capture.writing import Writing
-from migrator.source.failures import is_broken, is_contended, source_error
+from migrator.source.failures import source_error
 
 BeforeCommit = Callable[[Connection, Sequence[Change], float], None]
 """(the service's connection, what its transaction changed, when its first change began)."""
@@ -77,12 +78,21 @@ class Adapter:
     def leaves_marks(self, changed: Changed) -> bool:
         return changed.table.name not in self.rules.triggered
 
+    @property
+    def leaves_any(self) -> bool:
+        tables = self.listening.marking.tables.tables.values()
+        return self.reads and any(
+            one.captured is not None and one.name not in self.rules.triggered for one in tables
+        )
+
     def commits(self, connection: Connection, work: Work) -> None:
-        if self.rules.before_commit is not None:
-            self.rules.check()
+        # Of a process that was frozen since its statement nobody knows that this may still be committed.
+        self.rules.check()
+        if self.rules.before_commit is not None and work.changed:
             self.rules.before_commit(connection, changes(work.changed), work.begun_at)
 
     def prepares(self, work: Work) -> None:
+        self.rules.check()
         if self.rules.before_commit is not None:
             what = "dual write: strict mode cannot write items before a commit in two phases"
             raise UnmarkedError(f"{what}; use outbox mode for this transaction's session")
@@ -114,6 +124,22 @@ class Adapter:
             raise UnmarkedError(f"{what}, or capture was put in anew; give the service and the job one URL")
         if driver.dialect == "mysql" and self.reads:
             _refuse_charset(driver)
+        if driver.dialect == "postgresql" and self.reads:
+            _refuse_hidden_rows(driver, self.listening.marking.tables.tables)
+
+
+def _refuse_hidden_rows(driver: Driver, tables: Iterable[Place]) -> None:
+    """A policy hides rows of a reader that foreign keys change, and an UPDATE without WHERE may: both would go unmarked."""
+    asked = driver.sql(
+        "SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c"
+        " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relrowsecurity AND pg_catalog.row_security_active(c.oid) AND n.nspname || '.' || c.relname IN ("
+    )
+    asked.listed([f"{place.schema}.{place.name}" for place in tables])
+    if hidden := sorted(str(name) for (name,) in driver.rows(asked.text(") "))):
+        what = f"dual write: row level security hides rows of {', '.join(hidden)} from this service, and changes of them"
+        advice = "let triggers leave the marks (`migrator capture install`), in outbox mode; or ALTER ROLE … BYPASSRLS"
+        raise UnmarkedError(f"{what} would go unmarked; {advice}")
 
 
 def _refuse_charset(driver: Driver) -> None:

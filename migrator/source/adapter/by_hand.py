@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from migrator.errors import SettingsError, UnmarkedError
 from migrator.mapping.changes import Captured
+from migrator.source.adapter import cursors
 from migrator.source.adapter.adapter import Adapter
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.images import State
@@ -87,7 +88,8 @@ def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any])
         _leave(adapter, known, driver, list(compared(watched, before, after, {})))
 
     try:
-        yield
+        with cursors.by_hand(driver.raw):
+            yield
     except BaseException:
         # The service may commit what the block has done all the same.
         try:

@@ -9,9 +9,12 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from migrator.errors import UnmarkedError
+from migrator.source.adapter.cursors import known
 from migrator.source.adapter.placeholders import Spoken, escaped, placeholder
 
 Row: TypeAlias = tuple[Any, ...]
+_FOUND_ROWS = 2
+"""CLIENT_FOUND_ROWS of the protocol. Source: MySQL Internals, "Capabilities Flags"."""
 
 
 class _Array(list[Any]):
@@ -75,14 +78,14 @@ class Driver:
     info: dict[Any, Any] = field(default_factory=dict)
 
     @property
-    def _driver(self) -> Any:
+    def raw(self) -> Any:
         """The driver's own connection."""
         return getattr(self.connection, "driver_connection", self.connection)
 
     @property
     def autocommits(self) -> bool:
         """Whether every statement is a transaction of its own, so that no mark can commit with it."""
-        driver = self._driver
+        driver = self.raw
         if self.dialect == "sqlite":
             # Since Python 3.12 a connection may say it in a second way, which then is the one that counts.
             by_itself = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
@@ -90,9 +93,19 @@ class Driver:
         return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)
 
     @property
+    def counts_found(self) -> bool:
+        """Whether a row that an upsert of MySQL's meets and leaves as it is counts as one.
+
+        SQLAlchemy asks every driver for it; PyMySQL and those that are like it tell what they were asked for.
+        """
+        driver = self.raw
+        flags = getattr(driver, "client_flag", getattr(driver, "_client_flag", _FOUND_ROWS))
+        return self.dialect != "mysql" or not isinstance(flags, int) or bool(flags & _FOUND_ROWS)
+
+    @property
     def done(self) -> int:
         """How many rows SQLite has changed on this connection; of what it undid again it counts triggers' changes only."""
-        return int(self._driver.total_changes) if self.dialect == "sqlite" else 0
+        return int(self.raw.total_changes) if self.dialect == "sqlite" else 0
 
     def spoken(self, text: str) -> Spoken:
         """How the statement is to be read. MySQL is asked what double quotes mean where there are some."""
@@ -109,9 +122,19 @@ class Driver:
 
     def cursor(self) -> Any:
         """A cursor that gives each row whole: of a dict, columns of one name are lost."""
+        made = self._whole()
+        known(made)
+        return made
+
+    def _plain(self) -> Any:
+        made = self.connection.cursor()
+        known(made)
+        return made
+
+    def _whole(self) -> Any:
         if self.dialect != "postgresql":
             return self.connection.cursor()
-        driver = self._driver
+        driver = self.raw
         if not hasattr(driver, "row_factory") and hasattr(driver, "cursor_factory"):
             return self.connection.cursor(cursor_factory=_psycopg2_cursor())
         made = self.connection.cursor()
@@ -131,7 +154,7 @@ class Driver:
 
     def run(self, sql: Sql) -> int:
         """How many rows the statement wrote, as the driver counts them."""
-        cursor = self.connection.cursor()
+        cursor = self._plain()
         try:
             cursor.execute("".join(sql.parts), tuple(sql.values))
             return int(cursor.rowcount)
@@ -139,7 +162,7 @@ class Driver:
             cursor.close()
 
     def many(self, text: str, rows: Sequence[Sequence[Any]]) -> None:
-        cursor = self.connection.cursor()
+        cursor = self._plain()
         try:
             if len(rows) == 1:
                 cursor.execute(text, tuple(rows[0]))
@@ -152,8 +175,8 @@ class Driver:
         """Takes SQLite's write lock: sqlite3 begins no transaction before a SELECT, so what it reads might change."""
         if self.dialect != "sqlite":
             return
-        if not self._driver.in_transaction:
-            cursor = self.connection.cursor()
+        if not self.raw.in_transaction:
+            cursor = self._plain()
             try:
                 cursor.execute("BEGIN IMMEDIATE")
             finally:

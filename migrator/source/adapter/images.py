@@ -14,17 +14,23 @@ from migrator.source.adapter.placeholders import Fragment
 from migrator.source.adapter.watched import Below, Place, Watched, WatchedTables
 from migrator.source.capture.design import Ddl, columns_of
 
-Lock = Literal["key", "row", "own", "upserted", "none"]
+Lock = Literal["key", "row", "own", "met", "upserted", "none"]
 """`key`: the row may go, or its key change; `row`: only the rest of it; `own`: it was written in this transaction;
-`upserted`: by an upsert that just ran, and whether it met the row is asked; `none`: only whether it is there is asked."""
+`met`: an upsert will write it; `upserted`: it just did, and what tells whether it met the row is read, too; `none`: only
+whether it is there is asked."""
 
 KEYS_A_SELECT = 100
+_FLOAT = "FLOAT"
 _LOCKS: dict[str, dict[Lock, str]] = {
     # Nobody who inserts a child waits for a parent of which the key stays.
-    "postgresql": {"key": " FOR UPDATE", "row": " FOR NO KEY UPDATE", "own": "", "upserted": "", "none": ""},
+    "postgresql": {
+        **dict.fromkeys(("key", "met"), " FOR UPDATE"),
+        "row": " FOR NO KEY UPDATE",
+        **dict.fromkeys(("own", "upserted", "none"), ""),
+    },
     # A SELECT without a lock would read the snapshot, not what the statement worked on.
-    "mysql": {**dict.fromkeys(("key", "row", "own", "upserted"), " FOR UPDATE"), "none": ""},
-    "sqlite": dict.fromkeys(("key", "row", "own", "upserted", "none"), ""),
+    "mysql": {**dict.fromkeys(("key", "row", "own", "met", "upserted"), " FOR UPDATE"), "none": ""},
+    "sqlite": dict.fromkeys(("key", "row", "own", "met", "upserted", "none"), ""),
 }
 
 
@@ -32,12 +38,14 @@ _LOCKS: dict[str, dict[Lock, str]] = {
 class Shown:
     """A row: `image` as marks have it, `rest` the other columns of which a change leaves a mark.
 
-    `is_locked`: of a row that an upsert of PostgreSQL's wrote, that it met it and did not make it.
+    `is_locked`: of a row that an upsert of PostgreSQL's wrote, that it met it and did not make it. `whole`: of rows that an
+    upsert of MySQL's meets, a digest of all columns.
     """
 
     image: str | None = None
     rest: str | None = None
     is_locked: bool = field(default=False, compare=False)
+    whole: str | None = field(default=None, compare=False)
 
 
 Typed: TypeAlias = tuple[str, str]
@@ -66,7 +74,7 @@ class Images:
         found: State = {}
         wanted = [key for key in dict.fromkeys(keys) if None not in key]
         for start in range(0, len(wanted), KEYS_A_SELECT):
-            sql = self._select(driver, table, asks=lock == "upserted")
+            sql = self._select(driver, table, asks=lock in ("met", "upserted"))
             equal(sql.text(" WHERE "), self.typed(table, names, "r"), wanted[start : start + KEYS_A_SELECT])
             found |= self.read(driver, table, sql, lock)
         return found
@@ -79,8 +87,8 @@ class Images:
         """
         if driver.dialect == "mysql":
             there = self.by_keys(driver, table, keys, columns, "none")
-            return self.by_keys(driver, table, list(there), lock="key")
-        return self.by_keys(driver, table, keys, columns, "key")
+            return self.by_keys(driver, table, list(there), lock="met")
+        return self.by_keys(driver, table, keys, columns, "met")
 
     def chosen(
         self, driver: Driver, table: Watched, alias: str, where: Fragment | None, values: Sequence[object]
@@ -96,17 +104,20 @@ class Images:
         return sql
 
     def below(self, driver: Driver, table: Watched, keys: Sequence[Key], one: Below) -> State:
-        """The child's rows that a foreign key ties to rows of the table."""
+        """The child's rows that a foreign key ties to rows of the table.
+
+        By a join, which locks both: of a sub-select MySQL would read the snapshot, in which a newer parent is missing.
+        """
         child = self.tables.tables[one.child]
-        own = ", ".join(f"r.{self.ddl.quoted(name)}" for name, _ in one.columns)
-        theirs = ", ".join(f"p.{self.ddl.quoted(name)}" for _, name in one.columns)
+        ties = " AND ".join(
+            f"r.{self.ddl.quoted(own)} = p.{self.ddl.quoted(theirs)}" for own, theirs in one.columns
+        )
         found: State = {}
         for start in range(0, len(keys), KEYS_A_SELECT):
-            sql = self._select(driver, child).text(
-                f" WHERE ({own}) IN (SELECT {theirs} FROM {self.place(table.place)} AS p WHERE "
-            )
+            sql = self._select(driver, child)
+            sql.text(f" JOIN {self.place(table.place)} AS p ON {ties} WHERE ")
             equal(sql, self.typed(table, table.key, "p"), keys[start : start + KEYS_A_SELECT])
-            found |= self.read(driver, child, sql.text(")"), "key")
+            found |= self.read(driver, child, sql, "key")
         return found
 
     def reach(
@@ -130,16 +141,29 @@ class Images:
     # ── statements ──
 
     def _select(self, driver: Driver, table: Watched, alias: str = "r", *, asks: bool = False) -> Sql:
-        shown = [f"{alias}.{self.ddl.quoted(name)}" for name in table.key] + self.shown(table, alias)
+        shown = [self._whole(table, name, alias) for name in table.key] + self.shown(table, alias)
         if asks and driver.dialect == "postgresql":
             # ON CONFLICT DO UPDATE locks the row that it meets, and the new version says by whom; of a new row nobody.
             shown.append(f"{alias}.xmax <> 0")
+        elif asks and driver.dialect == "mysql":
+            texts = ", ".join(
+                f"QUOTE(CAST({alias}.{self.ddl.quoted(name)} AS BINARY))" for name in table.columns
+            )
+            shown += ["0", f"SHA2(CONCAT_WS(',', {texts}), 256)"]
         shown.append(session.fits(names) if (names := self.settings(table)) else "1")
         name = self.place(table.place)
         as_alias = (
             "" if alias == self.ddl.quoted(table.place.name) and name.endswith(alias) else f" AS {alias}"
         )
         return driver.sql(f"SELECT {', '.join(shown)} FROM {name}{as_alias}")
+
+    def _whole(self, table: Watched, name: str, alias: str) -> str:
+        """The column with all that it holds: MySQL shows six digits of a FLOAT."""
+        column = f"{alias}.{self.ddl.quoted(name)}"
+        return f"({column} + 0e0)" if self._is_mysql_float(table, name) else column
+
+    def _is_mysql_float(self, table: Watched, name: str) -> bool:
+        return self.tables.dialect == "mysql" and table.types.get(name, "").lower().startswith("float")
 
     def shown(self, table: Watched, alias: str) -> list[str]:
         """SQL of the row's image, and of what else of it is watched."""
@@ -181,14 +205,31 @@ class Images:
     def typed(self, table: Watched, columns: Sequence[str], alias: str) -> list[Typed]:
         """The columns, with the types of values that are compared with them.
 
-        PostgreSQL stores a number in a column of texts, and compares the two with an error; so with arrays.
+        PostgreSQL stores a number in a column of texts, and compares the two with an error; so with arrays. MySQL
+        compares a FLOAT with the number as it was said, which is not what it made of it.
         """
-        types = table.types if self.tables.dialect == "postgresql" else {}
-        return [(f"{alias}.{self.ddl.quoted(name)}", types.get(name, "")) for name in columns]
+        named = {name: f"{alias}.{self.ddl.quoted(name)}" for name in columns}
+        if self.tables.dialect != "postgresql":
+            floats = {name for name in columns if self._is_mysql_float(table, name)}
+            return [(sql, _FLOAT if name in floats else "") for name, sql in named.items()]
+        # No operator compares a domain over an enum, not even with itself.
+        enums = _enums(table)
+        return [
+            (f"CAST({sql} AS {enums[name]})", enums[name])
+            if name in enums
+            else (sql, table.types.get(name, ""))
+            for name, sql in named.items()
+        ]
 
     def place(self, place: Place) -> str:
         parts = [place.schema, place.name] if place.schema is not None else [place.name]
         return ".".join(self.ddl.quoted(part) for part in parts if part is not None)
+
+
+def _enums(table: Watched) -> dict[str, str]:
+    """By real column name, the enum that a domain is made of."""
+    columns = () if table.captured is None else table.captured.table.columns
+    return {one.real: one.kind.read_as for one in columns if one.kind.name == "text" and one.kind.read_as}
 
 
 def equal(sql: Sql, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
@@ -206,8 +247,8 @@ def equal(sql: Sql, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
 
 
 def _value(sql: Sql, value: Any, declared: str) -> None:
-    # The server itself takes a text for what it is compared with, and names of types may be strange to the session.
-    if declared and not isinstance(value, str):
+    # PostgreSQL itself takes a text for what it is compared with, and names of types may be strange to the session.
+    if declared and (declared == _FLOAT or not isinstance(value, str)):
         sql.text("CAST(").value(value).text(f" AS {declared})")
     else:
         sql.value(value)

@@ -12,12 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from migrator.errors import SettingsError, UnmarkedError
+from migrator.source.adapter import cursors
 from migrator.source.adapter.driver import Driver, plain
 from migrator.source.adapter.keys import Parameters
 from migrator.source.adapter.leaving import leave_marks
 from migrator.source.adapter.made import made_alone
 from migrator.source.adapter.marking import Changed, Marking, Pending
 from migrator.source.adapter.works import Watcher, Works
+from migrator.source.adapter.write import words_of
 from migrator.source.adapter.written import may_write
 
 BY_HAND = "migrator_marked"
@@ -59,10 +61,11 @@ class Listening:
         if connection.engine not in self._engines:
             self.attach(connection.engine)
             self._listen(connection)
+            cursors.watch(connection.connection.driver_connection, self._on_a_cursor)
 
     def _listen(self, to: Engine | Connection) -> None:
         for name, listener in self._listeners():
-            if isinstance(to, Engine) or not name.startswith(("do_", "handle_")):
+            if isinstance(to, Engine) or not name.startswith(("do_", "handle_", "checkout")):
                 sa.event.listen(to, name, listener, **_OPTIONS.get(name, {}))
 
     def detach(self) -> None:
@@ -78,6 +81,7 @@ class Listening:
 
     def _listeners(self) -> Sequence[tuple[str, Callable[..., Any]]]:
         return (
+            ("checkout", self._handed_out),
             ("before_cursor_execute", self._before),
             ("after_cursor_execute", self._after),
             ("handle_error", self._failed),
@@ -90,15 +94,30 @@ class Listening:
             ("commit", self.works.commits),
             ("rollback", self.works.ended),
             ("prepare_twophase", self.works.prepares),
-            ("commit_twophase", self.works.commits),
+            ("commit_twophase", self.works.commits_twophase),
             ("rollback_twophase", self.works.ended),
         )
+
+    # ── cursors that SQLAlchemy does not execute on ──
+
+    def _handed_out(self, _: Any, record: Any, __: Any) -> None:
+        cursors.watch(record.driver_connection, self._on_a_cursor)
+
+    def _on_a_cursor(self, statement: str) -> None:
+        """Raises: UnmarkedError where what a service executes on a driver's cursor would leave no mark."""
+        tables = self.marking.tables
+        if not self._engines or not self.watcher.leaves_any or not may_write(statement, tables.dialect):
+            return
+        if tables.mentioned(statement) or self.marking.runs_code(statement):
+            named = tables.named(words_of(statement))
+            raise cursors.refusal(", ".join(named) or "what nobody can know")
 
     # ── statements ──
 
     def _before(
-        self, connection: Connection, _: Any, statement: str, parameters: Any, *rest: Any
+        self, connection: Connection, cursor: Any, statement: str, parameters: Any, *rest: Any
     ) -> tuple[str, Any]:
+        cursors.known(cursor)
         context = rest[0]
         # Most statements are SELECTs: they are told by their first word.
         if (
@@ -112,6 +131,7 @@ class Listening:
         driver = driver_of(connection)
         if not self.watcher.reads:
             self.watcher.begins(driver)
+            self.works.begin(connection)
             return statement, parameters
         try:
             pending = self.marking.before(driver, statement, _each(parameters), self.watcher.begins)
@@ -190,6 +210,7 @@ class Listening:
         ):
             return False
         own = driver_of(context.root_connection).connection.cursor()
+        cursors.known(own)
         try:
             text = statement.rstrip().rstrip(";") + pending.returning
             own.execute(text, *rest[:-1])

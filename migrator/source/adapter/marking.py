@@ -22,6 +22,10 @@ from migrator.source.adapter.written import RUNS_CODE, first_word, may_write, wr
 
 UnknownRows = Literal["refuse", "lock"]
 """What becomes of a statement whose rows only its WHERE tells: refused, or read beforehand under lock."""
+_COUNTS = (
+    "this connection does not count rows that stay as they are (CLIENT.FOUND_ROWS, which SQLAlchemy sets by itself, is"
+    " taken away), so that an upsert of many rows may meet one that nobody has read"
+)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,10 @@ class Marking:
         if said.write.is_upsert:
             if said.moves:
                 raise refused(said.table.name, "it gives new primary keys to the rows that it meets")
+            if said.write.assigned and said.times > 1 and not driver.counts_found:
+                raise refused(said.table.name, _COUNTS)
+            if said.write.opaque and said.times > 1:
+                raise refused(said.table.name, said.write.opaque)
             if said.write.replaces and said.table.meets_unseen:
                 raise refused(
                     said.table.name,

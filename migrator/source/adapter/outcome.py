@@ -39,11 +39,13 @@ class Outcome:
         before: State = self.pending.states[said.table.place]
         after: State = {}
         # Where 0 rows are counted, a trigger of the service's own may have done something else instead.
-        if said.write.action != "delete" or count != len(before):
+        if said.write.action != "delete" or count != len(before) or self._may_meet_others(before):
             after = self._now([moved.get(key, key) for key in before])
-        if not self._is_known(count, len({*before, *after})):
+        if not self._is_known(count, before, after):
             return []
         self._refuse_unseen(before, after)
+        if count and self._may_meet_others(before) and self._met_others(count, before, after, moved):
+            raise self._came_between()
         changed = list(compared(said.table, before, after, moved))
         return [*changed, *self._reached(list(after))]
 
@@ -66,10 +68,11 @@ class Outcome:
         found: State = {}
         if said.write.is_upsert:
             # What is set of rows that it meets. Of others it matters not whether they were there.
-            lock: Lock = "upserted" if said.write.assigned else "own"
+            lock: Lock = "upserted" if said.write.assigned or said.write.replaces else "own"
             for columns, met in said.met():
                 found |= self.images.by_keys(self.driver, said.table, met, columns, lock)
-        return found | self.images.by_keys(self.driver, said.table, keys, lock="own")
+            return found | self.images.by_keys(self.driver, said.table, keys, lock=lock)
+        return self.images.by_keys(self.driver, said.table, keys, lock="own")
 
     def _refuse_unseen(self, before: State, after: State) -> None:
         """Raises: UnmarkedError where an upsert met a row that was not there when it was looked for.
@@ -94,32 +97,70 @@ class Outcome:
                 found |= self.images.by_keys(self.driver, said.table, twice, columns, "own").keys()
         return found
 
-    def _is_known(self, count: int | None, found: int) -> bool:
+    def _is_known(self, count: int | None, before: State, after: State) -> bool:
         """Whether each row that the statement changed is among those found; False where it meant another table.
 
         Raises: UnmarkedError.
         """
         said = self.said
-        if count is None or count <= self._at_most(found):
+        if count is None or count <= self._at_most(before, after):
             return True
         if not is_meant(self.driver, self.images, said):
             return False
         if self.pending.read_by_where or said.write.is_upsert:
-            what = (
-                f"dual write: rows of {said.table.name} came while those that the statement meant were read"
-            )
-        else:
-            what = f"dual write: this statement changed more rows of {said.table.name} than its keys name"
+            raise self._came_between()
+        what = f"dual write: this statement changed more rows of {said.table.name} than its keys name"
         raise UnmarkedError(f"{what}; roll the transaction back and run it again")
 
-    def _at_most(self, found: int) -> int:
+    def _at_most(self, before: State, after: State) -> int:
         """How many rows the statement can have changed where all are known."""
-        said = self.said
+        said, found = self.said, len({*before, *after})
         if said.write.is_upsert and self.driver.dialect == "mysql":
-            # It counts a row that it changed as two, and one that stayed as one.
-            return said.times + len(self.pending.states[said.table.place]) + said.repeats if found else 0
+            return self._counted(before, after) if found else 0
         known = found if said.write.is_upsert else len(self.pending.meant)
         return known + said.repeats
+
+    def _counted(self, before: State, after: State) -> int:
+        """What MySQL counts of an upsert at most where all rows that it met are known.
+
+        A row that it makes, or leaves as it is, counts as one and one that it changes as two, each time that it is said; a
+        REPLACE may count one that stays as two. What is not certain is allowed only where no row is new: one that came in
+        between would hide behind it.
+        """
+        said = self.said
+        changed = sum(key not in after or row.whole != after[key].whole for key, row in before.items())
+        if after.keys() - before.keys():
+            return said.times + changed
+        return said.times + (len(before) if said.write.replaces else changed) + said.repeats
+
+    def _came_between(self) -> UnmarkedError:
+        said = self.said
+        what = f"dual write: rows of {said.table.name} came while those that the statement meant were read"
+        advice = "roll the transaction back and run it again"
+        if said.write.is_upsert and said.times > 1 and self.driver.dialect == "mysql":
+            advice += " (where that never helps, it says a row twice, or as it is: say one row a statement)"
+        return UnmarkedError(f"{what}; {advice}")
+
+    # ── rows that took the place of others ──
+
+    def _may_meet_others(self, before: State) -> bool:
+        """Whether an UPDATE or DELETE may change rows that were not there when its rows were read.
+
+        As many as were read, perhaps: where WHERE says more than keys, a row that was read may be left out.
+        """
+        if self.said.write.is_upsert or self.driver.dialect == "sqlite":
+            return False
+        return self.pending.read_by_where or bool(self._absent(before))
+
+    def _absent(self, before: State) -> list[Key]:
+        """Keys that WHERE names and of which no row was there, or that are said in another type than the database's."""
+        return [key for key in self.said.wanted() or () if key not in before]
+
+    def _met_others(self, count: int, before: State, after: State, moved: Mapping[Key, Key]) -> bool:
+        if self.said.write.action == "delete":
+            return count > len(before.keys() - after.keys())
+        now = self.images.by_keys(self.driver, self.said.table, self._absent(before), lock="own")
+        return bool(now.keys() - before.keys() - set(moved.values()))
 
     def _inserted(self, cursor: Any) -> list[Changed]:
         said = self.said

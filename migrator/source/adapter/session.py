@@ -16,6 +16,10 @@ _WANTED = {
     "TimeZone": "UTC",
 }
 EVERY_SETTING = tuple(_WANTED)
+_WHOLE = {"row_security": "off"}
+"""An error where a policy would leave rows out."""
+FOR_READING = (*EVERY_SETTING, *_WHOLE)
+"""What our reads inside of a service's transaction need."""
 _AS_THEY_ARE = frozenset({"integer", "number", "text", "boolean", "uuid"})
 _BY_KIND: Mapping[str, tuple[str, ...]] = {
     # A zone is written with the moment, so that any will do.
@@ -59,7 +63,7 @@ def as_wanted(driver: Driver, names: Sequence[str]) -> Iterator[None]:
     """The settings as images need them, until the block ends; never longer than the transaction."""
     asked = ", ".join(f"current_setting('{name}')" for name in names)
     before = dict(zip(names, driver.rows(driver.sql(f"SELECT {asked}"))[0], strict=True))
-    _set(driver, {name: _WANTED[name] for name in names})
+    _set(driver, {name: (_WANTED | _WHOLE)[name] for name in names})
     try:
         yield
     except BaseException:

@@ -50,6 +50,7 @@ class TreeReader:
             replaces,
             assigned=assigned,
             kept=kept,
+            opaque="with IGNORE it may leave out some of its rows" if ignores and assigned else "",
             returned=self.returned(),
         )
 
@@ -174,9 +175,9 @@ class TreeReader:
             if bare.is_string:
                 # A placeholder in quotes becomes a part of the text only in the driver.
                 return None if NAME.search(bare.this) else Given(None, bare.this)
-            return Given(None, _number(bare.this))
+            return Given(None, self._number(bare.this))
         if isinstance(bare, exp.Neg) and isinstance(bare.this, exp.Literal) and not bare.this.is_string:
-            return Given(None, _number(f"-{bare.this.this}"))
+            return Given(None, self._number(f"-{bare.this.this}"))
         return None
 
     def opaque(self, target: exp.Table, others: str) -> str:
@@ -214,6 +215,12 @@ class TreeReader:
     def table_name(self, one: Node) -> str:
         """MySQL's servers know upper and lower case of tables or do not; so it stays as it was said."""
         return str(one.name) if self.dialect == "mysql" else self.name(one)
+
+    def _number(self, text: str) -> Any:
+        """As the database holds it: SQLite makes a float of all decimals, and its driver takes no Decimal."""
+        if re.fullmatch(r"-?\d+", text):
+            return int(text)
+        return float(text) if self.dialect == "sqlite" else Decimal(text)
 
     def alias(self, table: exp.Table) -> str:
         found = table.args.get("alias")
@@ -255,7 +262,3 @@ def _conjuncts(condition: Node) -> Iterator[Node]:
             left.append(one.this)
         else:
             yield one
-
-
-def _number(text: str) -> Any:
-    return int(text) if re.fullmatch(r"-?\d+", text) else Decimal(text)

@@ -18,7 +18,9 @@ _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 def typed(dialect: str, column: Column, value: Any) -> Typed:
     if dialect == "postgresql":
-        return "CAST(", value, f" AS {column.declared})"
+        # A domain over an enum as the enum: no operator compares the domain.
+        enum = column.kind.read_as if column.kind.name == "text" else ""
+        return "CAST(", value, f" AS {enum or column.declared})"
     return _mysql(column, value) if dialect == "mysql" else ("", _sqlite(column, value), "")
 
 
@@ -34,7 +36,9 @@ def _mysql(column: Column, value: Any) -> Typed:
         "datetime": f"DATETIME{sized}",
         "timestamp": f"DATETIME{sized}",
     }
-    if word in ("float", "double"):
+    if word == "float":
+        return "(CAST(", value, " AS FLOAT) + 0e0)"
+    if word == "double":
         return "(", value, " + 0e0)"
     if word == "bit":
         return "(", value, " + 0)"

@@ -41,8 +41,12 @@ class Watcher(Protocol):
     def leaves_marks(self, changed: Changed) -> bool:
         """Whether the adapter is to leave the mark; False where a trigger does."""
 
+    @property
+    def leaves_any(self) -> bool:
+        """Whether the marks of any table are the adapter's to leave."""
+
     def commits(self, connection: Connection, work: Work) -> None:
-        """Before the commit of a transaction that changed rows."""
+        """Before the commit of a transaction that wrote; its work holds what changed where anybody wants to know."""
 
     def prepares(self, work: Work) -> None:
         """Before the first phase of a commit of two."""
@@ -83,12 +87,21 @@ class Works:
             return
         try:
             _refuse_failed(work)
-            if work.changed:
-                self._watcher.commits(connection, work)
+            self._watcher.commits(connection, work)
         except BaseException:
             _roll_back(connection)
             raise
         if work.changed:
+            self._committed[connection] = work
+
+    def commits_twophase(self, connection: Connection, _: object, is_prepared: bool) -> None:
+        """What is prepared was looked at then, and its commit was promised."""
+        if not is_prepared:
+            self.commits(connection)
+            return
+        work = self._works.pop(connection, None)
+        self._savepoints.pop(connection, None)
+        if work is not None and work.changed:
             self._committed[connection] = work
 
     def prepares(self, connection: Connection, _: object) -> None:

@@ -15,7 +15,7 @@ from migrator.source.capture.cascades import cascades, covers
 from migrator.source.capture.design import VERSION, Ddl, Found, Trigger, columns_named
 from migrator.source.capture.installed import found_triggers, has_marks, has_tables, leftovers, partitions
 from migrator.source.capture.mysql import MysqlDdl
-from migrator.source.capture.postgresql import PostgresqlDdl
+from migrator.source.capture.postgresql import PARTS, PostgresqlDdl
 from migrator.source.capture.refusals import limits, refusals, views
 from migrator.source.capture.tickets import FIRST_EPOCH, counter
 from migrator.source.capture.writing import Writing
@@ -193,6 +193,9 @@ def _is_there(trigger: Trigger, found: Sequence[Found]) -> bool:
 
 def _compared(table: str, wanted: Sequence[Trigger], found: Sequence[Found]) -> TableCapture:
     state = _state(wanted, found)
+    if state == "missing" and all(one.name == PARTS["truncate"] for one in wanted):
+        # Rows are marked by the parent's triggers, which PostgreSQL clones to every partition that comes.
+        return TableCapture(table, "partition")
     if state != "stale":
         return TableCapture(table, state)
     new = columns_named(*(statement for one in wanted for statement in one.create))
@@ -202,7 +205,7 @@ def _compared(table: str, wanted: Sequence[Trigger], found: Sequence[Found]) -> 
 
 def _by_services(one: TableCapture) -> TableCapture:
     """While triggers are still being made: services go on to mark what has none yet."""
-    return replace(one, state="services") if one.state == "missing" else one
+    return replace(one, state="services") if one.state in ("missing", "partition") else one
 
 
 def _state(wanted: Sequence[Trigger], found: Sequence[Found]) -> CaptureState:

@@ -1,10 +1,18 @@
-"""Marks in the source: `ports.live.Marks` by SQL."""
+"""Marks in the source: `ports.live.Marks` by SQL.
+
+A mark that was worked is deleted, but as long as anybody's snapshot is open (a dump, a report) the database keeps what is
+left of it, and whoever reads the marks from the first one on passes by all of that. So most takes begin where the last
+ones ended. That is a hint and no cursor: a transaction that commits late brings marks with lower ids, so now and then a
+take begins at the first mark.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,7 +27,8 @@ from migrator.source.capture.writing import Writing
 
 _COLUMNS = "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
 _READ = (
-    f"{_COLUMNS} FROM {{mark}} WHERE ready_at <= {{now}} AND leased_until <= {{now}} ORDER BY id LIMIT :count"
+    f"{_COLUMNS} FROM {{mark}} WHERE id >= :begin AND ready_at <= {{now}} AND leased_until <= {{now}}"
+    " ORDER BY id LIMIT :count"
 )
 _LOOK = f"SELECT {_COLUMNS} FROM {{mark}} WHERE id > :after ORDER BY id LIMIT :count"
 _LEASE = "UPDATE {mark} SET leased_until = {now} + :s, lease_owner = :owner WHERE id IN :ids"
@@ -29,26 +38,92 @@ _KEPT = "table_name, image_before, image_after, root_entity, root_key, item_keys
 _AGAIN = f"INSERT INTO {{mark}} ({_KEPT}, work_cursor) SELECT {_KEPT}, :cursor FROM {{mark}} WHERE id = :id"
 
 
+class Begin:
+    """Where a take begins: at the first mark, or a little before the last one that was taken.
+
+    Takes from the first mark on are the ones that cost more and more beside an open snapshot. Each is followed by a pause
+    of `pause` times what it took, so that together they take no more than that part of the time; by `longest_s` at most,
+    for until the next one nobody finds what committed late or was given back. One that failed is done again at once.
+    """
+
+    behind = 1000
+    """Ids. Transactions that ran side by side commit in another order than that of their marks' ids."""
+    pause = 20.0
+    longest_s = 10.0
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._last = 0
+        self._next_s: float | None = None
+
+    def next(self) -> int:
+        """The lowest id of the next take; 0 where it is to begin at the first mark."""
+        with self._lock:
+            is_due = self._next_s is None or self._clock() >= self._next_s
+            begin = max(0, self._last - self.behind)
+            if is_due and begin:
+                # Other threads go on from the hint meanwhile.
+                self._next_s = float("inf")
+            return 0 if is_due else begin
+
+    def took(self, begin: int, took_s: float, ids: Sequence[int]) -> None:
+        """A take from `begin` on is done, in so long, and took these marks."""
+        with self._lock:
+            self._last = max([self._last, *ids])
+            if not begin:
+                self._next_s = self._clock() + min(self.pause * took_s, self.longest_s)
+
+    def given_back(self, ids: Sequence[int]) -> None:
+        with self._lock:
+            self._last = min([self._last, *ids])
+
+    def anew(self) -> None:
+        """The next take begins at the first mark."""
+        with self._lock:
+            self._next_s = None
+
+
 class SqlMarks:
     """`owner`: whom the lease names. Safe to use from many threads, each call on a connection of its own."""
 
-    def __init__(self, writing: Writing, owner: str = "") -> None:
+    def __init__(
+        self, writing: Writing, owner: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.writing = writing
         self._owner = owner or uuid.uuid4().hex
         self._domains: dict[int, int] = {}
+        self._clock = clock
+        self._begin = Begin(clock)
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
-        def work(connection: Connection, ddl: Ddl) -> list[Mark]:
+        begin = self._begin.next()
+        try:
+            found, took_s = self._take(begin, count, lease_s)
+        except BaseException:
+            self._begin.anew()
+            raise
+        self._begin.took(begin, took_s, [mark.id for mark in found])
+        return found
+
+    def from_the_first(self) -> None:
+        self._begin.anew()
+
+    def _take(self, begin: int, count: int, lease_s: float) -> tuple[list[Mark], float]:
+        """The marks, and how many seconds the try took that came about."""
+
+        def work(connection: Connection, ddl: Ddl) -> tuple[list[Mark], float]:
+            started = self._clock()
             # Rows of others are passed by, not waited for. SQLite's transaction has the file to itself.
             locked = "" if connection.dialect.name == "sqlite" else " FOR UPDATE SKIP LOCKED"
             chosen = _text(f"SELECT {_READ}{locked}", ddl)
-            rows = connection.execute(chosen, {"count": count}).all()
+            rows = connection.execute(chosen, {"begin": begin, "count": count}).all()
             if rows:
                 leased = _text(_LEASE, ddl).bindparams(sa.bindparam("ids", expanding=True))
                 ids = [row.id for row in rows]
                 connection.execute(leased, {"s": lease_s, "owner": self._owner, "ids": ids})
             images = Images(connection, self._domains)
-            return [_mark(row, images) for row in rows]
+            return [_mark(row, images) for row in rows], self._clock() - started
 
         return self.writing.write("taking marks", work)
 
@@ -69,6 +144,7 @@ class SqlMarks:
     def release(self, ids: Sequence[int]) -> None:
         statement = "UPDATE {mark} SET leased_until = 0 WHERE id = :id"
         self._each("giving marks back", statement, [{"id": one} for one in ids])
+        self._begin.given_back(ids)
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         statement = (
@@ -133,6 +209,18 @@ class SqlMarks:
             return MarksState(row.waiting, max(0.0, float(row.age or 0)), row.failed, row.unripe)
 
         return self.writing.look("counting marks", work)
+
+    def probe(self) -> None:
+        """Does all that a relay does with marks, with none of them. Raises: SourceError, which names what is refused."""
+        statements = (
+            f"SELECT {_COLUMNS} FROM {{mark}} WHERE 1 = 0",
+            _AGAIN.replace(":cursor", "NULL").replace("id = :id", "1 = 0"),
+            "UPDATE {mark} SET leased_until = 0 WHERE 1 = 0",
+            "DELETE FROM {mark} WHERE 1 = 0",
+        )
+        self.writing.write(
+            "trying our marks", lambda one, ddl: [one.execute(_text(of, ddl)) for of in statements]
+        )
 
     def close(self) -> None:
         self.writing.close()

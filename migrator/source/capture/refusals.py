@@ -11,33 +11,46 @@ from sqlalchemy.engine import Connection
 
 from migrator.errors import SettingsError
 from migrator.mapping.changes import Captured
+from migrator.source import grants
 from migrator.source.capture import postgresql
 from migrator.source.capture.cascades import cascades, circles
 from migrator.source.capture.design import Ddl
-from migrator.source.capture.mysql import MysqlDdl
+from migrator.source.capture.installed import has_tables
+from migrator.source.capture.mysql import MysqlDdl, quoted
 
-_POSTGRESQL_TABLES = sa.text("""
+_POSTGRESQL_TABLES = sa.text(f"""
     SELECT n.nspname || '.' || c.relname AS name, c.relkind AS kind,
         pg_catalog.pg_has_role(c.relowner, 'USAGE') AS owned,
         EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid) AS has_heirs
+    FROM {grants.NAMED} WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+""")
+_POSTGRESQL_VIEWS = sa.text("""
+    SELECT n.nspname || '.' || c.relname AS name
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    WHERE c.relkind IN ('v', 'm', 'f')
 """)
 _POSTGRESQL_RIGHTS = sa.text("""
     SELECT CASE WHEN pg_catalog.to_regnamespace(:schema) IS NULL
         THEN pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')
         ELSE pg_catalog.has_schema_privilege(:schema, 'CREATE') END
 """)
+_WHERE_AND_WHO = "SELECT quote_ident(current_database()), quote_ident(current_user)"
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
-_MYSQL_TABLES = sa.text("""
-    SELECT TABLE_SCHEMA AS `schema`, TABLE_NAME AS name, TABLE_TYPE AS kind, ENGINE AS engine
-    FROM information_schema.TABLES
+# Table by table: only for names that it is given does the server not open all that there are.
+_MYSQL_TABLE = sa.text("""
+    SELECT TABLE_TYPE AS kind, ENGINE AS engine
+    FROM information_schema.TABLES WHERE TABLE_SCHEMA = :schema AND TABLE_NAME = :name
+""")
+_MYSQL_VIEWS = sa.text("""
+    SELECT TABLE_SCHEMA AS `schema`, TABLE_NAME AS name FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'
 """)
 _MYSQL_RIGHTS = sa.text("""
     SELECT '' AS `schema`, '' AS name, PRIVILEGE_TYPE AS right_name FROM information_schema.USER_PRIVILEGES
     UNION ALL SELECT TABLE_SCHEMA, '', PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
     UNION ALL SELECT TABLE_SCHEMA, TABLE_NAME, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
 """)
+_OWN = ("migrator_mark", "migrator_ticket")
+_OWN_RIGHTS = ("INSERT", "UPDATE", "DELETE", "SELECT")
 _VIEW = "say in the mapping what changes it: `changes: {orders: id}` beside `table:` of the entity"
 
 
@@ -65,10 +78,10 @@ class _Refusal(NamedTuple):
 def views(connection: Connection, ddl: Ddl) -> set[str]:
     """Names, as Captured has them, of what can be read like a table and has no triggers of its own."""
     if isinstance(ddl, MysqlDdl):
-        rows = [row for row in connection.execute(_MYSQL_TABLES) if row.kind == "VIEW"]
+        rows = connection.execute(_MYSQL_VIEWS)
         return {row.name if row.schema == ddl.home else f"{row.schema}.{row.name}" for row in rows}
     if connection.dialect.name == "postgresql":
-        return {row.name for row in connection.execute(_POSTGRESQL_TABLES) if row.kind in _KINDS}
+        return set(connection.scalars(_POSTGRESQL_VIEWS))
     return set(connection.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")))
 
 
@@ -90,11 +103,14 @@ def _unseen(ddl: Ddl, captured: Captured) -> str:
 
 
 def _of_postgresql(connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[_Refusal]:
-    known = {row.name: row for row in connection.execute(_POSTGRESQL_TABLES)}
+    asked = grants.named(connection, [one.name for one in tables])
+    known = {row.name: row for row in connection.execute(_POSTGRESQL_TABLES, asked)}
     if not connection.execute(_POSTGRESQL_RIGHTS, {"schema": postgresql.SCHEMA}).scalar_one():
         what = f"this user may not make tables in a schema {postgresql.SCHEMA}"
+        database, user = connection.exec_driver_sql(_WHERE_AND_WHO).one()
         yield _Refusal(
-            f"{what}; GRANT CREATE ON DATABASE to it, or make the schema for it: CREATE SCHEMA … AUTHORIZATION"
+            f"{what}; GRANT CREATE ON DATABASE {database} TO {user},"
+            f" or CREATE SCHEMA {postgresql.SCHEMA} AUTHORIZATION {user}"
         )
     for one in tables:
         row = known.get(one.name)
@@ -115,16 +131,14 @@ def _of_postgresql(connection: Connection, _: Ddl, tables: Sequence[Captured]) -
 
 
 def _of_mysql(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured]) -> Iterator[_Refusal]:
-    known = {(row.schema, row.name): row for row in connection.execute(_MYSQL_TABLES)}
-    may = _rights(connection)
-
-    missing = [
-        right for right in ("CREATE", "INSERT", "UPDATE", "DELETE", "SELECT") if not may(right, ddl.home)
-    ]
-    if missing:
-        yield _Refusal(
-            f"this user lacks {', '.join(missing)} on database {ddl.home}, where our tables go; GRANT it"
-        )
+    may, user = _rights(connection), connection.exec_driver_sql("SELECT CURRENT_USER()").scalar_one()
+    user = "@".join(f"'{part}'" for part in str(user).rsplit("@", 1))
+    for own in _OWN:
+        rights = _OWN_RIGHTS if has_tables(connection, ddl) else ("CREATE", *_OWN_RIGHTS)
+        if missing := ", ".join(right for right in rights if not may(right, ddl.home, own)):
+            # CREATE may be granted on a table that is not there yet.
+            grant = f"GRANT {missing} ON {quoted(ddl.home)}.{own} TO {user}"
+            yield _Refusal(f"this user lacks {missing} on our table {own} in database {ddl.home}; {grant}")
     log, trusted = connection.exec_driver_sql("SELECT @@log_bin, @@log_bin_trust_function_creators").one()
     if log and not trusted and not may("SUPER", ""):
         what = "the server keeps a binary log and takes triggers from users with SUPER only"
@@ -134,7 +148,7 @@ def _of_mysql(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
         )
     for one in tables:
         schema = one.table.schema or ddl.home
-        row = known.get((schema, one.table.real))
+        row = connection.execute(_MYSQL_TABLE, {"schema": schema, "name": one.table.real}).first()
         if row is None:
             yield _Refusal(f"table {one.name} is gone; pull the schema again")
         elif row.kind == "VIEW":
@@ -143,14 +157,13 @@ def _of_mysql(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
             what = f"is kept by {row.engine}, which knows no transactions: a change could be there without its mark"
             yield _Refusal(f"table {one.name} {what}; ALTER TABLE … ENGINE = InnoDB")
         elif not may("TRIGGER", schema, one.table.real):
-            yield _Refusal(
-                f"table {one.name}: this user lacks TRIGGER; GRANT TRIGGER ON {schema}.* to it",
-                triggers_only=True,
-            )
-    for name in circles(cascades(connection), tables, ddl.home):
-        what = "foreign keys reach it in a circle (a table that cascades to itself), and fire no trigger here"
+            grant = f"GRANT TRIGGER ON {quoted(schema)}.{quoted(one.table.real)} TO {user}"
+            yield _Refusal(f"table {one.name}: this user lacks TRIGGER; {grant}", triggers_only=True)
+    for name, circle in circles(cascades(connection), tables, ddl.home):
+        keys = ", ".join(f"{key.name} of {key.child[1]}" for key in reversed(circle))
+        what = f"foreign keys reach it in a circle of ON DELETE CASCADE ({keys}), and fire no trigger here"
         yield _Refusal(
-            f"table {name}: {what}; let the key RESTRICT and the service delete the rows itself",
+            f"table {name}: {what}; let one of them RESTRICT and the service delete the rows itself",
             triggers_only=True,
         )
 

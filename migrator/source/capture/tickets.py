@@ -61,6 +61,15 @@ class SqlTickets:
 
         return self._writing.write("raising the epoch", work)
 
+    def probe(self) -> None:
+        """Draws none, with all the rights that drawing takes. Raises: SourceError, which names what is refused."""
+
+        def work(connection: Connection, ddl: Ddl) -> None:
+            self._counter(connection, ddl)
+            connection.execute(sa.text(f"UPDATE {ddl.ticket} SET number = number WHERE 1 = 0"))
+
+        self._writing.write("trying our tickets", work)
+
     def close(self) -> None:
         self._writing.close()
 

@@ -11,13 +11,13 @@ from sqlalchemy.engine import Connection, Engine
 
 from migrator.errors import MissingNameError, SourceError
 from migrator.retry import Backoff, Retry
+from migrator.server_failures import is_contended, takes_no_writes
 from migrator.source.address import Address
 from migrator.source.capture.design import Ddl
 from migrator.source.capture.mysql import MysqlDdl
 from migrator.source.capture.postgresql import PostgresqlDdl
 from migrator.source.capture.sqlite import SqliteDdl
 from migrator.source.engine import read_engine, write_engine
-from migrator.source.failures import is_contended, takes_no_writes
 from migrator.source.manners import Manners
 from migrator.source.reading import Reading
 from migrator.source.url import place_of

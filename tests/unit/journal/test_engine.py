@@ -87,6 +87,7 @@ def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> N
         schema.reached_ticket,
         schema.fast_path,
         schema.contest,
+        schema.open_finding,
         schema.remembered_key,
         schema.remembered_root,
     )

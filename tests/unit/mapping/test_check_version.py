@@ -31,7 +31,7 @@ entities:
     table: orders
     join: {user: user_id}
     columns: {twice: {sql: "lock * 2", type: integer}}
-    attributes: {note: label}
+    attributes: {note: label, theirs: user.id}
     version: %s
     items:
       Order: {key: ["ORDER#{id}", META], attributes: {title: label}}

@@ -79,7 +79,14 @@ def test_what_is_optional_may_be_left_out() -> None:
         ({"n": 1, "at": 5}, "'at' is of type timestamp; this int is not"),
         ({"n": 1, "at": "soon"}, "'at' is of type timestamp; this str is not"),
         ({"n": 1, "on": datetime(2026, 1, 1)}, "'on' is of type date; this datetime is not"),
-        ({"n": 1, "price": float("nan")}, "'price' is of type number; this float is not"),
+        (
+            {"n": 1, "price": float("nan")},
+            "'price' is of type number; the value is NaN; NaN and infinity are no DynamoDB numbers",
+        ),
+        (
+            {"n": 1, "at": "infinity"},
+            "'at' is of type timestamp; the value is infinity; a timestamp of an item is in",
+        ),
         ({"n": 1, "id": "secret"}, "'id' is of type uuid; this str is not"),
         ({"n": 1, "names": "ab"}, "'names' is of type a list of text; this str is not"),
         ({"n": 1, "names": [1]}, "'names' is of type a list of text; this list is not"),

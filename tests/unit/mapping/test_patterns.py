@@ -8,7 +8,7 @@ import pytest
 from migrator.errors import SettingsError
 from migrator.mapping.patterns import answer_of, nearest, read_params
 from migrator.mapping.requests import Nearby, request_for
-from migrator.model import Item, Mapping, Pattern
+from migrator.model import Item, Mapping, Param, ParamType, Pattern
 from tests.golden.heart import check, facts, table
 
 TEXT = """
@@ -141,7 +141,33 @@ def test_a_list_is_written_with_commas_or_as_json(
 def test_a_list_of_something_else_is_named(lists: Pattern, text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read_params(lists, {"user_id": "1", "ids": text})
-    assert str(caught.value) == "parameter 'ids' is not of type list of integer"
+    assert str(caught.value).startswith("parameter 'ids' is not of type list of integer; write it as 42,43")
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "said"),
+    [
+        (
+            "number",
+            "NaN",
+            "is not of type number: the value is NaN; NaN and infinity are no DynamoDB numbers; ",
+        ),
+        ("number", "twelve", "is not of type number; write it as 12.50"),
+        ("timestamp", "infinity", "is not of type timestamp: the value is infinity; "),
+        ("timestamp", "0044-03-15 BC", "is not of type timestamp: the value is a year BC; "),
+        ("timestamp", "yesterday", "write it as 2024-05-31T12:00:00Z"),
+        ("date", "infinity", "is not of type date: the value is infinity; "),
+        ("date", "31.5.2024", "is not of type date"),
+        ("date", "31.5.2024", "write it as 2024-05-31"),
+        ("boolean", "jein", "is not of type boolean; write it as true"),
+    ],
+)
+def test_a_parameter_of_another_type_says_how_one_is_written(type_: ParamType, text: str, said: str) -> None:
+    pattern = Pattern("p", (Param("one", type_),), "get", ())
+    with pytest.raises(SettingsError) as caught:
+        read_params(pattern, {"one": text})
+    assert said in str(caught.value)
+    assert "|text" not in str(caught.value)
 
 
 def test_a_missing_list_is_named(lists: Pattern) -> None:

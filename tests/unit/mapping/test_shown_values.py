@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.shown_values import value_text, value_texts
+from migrator.mapping.shown_values import json_text, value_text, value_texts
 
 TEXTS = [
     (None, "null"),
@@ -40,3 +40,19 @@ def test_redacted_values_are_marks_and_null_is_nobodys_secret() -> None:
     assert shown[2] == "null"
     assert value_texts(names, (2, "ann@x.example", 3), {"email"})[1] == shown[1]
     assert value_texts(names, (2, "bob@x.example", 3), {"email"})[1] != shown[1]
+
+
+def test_numbers_are_numbers_with_every_digit_in_json() -> None:
+    value = {
+        "total": Decimal("32.38"),
+        "text": "32.38",
+        "whole": Decimal("9.00"),
+        "lines": [{"n": 1}],
+        "no": [],
+    }
+    assert json_text(value) == (
+        '{"total": 32.38, "text": "32.38", "whole": 9, "lines": [{"n": 1}], "no": []}'
+    )
+    assert json_text(Decimal("12345678901234567890.123456789")) == "12345678901234567890.123456789"
+    plain = {"a": [1, {"b": None}], "c": {}, "d": "ä"}
+    assert json_text(plain, indent=2) == json.dumps(plain, ensure_ascii=False, indent=2)

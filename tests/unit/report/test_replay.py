@@ -122,3 +122,30 @@ def test_the_data_is_json_with_nothing_redacted_in_it() -> None:
     assert found["examples"][0]["row"]["id"] == "1"
     assert "@" not in json.dumps(data)
     assert one["latency_ms"] == {"table": {"answers": 10, "p50": 1.5, "p90": 2, "p99": 1234.5, "max": 2000}}
+
+
+def unasked(name: str) -> PatternReplay:
+    return PatternReplay(replace(PATTERN, name=name), 0, missing_why="no row gives id")
+
+
+def test_a_pattern_without_a_question_is_not_proven() -> None:
+    fine = result(found=False)
+    given = replace(fine, patterns=[*fine.patterns, unasked("q"), unasked("r")])
+    assert not given.clean
+    (verdict,) = [line for line in printed(given).splitlines() if "took" in line]
+    assert verdict.startswith(
+        "not proven: 10 question(s), seed 5; took 1.2 s; no question could be drawn for q, r"
+    )
+    assert "not clean" not in printed(given)
+    assert replay_data(given)["not_proven"] == ["q", "r"]
+    assert replay_data(given)["clean"] is False
+
+
+def test_differences_come_before_what_is_not_proven() -> None:
+    found = result()
+    given = replace(found, patterns=[*found.patterns, unasked("q")])
+    (verdict,) = [line for line in printed(given).splitlines() if "took" in line]
+    assert verdict.startswith(
+        "not clean: 10 question(s), seed 5; took 1.2 s; no question could be drawn for q"
+    )
+    assert replay_data(result(found=False))["not_proven"] == []

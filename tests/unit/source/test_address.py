@@ -10,7 +10,7 @@ import pytest
 
 from migrator.errors import SettingsError
 from migrator.source import address
-from migrator.source.address import LIFE_S, Address, Keepers, address_of
+from migrator.source.address import LIFE_S, Address, Keepers, address_of, identity_of
 from migrator.source.url import source_url
 
 SECRET = "hunter2"
@@ -167,3 +167,17 @@ def test_an_address_is_never_shown() -> None:
     found = address_of(URL_TEXT, (), keepers())
     found.url()
     assert SECRET not in repr(found) + str(vars(found).keys())
+
+
+def test_what_a_source_is_called_asks_nobody(tmp_path: Path) -> None:
+    """A variable and a file are looked at; a secret is known by its own name, and no program is run."""
+
+    def never(name: str) -> str:
+        raise AssertionError(name)
+
+    (tmp_path / "url").write_text("postgresql://ada:secret@db/shop\n")
+    asked = Keepers(tmp_path, {"SHOP_URL": "postgresql://bob@db/shop"}, never)
+    named = [identity_of(text, asked) for text in ("env:SHOP_URL", "file:url", "postgresql://db/shop")]
+    assert named == ["PostgreSQL database shop at db:5432"] * 3
+    assert identity_of("secret:prod/shop", asked) != identity_of("secret:staging/shop", asked)
+    assert [identity_of(text, asked) for text in ("env:NONE", "file:none", "")] == ["", "", ""]

@@ -23,6 +23,8 @@ CHILD = TableFacts(
 TABLES = """
 CREATE TABLE parent (id INTEGER PRIMARY KEY, code VARCHAR(20) NOT NULL);
 CREATE TABLE "Child Row" (id INTEGER PRIMARY KEY, parent_code VARCHAR(20));
+CREATE TABLE few (id INTEGER PRIMARY KEY, parent_id INTEGER);
+INSERT INTO few VALUES (1, 1), (2, 1), (3, 2);
 """
 NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)"
 ROWS = f"""
@@ -39,6 +41,8 @@ BY_TEXT = plan_of(PARENT, key=(PARENT.columns[1],))
 WITH_CHILDREN = plan_of(
     PARENT, collections=[list_of("rows", CHILD, (("parent_code", "code"),), ["id", "parent_code"])]
 )
+FEW = TableFacts("few", "few", (column("id", INTEGER, nullable=False), column("parent_id", INTEGER)), ("id",))
+WITH_FEW = plan_of(PARENT, collections=[list_of("rows", FEW, (("parent_id", "id"),), ["id", "parent_id"])])
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
@@ -78,6 +82,12 @@ def test_children_without_an_index_are_read_as_a_whole(source: closing[SqlSource
         rows, children = whole_tables(opened, WITH_CHILDREN)
     assert rows == ("rows", [])
     assert children == ("list rows", ["Child Row"])
+
+
+def test_a_table_of_no_more_rows_than_a_page_may_be_read_as_a_whole(source: closing[SqlSource]) -> None:
+    with source as opened:
+        assert whole_tables(opened, WITH_FEW) == [("rows", []), ("list rows", [])]
+        assert whole_tables(opened, WITH_FEW, 2)[1] in [("list rows", ["few"]), ("list rows", [])]
 
 
 def test_the_only_page_may_read_all(source: closing[SqlSource]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from types import SimpleNamespace
 
 import psycopg
 import pymysql
@@ -8,7 +9,9 @@ import pytest
 from sqlalchemy.exc import DBAPIError, ResourceClosedError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from migrator.source.failures import is_broken, source_error
+from migrator.errors import HiddenRowsError
+from migrator.server_failures import is_broken
+from migrator.source.failures import source_error
 
 
 def message_of(error: Exception) -> str:
@@ -73,6 +76,24 @@ def test_the_drivers_class_is_named_where_sqlalchemy_wraps_it() -> None:
     wrapped = DBAPIError("SELECT secret", {"id": "secret"}, psycopg.errors.UndefinedTable("secret"))
     assert "UndefinedTable: there is no such table" in message_of(wrapped)
     assert "secret" not in message_of(wrapped)
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ('query would be affected by row-level security policy for table "orders"', " of table orders "),
+        ("die Abfrage würde von der Policy für die Tabelle »orders« betroffen sein", " of table orders "),
+        ("", " of a table "),
+    ],
+)
+def test_rows_that_a_policy_would_hide_are_told_in_any_language(said: str, named: str) -> None:
+    class Refused(psycopg.errors.InsufficientPrivilege):
+        diag = SimpleNamespace(source_function="check_enable_rls", message_primary=said)  # type: ignore[assignment]
+
+    error = source_error(Refused("secret"), "PostgreSQL database shop", "entity order")
+    assert type(error) is HiddenRowsError
+    assert f"row level security{named}would hide rows" in str(error)
+    assert "BYPASSRLS" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_float_is_selected_and_compared_whole() -> None:
 @pytest.mark.parametrize("declared", ["enum('a','b')", "set('a','b')"])
 def test_an_enum_in_a_key_is_ordered_as_it_is_compared(declared: str) -> None:
     plan = plan_of(table_with_key(declared, TEXT), ["k"])
-    assert sql_of(bound_select(plan, ("a",), 5)).startswith(
+    assert sql_of(bound_select(plan, KeyRange(("a",)), 5)).startswith(
         "SELECT (concat(root.`k`)) AS anon_1 FROM `t` AS root WHERE (concat(root.`k`)) > ? ORDER BY (concat(root.`k`))"
     )
     assert "WHERE root.`k` IN (?)" in sql_of(root_select(plan, KeySet((("a",),))))
@@ -102,7 +102,8 @@ def test_other_databases_see_nothing_of_it(dialect: str, declared: str, kind: Ki
     found = sql_of(root_select(plan, KeyRange(("a",))), OTHERS[dialect])
     assert 'FROM "t" AS root WHERE root."k" > ? ORDER BY root."k"' in found
     pair = sql_of(root_select(plan_of(PAIR), KeyRange(("a", 1), ("b", 2))), OTHERS[dialect])
-    assert '(root."a", root."b") > (?, ?) AND (root."a", root."b") <= (?, ?)' in pair
+    assert '(root."a", root."b") > (?, ?)' in pair
+    assert '(root."a", root."b") <= (?, ?)' in pair
 
 
 @pytest.mark.parametrize(

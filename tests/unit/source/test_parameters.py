@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from migrator.errors import SettingsError
+from migrator.source.gate import CheckedStatement
 from migrator.source.parameters import bound_statement, has_comment, masked, parameter_names
 
 DIALECTS = ["sqlite", "postgresql", "mysql"]
@@ -52,7 +53,7 @@ def test_masking_moves_nothing() -> None:
 
 
 def compiled(sql: str, dialect: str, **params: Any) -> str:
-    statement, _ = bound_statement(sql, params, dialect)
+    statement, _ = bound_statement(CheckedStatement(sql, dialect), params)
     return str(statement.compile(dialect=URL.create(dialect).get_dialect()(paramstyle="named")))
 
 
@@ -75,25 +76,27 @@ def test_a_list_after_in_is_its_values(written: str, ids: Any, found: list[int])
     sql = (
         f"WITH t(id) AS (VALUES (1), (2), (3)) SELECT id FROM t WHERE id {written} AND id > :low ORDER BY id"
     )
-    statement, bound = bound_statement(sql, {"ids": ids, "low": 0}, "sqlite")
+    statement, bound = bound_statement(CheckedStatement(sql, "sqlite"), {"ids": ids, "low": 0})
     with sa.create_engine("sqlite://").connect() as connection:
         assert [row[0] for row in connection.execute(statement, bound)] == found
 
 
 def test_a_list_after_not_in_must_not_be_empty() -> None:
     with pytest.raises(SettingsError, match="'ids' is empty"):
-        bound_statement("SELECT 1 WHERE 1 NOT IN :ids", {"ids": []}, "sqlite")
-    _, bound = bound_statement("SELECT 1 WHERE 1 NOT IN (:ids)", {"ids": [2]}, "sqlite")
+        bound_statement(CheckedStatement("SELECT 1 WHERE 1 NOT IN :ids", "sqlite"), {"ids": []})
+    _, bound = bound_statement(CheckedStatement("SELECT 1 WHERE 1 NOT IN (:ids)", "sqlite"), {"ids": [2]})
     assert bound == {"ids_0": 2}
 
 
 def test_a_list_elsewhere_is_the_drivers_to_bind() -> None:
-    statement, bound = bound_statement("SELECT 1 = ANY(:ids)", {"ids": [1, 2]}, "postgresql")
+    statement, bound = bound_statement(
+        CheckedStatement("SELECT 1 = ANY(:ids)", "postgresql"), {"ids": [1, 2]}
+    )
     assert (statement.text, bound) == ("SELECT 1 = ANY(:ids)", {"ids": [1, 2]})
 
 
 def test_parameters_that_the_statement_does_not_have_are_left_out() -> None:
-    _, bound = bound_statement("SELECT :a", {"a": None, "b": 2}, "sqlite")
+    _, bound = bound_statement(CheckedStatement("SELECT :a", "sqlite"), {"a": None, "b": 2})
     assert bound == {"a": None}
 
 
@@ -125,7 +128,7 @@ def test_values_are_bound_as_each_driver_takes_them(
 ) -> None:
     for dialect, form in {"sqlite": sqlite, "postgresql": postgresql, "mysql": mysql}.items():
         _, bound = bound_statement(
-            "SELECT :a, :b WHERE 1 IN :c", {"a": value, "b": None, "c": [value]}, dialect
+            CheckedStatement("SELECT :a, :b WHERE 1 IN :c", dialect), {"a": value, "b": None, "c": [value]}
         )
         assert bound == {"a": form, "b": None, "c_0": form}
 
@@ -134,6 +137,6 @@ def test_values_are_bound_as_each_driver_takes_them(
 def test_sqlite_is_asked_for_no_integer_that_it_cannot_hold(given: Any) -> None:
     sql = "SELECT 1 WHERE 1 IN :n" if isinstance(given, list) else "SELECT 1 WHERE 1 = :n"
     with pytest.raises(SettingsError, match=r"'n'.* is an integer that SQLite cannot hold"):
-        bound_statement(sql, {"n": given}, "sqlite")
-    bound_statement(sql, {"n": given}, "mysql")
-    bound_statement(sql, {"n": 2**63 - 1}, "sqlite")
+        bound_statement(CheckedStatement(sql, "sqlite"), {"n": given})
+    bound_statement(CheckedStatement(sql, "mysql"), {"n": given})
+    bound_statement(CheckedStatement(sql, "sqlite"), {"n": 2**63 - 1})

@@ -16,7 +16,7 @@ from migrator.source import SqlSource, source_url
 from migrator.source.pace import Pace
 from migrator.source.reader import KEYS_A_SELECT
 from tests.support_source import LINE, LINES, PAIR, PURCHASE, TABLES, list_of, plan_of, rows_of_the_schema
-from tests.support_source_databases import make_sqlite
+from tests.support_source_databases import make_sqlite, past_the_gate
 
 
 @contextmanager
@@ -90,9 +90,9 @@ def test_json_is_the_text_of_the_document(postgres_database: str) -> None:
 
 def test_a_connection_names_itself(postgres_database: str) -> None:
     with closing(SqlSource(source_url(postgres_database))) as source:
-        assert source.query("SHOW application_name", {}) == [("migrator",)]
-        assert source.query("SHOW transaction_isolation", {}) == [("repeatable read",)]
-        assert source.query("SHOW transaction_read_only", {}) == [("on",)]
+        assert past_the_gate(source, "SHOW application_name") == [("migrator",)]
+        assert past_the_gate(source, "SHOW transaction_isolation") == [("repeatable read",)]
+        assert past_the_gate(source, "SHOW transaction_read_only") == [("on",)]
 
 
 def test_rows_of_a_query_are_waited_for_like_those_of_pages(tmp_path: Path) -> None:

@@ -28,13 +28,13 @@ TRACK = TableFacts(
     ],
 )
 def test_an_expression_is_spelled_as_the_source_does(dialect: str, written: str, real: str) -> None:
-    assert translated_expression(written, TRACK, dialect) == real
+    assert translated_expression(written, TRACK, dialect).sql == real
 
 
 def test_an_expression_says_whose_columns_they_are() -> None:
-    found = translated_expression("total - album_id", TRACK, "postgresql", alias="root")
+    found = translated_expression("total - album_id", TRACK, "postgresql", alias="root").sql
     assert found == 'root."Total" - root."AlbumId"'
-    assert translated_expression("id + 1", TRACK, "postgresql", alias="root") == "root.id + 1"
+    assert translated_expression("id + 1", TRACK, "postgresql", alias="root").sql == "root.id + 1"
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql", "mysql"])

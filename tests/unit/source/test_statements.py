@@ -30,7 +30,7 @@ def facts(dialect: str) -> SchemaFacts:
 
 
 def said(sql: str, dialect: str = "postgresql", schema: str | None = None) -> str:
-    return translated(sql, facts(dialect), schema)
+    return translated(sql, facts(dialect), schema).sql
 
 
 # Written names on the left; on the right each real name in «».
@@ -197,10 +197,12 @@ def test_tables_without_a_schema_get_it() -> None:
     )
 
 
-def test_where_names_are_the_real_ones_nothing_is_read() -> None:
+def test_where_names_are_the_real_ones_a_statement_is_checked_all_the_same() -> None:
     exact = SchemaFacts("postgresql", {"plain": TABLES[4]})
-    assert translated("whatever ''' this is", exact) == "whatever ''' this is"
-    assert translated("SELECT id FROM plain", exact, "app") == "SELECT id FROM app.plain"
+    assert translated("SELECT  Id FROM plain -- as it is", exact).sql == "SELECT  Id FROM plain -- as it is"
+    assert translated("SELECT id FROM plain", exact, "app").sql == "SELECT id FROM app.plain"
+    with pytest.raises(SettingsError, match="no SELECT"):
+        translated("DELETE FROM plain", exact)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -251,11 +253,13 @@ def test_statements_are_read_once_and_again_when_the_schema_has_changed() -> Non
         asked.append(1)
         return statements.learn(facts("sqlite"))
 
-    statements = Statements("snake_case", reflect)
-    assert statements.translated("SELECT name FROM track") == 'SELECT "Name" AS name FROM "Track"'
-    assert statements.translated("SELECT name FROM plain") == "SELECT name FROM plain"
+    statements = Statements("snake_case", "sqlite", reflect)
+    assert statements.translated("SELECT name FROM track").sql == 'SELECT "Name" AS name FROM "Track"'
+    assert statements.translated("SELECT name FROM plain").sql == "SELECT name FROM plain"
     assert len(asked) == 1
     statements.learn(SchemaFacts("sqlite", {"track": table("TRACK", "NAME")}))
-    assert statements.translated("SELECT name FROM track") == 'SELECT "NAME" AS name FROM "TRACK"'
-    assert Statements("exact", reflect).translated("not even SQL") == "not even SQL"
+    assert statements.translated("SELECT name FROM track").sql == 'SELECT "NAME" AS name FROM "TRACK"'
+    assert Statements("exact", "sqlite", reflect).translated("SELECT 1").sql == "SELECT 1"
+    with pytest.raises(SettingsError):
+        Statements("exact", "sqlite", reflect).translated("not even SQL")
     assert len(asked) == 1

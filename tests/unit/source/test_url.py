@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import SettingsError
-from migrator.source.url import place_of, source_url
+from migrator.source.url import identity_of, place_of, source_url
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_missing_driver_is_named_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, scheme: str, driver: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, driver, None)
-    with pytest.raises(SettingsError, match=rf"pip install 'single-table-migrator\[{extra}\]'"):
+    with pytest.raises(SettingsError, match=rf"in migrator's clone run: pip install '\.\[{extra}\]'"):
         source_url(f"{scheme}://db/shop")
 
 
@@ -107,3 +107,49 @@ def test_the_place_names_no_user_and_no_password(shop: Path) -> None:
     url = source_url("mariadb://ada:secret@db.example:3307/shop?init_command=secret")
     assert place_of(url) == "MySQL or MariaDB database shop at db.example:3307"
     assert place_of(source_url(str(shop))) == f"SQLite file {shop}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "postgresql://ada:old@db.example.com/shop",
+            "postgres://bob:new@DB.example.com.:5432/shop?sslmode=require",
+        ),
+        ("mysql://root@127.0.0.1:3306/shop", "mariadb+pymysql://app:x@localhost/shop"),
+        ("postgresql://[::1]/shop", "postgresql:///shop?host=/var/run/postgresql"),
+        ("postgresql://a/shop?x=1", "postgresql:///shop?host=a"),
+    ],
+)
+def test_a_user_a_password_or_an_alias_of_this_machine_makes_no_other_source(one: str, other: str) -> None:
+    assert identity_of(one) == identity_of(other) != ""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "postgresql://db.example.com/staging",
+        "postgresql://db.example.com:5433/shop",
+        "postgresql://staging.example.com/shop",
+        "mysql://db.example.com/shop",
+    ],
+)
+def test_another_host_port_database_or_kind_makes_another_source(other: str) -> None:
+    assert identity_of("postgresql://db.example.com/shop") != identity_of(other) != ""
+
+
+def test_a_file_is_one_source_by_each_of_its_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert identity_of("sqlite:///shop.db") == identity_of(f"{tmp_path}/sub/../shop.db")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "postgresql://u:p@w@host/db", "oracle://host/db", "mysql://host:port/db"]
+)
+def test_of_what_is_no_source_nothing_is_known(text: str) -> None:
+    assert identity_of(text) == ""
+
+
+def test_what_a_source_is_called_holds_no_user_and_no_password() -> None:
+    named = identity_of("postgresql://ada:secret@db/shop?password=secret")
+    assert not any(word in named for word in ("ada", "secret"))

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hdrh.histogram import HdrHistogram
-
 from migrator.model import Param, Part, Pattern
 from migrator.phase import Side, State
 from migrator.ports.evidence import Window
@@ -15,6 +13,7 @@ from migrator.ports.instances import Instance, Roster
 from migrator.ports.live import MarksState
 from migrator.ports.phases import PatternPhase
 from migrator.stages.cutover_facts import Facts, Verified
+from migrator.stages.latencies import Latencies
 
 NOW_S = 1_800_000_000.0
 MINUTE_S = 60
@@ -31,11 +30,11 @@ READER = Instance("shop", "web-1", 1, "1", "0.1", "read", "", "rev", "", "a", NO
 
 def histogram(took_ms: Mapping[float, int]) -> str:
     """Answers by what they took, as windows hold them."""
-    made = HdrHistogram(1, 3_600_000_000, 3)
+    latencies = Latencies()
     for ms, count in took_ms.items():
-        made.record_value(round(ms * 1000), count)
-    encoded = made.encode()
-    return encoded.decode() if isinstance(encoded, bytes) else str(encoded)
+        for _ in range(count):
+            latencies.record(ms)
+    return latencies.text()
 
 
 def window(minutes_ago: float = 1, compared: int = 500, **more: Any) -> Window:

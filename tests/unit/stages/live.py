@@ -10,7 +10,7 @@ from migrator.model import Item, ItemKey
 from migrator.stages.entities import live_entities
 from migrator.stages.refresh import Refresh
 from migrator.stages.relay import Relay, RelayOptions
-from tests.fakes.journal import FakeMemory
+from tests.fakes.journal import FakeMemory, FakeOpenFindings
 from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
@@ -53,6 +53,7 @@ class Shop:
         self.source = MemorySource(SCHEMA, self.rows)
         self.store = FakeStore(self.checked.mapping.table)
         self.marks, self.tickets, self.memory = MemoryMarks(), MemoryTickets(), FakeMemory()
+        self.open_findings = FakeOpenFindings()
         plans = [one.plan for one in self.checked.entities]
         self.captured = captured_tables(plans)
         entities = live_entities(self.checked.mapping, self.checked.entities)
@@ -61,6 +62,7 @@ class Shop:
             store=self.store,
             tickets=self.tickets,
             memory=self.memory,
+            control=self.store,
             entities=entities,
             table=self.checked.mapping.table,
             revision=self.checked.mapping.revision,
@@ -72,7 +74,9 @@ class Shop:
             for name, one in entities.items()
         }
         chosen = RelayOptions(**options)
-        self.relay = Relay(self.marks, self.source, self.refresh, self.captured, keys, chosen)
+        self.relay = Relay(
+            *(self.marks, self.source, self.refresh, self.open_findings, self.captured, keys, chosen)
+        )
 
     def change(self, name: str, key: int, /, **values: Any) -> None:
         """An upsert; without values a delete."""

@@ -21,7 +21,7 @@ from tests.fakes.store import FakeStore
 from tests.golden import heart
 
 NOW_S = 1_700_000_123.0
-OPTIONS = ReportOptions()
+OPTIONS = ReportOptions(whole_values=True)
 MINUTE = 1_700_000_100
 USERS = heart.table("users", {"id": "integer!", "email": "text!", "name": "text"})
 ORDERS = heart.table(
@@ -106,7 +106,9 @@ class World:
 
     def report(self, options: ReportOptions = OPTIONS, **sides: Any) -> Report:
         records = Records(self.journal, SqlFindingGroups(self.journal.database), self.evidence, self.phases)
-        around = Around("shop", "jobs/shop.yaml", "0.1.0", Roster((), NOW_S, 30.0), self.lag)
+        around = Around(
+            "shop", "jobs/shop.yaml", "/jobs/.migrator/shop.db", "0.1.0", Roster((), NOW_S, 30.0), self.lag
+        )
         return Report(records, replace(self.sides, **sides), around, options)
 
     def gather(self, options: ReportOptions = OPTIONS, **sides: Any) -> ReportModel:

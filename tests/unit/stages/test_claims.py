@@ -71,7 +71,8 @@ def test_the_first_row_keeps_the_key_in_one_page(shop: Shop) -> None:
         "[60]",
         '["EMAIL#a@x","EMAIL"]',
     )
-    assert finding.reason == "Email: users [1] makes the same key and was first"
+    assert (finding.item_type, finding.owner) == ("Email", "users:[1]")
+    assert finding.reason == "users [1] makes the same key and was first"
 
 
 def test_the_first_row_keeps_the_key_over_pages_and_repeats(shop: Shop) -> None:

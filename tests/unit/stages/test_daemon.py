@@ -15,7 +15,7 @@ from migrator.stages.daemon import Daemon
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
 from migrator.stages.relay import Relay
-from tests.fakes.journal import FakeWriters
+from tests.fakes.journal import FakeRevisions, FakeWriters
 from tests.unit.stages.live import Shop
 
 
@@ -54,8 +54,8 @@ def daemon(shop: Shop, writers: FakeWriters, told: Told) -> Daemon:
     def relay(check: Callable[[], None]) -> Relay:
         return shop.relay
 
-    presences = Presences(writers, Lifetimes(), writers.clock)
-    return Daemon(relay, presences, told, workers=1, stop=told.stop)
+    presences = Presences(writers, FakeRevisions(), Lifetimes(), writers.clock)
+    return Daemon(relay, presences, told, lambda: None, workers=1, stop=told.stop)
 
 
 def test_it_waits_for_a_journal_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

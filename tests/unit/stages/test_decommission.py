@@ -148,7 +148,7 @@ def test_what_still_depends_on_sql_stands_against_the_end(what: str) -> None:
 
 
 def test_who_still_reads_sql_is_named_with_what_he_reads() -> None:
-    roster = Roster((READER, replace(WRITER, id="b")), NOW_S, GONE_S)
+    roster = Roster((replace(READER, role="dual_write,read", mode="outbox"),), NOW_S, GONE_S)
     found = replace(DONE, roster=roster, confirmed={"a": {"p": 4}})
     said = {line.name: line.found for line in before_the_end(found, CutoverSettings())}
     assert said["confirmed"] == "not yet: shop on web-1:1 (p)"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from migrator.facts import SchemaFacts
+from migrator.facts import Alike, SchemaFacts
 from migrator.mapping.requests import request_for
 from migrator.stages.draws import Draw, Drawn, draw, kinds_of
 from migrator.stages.row_pool import PLACES, ROWS_A_PLACE, RowPool
 from tests.fakes.source import MemorySource
 from tests.golden import heart
-from tests.golden.patterns import SCHEMA, START, checked, row
+from tests.golden.patterns import HEAD, SCHEMA, START, checked, row, text
 
 ONE = 'params: {tenant: text, id: integer}\nget: {key: ["EVENT#{tenant}", "E#{id:04}"]}'
 RANGE = """
@@ -72,6 +72,22 @@ def test_all_of_a_key_comes_from_one_row() -> None:
     assert len(found.draws) == 100
     assert all(one.values["tenant"] == f"t{one.values['id'] % 3}" for one in real(found))
     assert found.origins == {"tenant": "events.tenant", "id": "events.id"}
+
+
+def test_texts_that_the_source_takes_for_one_are_spelled_otherwise_now_and_then() -> None:
+    made = checked(ONE)
+    ways: tuple[Alike, ...] = ("case", "trailing spaces")
+    events_table = SCHEMA.tables["events"]
+    columns = tuple(replace(one, alike=ways if one.name == "tenant" else ()) for one in events_table.columns)
+    schema = replace(SCHEMA, tables={**SCHEMA.tables, "events": replace(events_table, columns=columns)})
+    laid = heart.check(text(ONE), schema, HEAD)
+    pool = RowPool(events(60), laid.entities, 1)
+    found = draw(made.mapping, made.mapping.patterns["p"], pool, 200, 1)
+    spelled = {one.values["tenant"] for one in real(found)}
+    assert {"t0", "T0", "t0 "} <= spelled
+    assert {one.strip().lower() for one in spelled} == {"t0", "t1", "t2"}
+    plain = {one.values["tenant"] for one in real(drawn(ONE, 200))}
+    assert plain == {"t0", "t1", "t2"}
 
 
 def test_the_same_seed_draws_the_same() -> None:

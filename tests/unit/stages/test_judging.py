@@ -10,11 +10,11 @@ import pytest
 from migrator.cutover_results import Line
 from migrator.cutover_settings import CutoverSettings
 from migrator.phase import State
-from migrator.ports.instances import Roster
+from migrator.ports.instances import Instance, Roster
 from migrator.ports.live import MarksState
 from migrator.stages.cutover_facts import Facts, Unknown, Verified
 from migrator.stages.judging import judge
-from tests.unit.stages.evidence import GONE_S, NOW_S, PATTERN, READER, facts, slow, window, windows
+from tests.unit.stages.evidence import GONE_S, NOW_S, PATTERN, RAMP, READER, facts, slow, window, windows
 
 LIMITS = CutoverSettings()
 HIGHER = State("ramp", 50)
@@ -205,6 +205,68 @@ def test_an_instance_that_died_without_goodbye_stops_moves_until_somebody_vouche
     found = facts(roster=Roster((READER, dead), NOW_S, GONE_S))
     assert failing(found) == {"silent": "unknown"}
     assert "--gone dead" in lines(found)["silent"].mend
+
+
+DEAD = replace(READER, id="dead", alive_at=NOW_S - 500)
+NEWER = replace(READER, since=NOW_S - 400)
+
+
+@pytest.mark.parametrize(
+    ("what", "roster", "to_live", "to_complete"),
+    [
+        ("a newer one of its service and host", (DEAD, NEWER), {}, {"silent": "unknown"}),
+        (
+            "one that began before it fell silent",
+            (DEAD, READER),
+            {"silent": "unknown"},
+            {"silent": "unknown"},
+        ),
+        (
+            "another host's",
+            (DEAD, replace(NEWER, host="b"), READER),
+            {"silent": "unknown"},
+            {"silent": "unknown"},
+        ),
+        (
+            "another service's",
+            (DEAD, replace(NEWER, service="b"), READER),
+            {"silent": "unknown"},
+            {"silent": "unknown"},
+        ),
+        (
+            "one that fell silent too",
+            (DEAD, replace(NEWER, id="b", alive_at=NOW_S - 300), READER),
+            {"silent": "unknown"},
+            {"silent": "unknown"},
+        ),
+    ],
+)
+def test_a_silent_instance_stands_against_moves_until(
+    what: str,
+    roster: tuple[Instance, ...],
+    to_live: dict[str, str],
+    to_complete: dict[str, str],
+) -> None:
+    """Before complete SQL is true for who acts by an old phase; from complete on it is not."""
+    found = facts(RAMP, roster=Roster(roster, NOW_S, GONE_S), confirmed={one.id: 3 for one in roster})
+    assert failing(found) == to_live, what
+    live = facts(State("live"), roster=Roster(roster, NOW_S, GONE_S), confirmed={one.id: 3 for one in roster})
+    assert failing(live, State("complete")) == to_complete, what
+
+
+def test_a_living_instance_stands_against_moves_however_many_newer_ones_there_are() -> None:
+    """Workers of one host: the first one has not seen the last move yet."""
+    late, *others = (replace(READER, id=id_, pid=pid) for pid, id_ in enumerate(("late", "b", "c", "d")))
+    newer = [replace(one, since=NOW_S - 3) for one in others]
+    roster = Roster((late, *newer), NOW_S, GONE_S)
+    assert roster.replaced == []
+    assert failing(facts(roster=roster, confirmed={"b": 3, "c": 3, "d": 3})) == {"confirmed": "no"}
+
+
+def test_who_was_replaced_is_named_all_the_same() -> None:
+    said = lines(facts(roster=Roster((DEAD, NEWER), NOW_S, GONE_S)))["silent"]
+    assert said.found == "none did; replaced by a newer one of their service and host: shop on web-1:1"
+    assert said.mend == ""
 
 
 def test_whatever_rests_on_windows_says_how_old_they_are() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 
 from migrator.mapping.patterns import read_params
+from migrator.ports import QueryPage
 from migrator.report.answers import answer_data, explanation
 from migrator.results import Answer
-from migrator.stages.query import ask
+from migrator.stages.query import ReadMeter, ask
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, row
@@ -62,6 +64,7 @@ def test_equal_answers_are_the_same() -> None:
         "requests": [{"Key": {"PK": "EVENT#acme", "SK": "E#0002"}, "ConsistentRead": False}],
         "round_trips": 1,
         "read_units": 0.5,
+        "reported_read_units": 0.5,
         "took_ms": 2.0,
         "sql_round_trips": 1,
         "sql_took_ms": 2.0,
@@ -139,6 +142,72 @@ def test_an_explanation_says_what_both_sides_took() -> None:
     assert found[0] == 'Query on ByCell: CellPK = "G#s00000"'
     assert found[-3:] == [
         "then cut to 12.5 m and sorted by distance",
-        "DynamoDB: 9 round trip(s), 0.5 read unit(s), 2.0 ms",
+        "DynamoDB: 9 round trip(s), 4.5 read unit(s) by item sizes (0.5 reported by the endpoint), 2.0 ms",
         "SQL: 1 round trip(s), 2.0 ms",
     ]
+
+
+WIDE = """
+params: {tenant: text, least: optional integer}
+query: {key: ["EVENT#{tenant}"], filter: {n: {ge: least}}, consistent: %s}
+"""
+
+
+def units_of(answer: Answer) -> float:
+    assert answer.read_units == answer_data(answer)["read_units"]
+    return answer.read_units
+
+
+def test_read_units_follow_from_the_sizes_of_a_page_together() -> None:
+    """Some 50 items of some 150 bytes each: 0.5 units a page of 4 KB, not one an item; twice as many where consistent."""
+    eventually = asked(WIDE % "false", {"SELECT 1": []}, rows=50, tenant="acme")
+    pages = eventually.table.round_trips
+    assert pages > 1
+    assert units_of(eventually) == pages * 0.5
+    assert units_of(asked(WIDE % "true", {"SELECT 1": []}, rows=50, tenant="acme")) == pages
+
+
+def test_a_filter_does_not_lower_read_units() -> None:
+    whole = asked(WIDE % "false", {"SELECT 1": []}, rows=50, tenant="acme")
+    few = asked(WIDE % "false", {"SELECT 1": []}, rows=50, tenant="acme", least="40")
+    assert units_of(few) == units_of(whole)
+    assert few.dropped == 40
+    assert "with 40 that the filter dropped" in list(explanation(few))[-2]
+    assert "about" in list(explanation(few))[-2]
+
+
+def test_each_key_of_a_batch_is_a_read_by_itself() -> None:
+    answer = asked(BATCH, {"SELECT 1": []}, rows=3, tenant="acme", ids="1,2,77")
+    assert units_of(answer) == 3
+
+
+class Keeping:
+    """A store that answers with one page."""
+
+    def __init__(self, page: QueryPage) -> None:
+        self.page = page
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        return self.page
+
+
+@pytest.mark.parametrize(("index", "units"), [({}, 201.0), ({"IndexName": "ByShard"}, 201.0)])
+def test_thousands_of_items_take_as_many_units_as_they_have_bytes(
+    index: dict[str, str], units: float
+) -> None:
+    table = checked(GET).mapping.table
+    item = {"PK": "P", "SK": "S", "ShardPK": "A", "ShardSK": "B", "x": "x" * 181}
+    meter = ReadMeter(Keeping(QueryPage([item] * 8057, read_units=1.5)))  # type: ignore[arg-type]
+    meter.query(index)
+    assert meter.units(table) == units
+
+
+def test_in_an_index_an_item_is_as_large_as_what_is_projected() -> None:
+    table = checked(GET).mapping.table
+    (index,) = [one for one in table.indexes if one.name == "ByShard"]
+    sparse = replace(table, indexes=(replace(index, projection="keys"),))
+    item = {"PK": "P", "SK": "S", "ShardPK": "A", "ShardSK": "B", "x": "x" * 9000}
+    meter = ReadMeter(Keeping(QueryPage([item])))  # type: ignore[arg-type]
+    meter.query({"IndexName": "ByShard"})
+    assert meter.units(sparse) == 0.5
+    assert meter.units(table) == 1.5

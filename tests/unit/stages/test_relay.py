@@ -8,6 +8,7 @@ import pytest
 from migrator.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
 from migrator.model import Item
 from migrator.ports.live import Mark, Outcome
+from migrator.stages.paths import BesidePath
 from tests.fakes.store import FakeStore
 from tests.unit.stages.live import Shop
 
@@ -188,3 +189,54 @@ def test_who_gives_up_a_key_leaves_it_to_the_one_who_wanted_it() -> None:
     shop.relay.once()
     assert shop.live()["EMAIL#a@x", "EMAIL"]["_src"] == "users:[2]"
     assert shop.memory.wishes == {}
+
+
+REFUSING = """
+  named:
+    table: users
+    items:
+      Named: {key: ["NAME#{name}", META]}
+"""
+
+
+def test_a_refused_row_is_open_before_its_mark_goes_and_closed_when_it_was_worked_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop = Shop(REFUSING)
+    shop.change("users", 1, email="a@x")
+
+    def crash(ids: object) -> None:
+        raise StoppedError("the source is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shop.marks, "finish", crash)
+        with pytest.raises(StoppedError):
+            shop.relay.once()
+    assert [(one.kind, one.entity, one.source_key) for one in shop.open_findings.read()] == [
+        ("refused", "named", "[1]")
+    ]
+    shop.change("users", 1, name="Ann")
+    shop.relay.once()
+    assert shop.open_findings.read() == []
+
+
+def test_a_row_that_is_refused_and_then_deleted_is_worked_well() -> None:
+    shop = Shop(REFUSING)
+    shop.change("users", 1, email="a@x")
+    shop.relay.once()
+    assert shop.open_findings.counts() == {"refused": 1}
+    shop.change("users", 1)
+    shop.relay.once()
+    assert shop.open_findings.read() == []
+
+
+def test_a_conditional_backfill_closes_what_it_finds_well_and_keeps_the_rest() -> None:
+    shop = Shop(REFUSING)
+    for number in (1, 2):
+        shop.change("users", number, email=f"{number}@x")
+    shop.relay.once()
+    shop.rows["users"][0]["name"] = "Ann"
+    named = next(one for one in shop.checked.entities if one.name == "named")
+    path = BesidePath(shop.refresh, shop.open_findings)
+    path.copy(named, lambda: shop.source.read_page(named.plan, None, None))
+    assert shop.open_findings.roots() == [("named", "[2]")]

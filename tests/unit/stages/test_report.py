@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from migrator.errors import StoppedError
+from migrator.journal.open_findings import SqlOpenFindings
 from migrator.phase import State
 from migrator.ports import Finding, ItemStore, Page, RunIdentity, Tally
 from migrator.ports.evidence import DiffKey
 from migrator.ports.phases import Move
+from migrator.report.report_words import rows_words
 from migrator.report_results import LagReport
 from migrator.stages.report import ReportOptions
 from migrator.stages.report_differences import SHOWN_AT_MOST
-from tests.unit.stages.report_world import NOW_S, SAMPLE, WINDOW, World, different
+from tests.unit.stages.report_world import MINUTE, NOW_S, SAMPLE, WINDOW, World, different
 
 
 @pytest.fixture
@@ -144,9 +146,59 @@ def test_keys_that_name_a_person_are_masked_unless_they_are_asked_for(world: Wor
     world.run(
         "verify", Finding("collision", "user", 'two rows: ["ann@x"]', '["ann@x"]', '["EMAIL#ann@x","1"]')
     )
-    assert "ann@x" not in repr(world.gather())
+    assert "ann@x" not in repr(world.gather(ReportOptions()))
     whole = world.gather(ReportOptions(whole_keys=True))
     assert whole.groups[0].differences[0].row_key == '["ann@x"]'
+
+
+def test_values_and_keys_are_marks_alike_unless_samples_are_asked_for(world: World) -> None:
+    world.run("verify", Finding("different", "user", "differs", "[1]", '["USER#1","PROFILE"]', "name"))
+    world.store.items["USER#1", "PROFILE"]["name"] = "N ONE"
+    world.evidence.keep([WINDOW], [replace(SAMPLE, params={"id": "1", "email": "ann@x"})])
+    model = world.gather(ReportOptions())
+    for shown in ("N ONE", '"N1"', "Ann", "ANN", "ann@x", "30.00", "secret"):
+        assert shown not in repr((model.groups, model.views)), shown
+    of_user = next(one for one in model.groups if one.where == "user")
+    cells = {cell.attribute: cell for one in of_user.differences for cell in one.cells}
+    assert (cells["PK"].sql, cells["SK"].item) == ('"USER#1"', '"PROFILE"')
+    assert cells["name"].sql != cells["name"].item
+    # Marks hide no cause.
+    assert "differs in upper and lower case alone" in {one.cause for one in model.groups}
+    (asked,) = [one.asked for group in model.groups for one in group.differences if one.asked]
+    assert (asked["id"], asked["email"][0]) == ("1", "…")
+    assert model.views[0].collections[0].items[0].key["PK"].startswith('"USER#')
+    assert any("--samples shows them" in one for one in model.notes)
+
+
+def test_one_row_in_many_answers_is_one_row_and_no_reason_to_change_the_mapping(world: World) -> None:
+    key = DiffKey("type", "", "name")
+    twelve = [
+        replace(SAMPLE, key=key, row=("…1a2b", "7"), item=("…1a2b", '"7"'), at=MINUTE + n, subject="…0001")
+        for n in range(12)
+    ]
+    world.evidence.keep([replace(WINDOW, found={key: 12}, different=12, compared=14)], twelve)
+    model = world.gather()
+    (group,) = model.groups
+    assert (group.count, group.rows, rows_words(group)) == (12, 1, "of 1 row(s)")
+    assert group.advice.startswith("one row alone shows it: ")
+    assert model.verdict.reasons[0] == "12 answer(s) differ, of get_user"
+    several = [replace(one, subject=f"…{place:04}") for place, one in enumerate(twelve)]
+    world.evidence.keep([replace(WINDOW, found={key: 12}, begun_at=MINUTE + 60)], several)
+    (group,) = world.gather().groups
+    assert group.rows > 1
+    assert group.advice.startswith("change the mapping")
+
+
+def test_what_a_relay_and_a_verify_find_of_one_row_is_one_difference(world: World) -> None:
+    taken = Finding("collision", "user", "another row has it", "[2]", '["USER#1","PROFILE"]')
+    world.run(
+        "verify", replace(taken, reason="the item under this key is that of user:[1]", item_type="User")
+    )
+    world.run("relay", taken)
+    opened = SqlOpenFindings(world.journal.database, "shop", "table")
+    opened.settle({("user", "[2]"): 5, ("user", "[3]"): 5}, [taken, replace(taken, source_key="[3]")])
+    groups = world.gather().groups
+    assert sorted((one.found_by, one.count) for one in groups) == [(["relay"], 1), (["verify"], 1)]
 
 
 def test_without_values_nothing_of_a_row_is_read(world: World) -> None:

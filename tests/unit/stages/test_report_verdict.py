@@ -34,19 +34,19 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
         {"groups": [EMAIL]},
         "different",
         "migrator verify jobs/shop.yaml --repair",
-        "2 difference(s) of 1 kind(s), in user",
+        "2 difference(s) between rows and items, of 1 kind(s), in user",
     ),
     (
         {"groups": [EMAIL], "lag": LagReport(None)},
         "different",
         "migrator backfill jobs/shop.yaml --again",
-        "2 difference(s) of 1 kind(s), in user",
+        "2 difference(s) between rows and items, of 1 kind(s), in user",
     ),
     (
         {"groups": [PRICE], "lag": LagReport(None)},
         "different",
         "migrator shadow replay jobs/shop.yaml",
-        "214 difference(s) of 1 kind(s), in get_product",
+        "214 difference(s) in answers, of get_product",
     ),
     (
         {"refused": [Refused("order", "why", 3, ())]},
@@ -156,7 +156,7 @@ def test_what_was_found_before_the_last_move_stands_against_nothing() -> None:
     before = replace(PRICE, before_move=True)
     assert verdict_of(replace(CLEAN, groups=[before])).standing == "clean"
     both = verdict_of(replace(CLEAN, groups=[EMAIL, before]))
-    assert list(both.reasons) == ["2 difference(s) of 1 kind(s), in user"]
+    assert list(both.reasons) == ["2 difference(s) between rows and items, of 1 kind(s), in user"]
 
 
 def test_a_pattern_that_was_just_moved_waits_for_new_comparisons_unless_it_is_complete() -> None:

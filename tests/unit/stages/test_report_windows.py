@@ -10,7 +10,7 @@ from migrator.phase import State
 from migrator.ports.evidence import DiffKey, Window
 from migrator.ports.phases import PatternPhase
 from migrator.report_results import Coverage
-from migrator.stages.latencies import Latencies, merged_curve
+from migrator.stages.latencies import Latencies, added
 from migrator.stages.report_windows import Windows
 
 NOW_S = 1_700_000_123.0
@@ -123,8 +123,8 @@ def test_nothing_compared_is_an_empty_timeline() -> None:
 def test_histograms_that_nobody_can_read_are_left_out() -> None:
     good = histogram(5)
     for broken in ("", "x", "HISTFAAA", good[:-9], "HISTFAAAAFd4nJNpmSzMwMDuxwABzFCaEURcm7yE"):
-        assert merged_curve([broken]) is None
-        merged = merged_curve([broken, good])
+        assert added([broken]).curve() is None
+        merged = added([broken, good]).curve()
         assert merged is not None
         assert merged.answers == 1
-    assert merged_curve([]) is None
+    assert added([]).curve() is None

@@ -7,8 +7,9 @@ import pytest
 from migrator.errors import StoppedError
 from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
+from migrator.stages.refresh import RestoredError
 from migrator.stages.rota import TURN_S, Rota
-from tests.fakes.journal import FakeWriters
+from tests.fakes.journal import FakeRevisions, FakeWriters
 from tests.fakes.time import VirtualTime
 
 
@@ -20,7 +21,9 @@ def clock() -> VirtualTime:
 @pytest.fixture
 def rota(clock: VirtualTime) -> Rota:
     writers = FakeWriters(clock.clock)
-    return Rota(Presences(writers, Lifetimes(), clock.clock), "strict", clock.clock)
+    return Rota(
+        Presences(writers, FakeRevisions(), Lifetimes(), clock.clock), "strict", clock.clock, lambda: None
+    )
 
 
 def living(rota: Rota) -> int:
@@ -60,3 +63,29 @@ def test_a_turn_of_who_was_silent_for_too_long_is_refused(rota: Rota, clock: Vir
         clock.now += 40
     with pytest.raises(StoppedError), rota.turn():
         raise AssertionError("nobody may work here")
+
+
+def test_where_the_source_went_back_the_next_turn_is_guarded_before_it_begins(
+    rota: Rota, clock: VirtualTime
+) -> None:
+    asked: list[float] = []
+    rota.guard = lambda: asked.append(clock.clock())
+    for _ in range(3):
+        with rota.turn():
+            pass
+    assert len(asked) == 1, "before each place, not before each turn"
+    with pytest.raises(RestoredError), rota.turn():
+        raise RestoredError("the counter went back")
+    with pytest.raises(StoppedError), rota.turn():
+        raise StoppedError("DynamoDB is away")
+    with rota.turn():
+        pass
+    assert len(asked) == 2
+
+    def refuse() -> None:
+        raise RestoredError("nobody writes before the repair")
+
+    rota.guard = refuse
+    clock.sleep(TURN_S + 1)
+    with pytest.raises(RestoredError), rota.turn():
+        raise AssertionError("no turn begins")

@@ -38,10 +38,12 @@ class Hurried(MemorySource):
     def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
         raise TooSlowError("too slow")
 
-    def page_bounds(self, plan: EntityPlan, page_rows: int) -> Iterator[SourceKey]:
+    def page_bounds(
+        self, plan: EntityPlan, page_rows: int, after: SourceKey | None = None, upto: SourceKey | None = None
+    ) -> Iterator[SourceKey]:
         if page_rows > 100:
             raise TooSlowError("too slow")
-        return super().page_bounds(plan, page_rows)
+        return super().page_bounds(plan, page_rows, after, upto)
 
 
 SOURCE = Hurried(

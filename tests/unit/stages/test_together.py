@@ -158,8 +158,15 @@ def test_one_item_that_somebody_wrote_newer_brings_the_row_to_be_read_again(shop
 
 def test_a_row_of_which_all_is_newer_is_done(shop: Atomic) -> None:
     shop.users((1, "Ann", "a@x"))
-    for item in shop.store.items.values():
-        item["_tk"] = 10**15
+    ticket = shop.tickets.highest() + 2
+
+    def others_write() -> None:
+        """Somebody draws a ticket after this row was read, and is faster."""
+        shop.tickets.draw()
+        for item in shop.live().values():
+            item["_tk"] = ticket
+
+    shop.refresh.check = others_write
     refreshed = shop.refresh({("users", "[1]"): []})
     assert (refreshed.newer, refreshed.stored, shop.noted.requests) == (2, 0, [2])
 

@@ -11,7 +11,10 @@ from botocore.exceptions import (
 )
 
 from migrator.errors import StoppedError, TargetError
-from migrator.target.failures import Unprocessed, can_pass, in_words
+from migrator.model import KeyAttribute, TableDesign
+from migrator.target.client import dynamodb_client
+from migrator.target.failures import Unprocessed, can_pass, in_words, passes_at
+from migrator.target.store import DynamoStore
 
 
 def refusal(code: str, status: int = 400) -> ClientError:
@@ -46,6 +49,43 @@ URL = {"endpoint_url": "http://h"}
 )
 def test_what_can_pass(error: Exception, passing: bool) -> None:
     assert can_pass(error) is passing
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            EndpointConnectionError(**URL, error="[Errno 111] Connection refused"),
+            "nobody listens there; start ",
+        ),
+        (EndpointConnectionError(**URL, error="Failed to resolve 'h'"), "there is no such host; correct "),
+        (ReadTimeoutError(**URL, error="read"), "no answer in time; look at the network"),
+        (SSLError(**URL, error="certificate"), "no agreement on TLS; correct the certificates"),
+        (ConnectionClosedError(**URL), "the connection broke; look at the network"),
+    ],
+)
+def test_an_endpoint_without_an_answer_is_told_as_a_source_is(error: Exception, said: str) -> None:
+    told = str(in_words(error, "query", "Shop", "http://h"))
+    assert told.startswith(
+        f"DynamoDB query on table Shop: no answer from http://h: {type(error).__name__}: {said}"
+    )
+    assert told.endswith("then the same command goes on")
+
+
+def test_what_was_never_connected_to_is_told_at_once() -> None:
+    client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
+    store = DynamoStore(client, TableDesign("Shop", (KeyAttribute("PK"),), "type"))
+    with pytest.raises(StoppedError, match="nobody listens there") as caught:
+        store.get([("a",)])
+    assert "gave up after" not in str(caught.value)
+
+
+def test_what_has_answered_once_is_waited_for() -> None:
+    client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
+    refused = EndpointConnectionError(**URL)
+    assert not passes_at(client)(refused)
+    client.meta.events.emit("response-received.dynamodb.GetItem", parsed_response={})
+    assert passes_at(client)(refused)
 
 
 def test_a_refusal_is_said_without_amazon_s_own_words() -> None:

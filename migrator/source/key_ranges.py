@@ -1,4 +1,4 @@
-"""Ranges of keys as MySQL and MariaDB must be told them, so that a page is read from the key's index."""
+"""Ranges of keys as each database must be told them, so that a page is read by the key's index, of its partitions."""
 
 from __future__ import annotations
 
@@ -19,21 +19,32 @@ Columns = Sequence[ColumnElement[Any]]
 def row_after(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
     """columns > bounds, compared as rows."""
     usual = _row(columns) > _row(bounds)
-    return (
-        usual
-        if len(columns) == 1
-        else ForDialect("mysql", usual, _stepwise(columns, bounds, operator.gt, operator.gt))
-    )
+    if len(columns) == 1:
+        return usual
+    stepwise = _stepwise(columns, bounds, operator.gt, operator.gt)
+    return _for_each(usual, stepwise, columns[0] >= bounds[0])
 
 
 def row_upto(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
     """columns <= bounds, compared as rows."""
     usual = _row(columns) <= _row(bounds)
-    return (
-        usual
-        if len(columns) == 1
-        else ForDialect("mysql", usual, _stepwise(columns, bounds, operator.lt, operator.le))
-    )
+    if len(columns) == 1:
+        return usual
+    stepwise = _stepwise(columns, bounds, operator.lt, operator.le)
+    return _for_each(usual, stepwise, columns[0] <= bounds[0])
+
+
+def _for_each(
+    usual: ColumnElement[bool], stepwise: ColumnElement[bool], of_first: ColumnElement[bool]
+) -> ColumnElement[bool]:
+    """The comparison in the words of each database.
+
+    PostgreSQL finds a page's partitions by single columns alone, never by a comparison of rows, and is told the
+    bound of the first column beside it. SQLite has no partitions, and would read by that bound: all rows that have
+    it, for every page.
+    """
+    by_steps = ForDialect("mysql", usual, stepwise)
+    return ForDialect("postgresql", by_steps, sa.and_(usual, of_first))
 
 
 def _row(columns: Columns) -> ColumnElement[Any]:

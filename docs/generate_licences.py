@@ -1,0 +1,73 @@
+"""Writes docs/licences.md from requirements-run.lock and what the installed packages say of themselves. Run: make docs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
+
+PAGE = Path(__file__).with_name("licences.md")
+LOCK = PAGE.parent.parent / "requirements-run.lock"
+
+HEAD = """\
+# Licences
+
+What is installed to run migrator: `requirements-run.lock`, which the image installs and nothing else. Made by `make docs`;
+a test refuses a package under the GPL or the AGPL, and one without a licence. migrator itself is under Apache-2.0
+(`LICENSE`).
+
+"""
+FOOT = """
+- psycopg is under the LGPL: migrator imports it as it stands, and another build of it can be put in its place.
+- Wheels bring C libraries with them, which say nothing here: psycopg-binary libpq and what that needs (OpenSSL, MIT
+  Kerberos, OpenLDAP, Cyrus SASL, keyutils: permissive or LGPL), cryptography OpenSSL. Their texts are with those projects.
+- The image holds Python (PSF-2.0) and Debian's base, too; their licences lie under `/usr/share/doc` in it.
+- The example shop (`docker/shop/requirements.lock`) and the tools of development (`requirements.lock`) are in neither.
+"""
+_BY_CLASSIFIER = {
+    "MIT License": "MIT",
+    "BSD License": "BSD",
+    "Apache Software License": "Apache-2.0",
+    "GNU General Public License v3 (GPLv3)": "GPL-3.0",
+}
+_SPELLED = {"Apache License 2.0": "Apache-2.0"}
+_ELSEWHERE = {"tzdata": "Apache-2.0"}
+"""Of packages that are installed on other systems only, as their own metadata has it."""
+_PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<where>[^\\]*?))? *\\?$")
+
+
+def pins(lock: Path = LOCK) -> Iterator[tuple[str, str, str]]:
+    """Name, version and where it is installed ('' for everywhere) of each package of a lock."""
+    for line in lock.read_text(encoding="utf-8").splitlines():
+        if found := _PIN.match(line):
+            yield found["name"], found["version"], found["where"] or ""
+
+
+def licence(name: str) -> str:
+    """What the package says, as short as it can be said; '' where it says nothing."""
+    try:
+        about = metadata(name)
+    except PackageNotFoundError:
+        return _ELSEWHERE.get(name, "")
+    told = about.get("License-Expression") or ""
+    if told:
+        return told
+    classes = [
+        text.rpartition(" :: ")[2] for text in about.get_all("Classifier", []) if text.startswith("License")
+    ]
+    if classes:
+        return " OR ".join(_BY_CLASSIFIER.get(text, text) for text in classes)
+    said = (about.get("License") or "").strip()
+    return _SPELLED.get(said, said.partition("\n")[0])
+
+
+def page() -> str:
+    rows = (f"| {name} | {version} | {licence(name)} | {where} |" for name, version, where in pins())
+    return "\n".join(
+        [f"{HEAD}| package | version | licence | only where |", "|---|---|---|---|", *rows, FOOT]
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

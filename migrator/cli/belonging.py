@@ -1,0 +1,156 @@
+"""Whether a job's journal is its table's: asked before commands that write items or tell phases; `--force` makes it so."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrator import keeping_wiring, live_wiring, wiring
+from migrator.cli.options import read_job
+from migrator.errors import MappingError, MigratorError
+from migrator.journal.store import SqlJournal
+from migrator.keeping_wiring import adoption_of, control_of, hasty_target, keep_on_record, keeping_of
+from migrator.live_wiring import ONCE, Live
+from migrator.settings import Job
+from migrator.stages.keeping import AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError
+from migrator.wiring import Laid, Target
+
+_FORCE = "Take this journal for the table's from now on: the one that it was written with is lost for good."
+_REASON = "taken from the table's control item: the journal was lost, or restored from a backup"
+_TOLD = "the table could not be told of phases, which it keeps for the day on which this journal is lost"
+
+
+def belonging(
+    *,
+    applies: Callable[[Mapping[str, Any]], bool] = lambda asked: True,
+    older: bool = True,
+    keeps: bool = False,
+    tells: bool = False,
+    begins: bool = False,
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Refuses a command whose journal is not the table's, and gives it --force.
+
+    `applies`: whether the options asked for ask for it, too. `older`: whether one that went back is refused as well.
+    `keeps`: it may have changed what the table is to keep of the journal. `tells`: it is given `table_away`, why the table
+    could not be asked ('' where it could). `begins`: it may be the first that the journal hears of a job whose source is
+    captured already (by a migration file), as long as the table is empty.
+    """
+
+    def decorated(command: Callable[..., int]) -> Callable[..., int]:
+        @click.option("--force", is_flag=True, help=_FORCE)
+        @functools.wraps(command)
+        def guarded(job: Path, force: bool, **asked: Any) -> int:
+            is_dry = bool(asked.get("dry_run"))
+            # What tells or moves phases needs the right journal even where it only looks.
+            if not applies(asked) or (is_dry and not keeps):
+                return command(job=job, **asked)
+            read, away = read_job(job), ""
+            if force and not is_dry:
+                _force(read)
+            elif not force:
+                away = refuse_strange(read, older=older, is_told=keeps, begins=begins)
+            code = command(job=job, **asked, **({"table_away": away} if tells else {}))
+            if keeps and not is_dry:
+                _keep(read)
+            return code
+
+        return guarded
+
+    return decorated
+
+
+def refuse_strange(job: Job, *, older: bool, is_told: bool, begins: bool) -> str:
+    """Why the table could not be asked, which is found out by the command itself, if it needs one; `is_told`: it may not.
+
+    Raises: AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError.
+    """
+    failures: list[str] = []
+    with _asking(is_told=is_told), wiring.open_journal(job) as journal:
+        with _asking(is_told=is_told) as failures:
+            keeping_wiring.refuse_strange(job, hasty_target(job), journal, older=older)
+        # Also where the table does not answer: this is asked of the source.
+        try:
+            live_wiring.refuse_unknown(job, journal, begins=begins, unless=lambda: begins and _is_empty(job))
+        except UnaskedSourceError:
+            if not begins:  # these ask the source themselves, and say better what stands in the way
+                raise
+    return "".join(failures)
+
+
+@contextmanager
+def _asking(*, is_told: bool) -> Iterator[list[str]]:
+    """What failed on the way, which is no reason to stop."""
+    failures: list[str] = []
+    try:
+        yield failures
+    except (AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError):
+        raise
+    except MigratorError as error:
+        if is_told:
+            _warn(error, "whether this journal is the table's could not be asked")
+        failures.append(str(error))
+
+
+def _is_empty(job: Job) -> bool:
+    return not any(page.items for page in hasty_target(job).store.scan(0, 1))
+
+
+def _keep(job: Job) -> None:
+    try:
+        target = hasty_target(job)
+        with wiring.open_journal(job) as journal:
+            keep_on_record(job, target, journal, lambda: live_wiring.existing_table(job, target))
+    except MigratorError as error:
+        _warn(error, f"{_TOLD}; `migrator cutover status` tells it again")
+
+
+def _warn(error: MigratorError, what: str) -> None:
+    # A mapping with faults is told in full by the command itself.
+    if not isinstance(error, MappingError):
+        click.echo(f"warning: {what}: {error}", err=True)
+
+
+# ── adoption ──
+
+
+def _force(job: Job) -> None:
+    with ExitStack() as stack:
+        laid = stack.enter_context(wiring.lay(job, "journal", workers=1))
+        target = wiring.open_target(job, laid.checked.mapping.table, lambda: False)
+        journal = stack.enter_context(wiring.open_journal(job))
+        table_id = live_wiring.existing_table(job, target)
+        opened = live_wiring.open_live(job, "journal", patience=ONCE, source=laid.source)
+        try:
+            live_wiring.refuse_unknown(job, journal)
+            _guard(job, stack.enter_context(opened), target, journal, table_id)
+        except (AnotherJournalError, OlderError):
+            adopt(laid, target, journal, table_id)
+            what = "this journal is the table's from now on"
+            click.echo(f"{what}; run `migrator verify --repair`, then `migrator relay`", err=True)
+
+
+def adopt_repaired(laid: Laid, live: Live, target: Target, journal: SqlJournal, table_id: str) -> None:
+    """Whatever went back goes on from here: what differs was marked. `live`: of the job's own source, wherever rows were
+    read. Raises: AnotherJournalError."""
+    try:
+        _guard(laid.job, live, target, journal, table_id)
+    except OlderError:
+        adopt(laid, target, journal, table_id)
+        click.echo("what went back goes on from here; run `migrator relay`", err=True)
+
+
+def _guard(job: Job, live: Live, target: Target, journal: SqlJournal, table_id: str) -> None:
+    keeping_wiring.refuse_strange(job, target, journal)
+    if live.capture.installation() is not None:
+        control = control_of(job, target, journal)
+        keeping_of(job, target, journal, table_id, live.tickets, control).guard()
+
+
+def adopt(laid: Laid, target: Target, journal: SqlJournal, table_id: str) -> None:
+    count = adoption_of(laid, target, journal, table_id).run(_REASON)
+    click.echo(f"{count:,} item key(s) remembered anew", err=True)

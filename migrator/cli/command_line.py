@@ -1,0 +1,184 @@
+"""What every command has: --verbose behind it, near names, no option twice, and whole commands in what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+_COMMAND = re.compile(r"`migrator ([^`\n]+)`")
+_SAME = "the same command"
+_PRIVATE = frozenset({"keys", "params", "source", "source_url"})
+"""Options whose values may name a person or hold a password: no message repeats them."""
+_NOT_MEANT = frozenset({"dry_run", "as_json"})
+"""Options that a message which says what to do does not mean; the same command has them."""
+
+
+def log_from(*, verbose: bool) -> None:
+    """Nothing; from now on the log tells what `verbose` and the kind of standard error ask for."""
+    from migrator import logs  # here, so that --version does not wait for it
+
+    level = "debug" if verbose else "info" if not sys.stderr.isatty() else "warning"
+    logs.configure(json=not sys.stderr.isatty(), level=level)
+
+
+class Leaf(click.Command):
+    """A command that takes --verbose, too, and refuses an option with one value that is given twice."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(_verbose_option())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = ctx.find_object(Given)
+        if given is not None:
+            given.context = ctx
+        if not ctx.resilient_parsing:
+            self._refuse_twice(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _refuse_twice(self, ctx: click.Context, args: Sequence[str]) -> None:
+        _, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
+        for param, times in Counter(in_order).items():
+            if isinstance(param, click.Option) and times > 1 and not (param.multiple or param.is_flag):
+                what = f"'{param.opts[0]}' is given {times} times, and it takes one value"
+                raise click.UsageError(f"{what}; keep one of them", ctx)
+
+
+class Branch(click.Group):
+    """Commands that are such; a name that none of them has is answered with one that is near to it."""
+
+    command_class = Leaf
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if all(param.name != "verbose" for param in self.params):
+            self.params.append(_verbose_option())
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not (name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name)):
+            from migrator.mapping.document import did_you_mean  # here, so that nothing waits for it
+
+            near = did_you_mean(name, self.list_commands(ctx))
+            raise click.UsageError(f"No such command '{name}'{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _verbose_option() -> click.Option:
+    def told(ctx: click.Context, param: click.Parameter, verbose: bool) -> None:
+        if verbose and not ctx.resilient_parsing:
+            log_from(verbose=True)
+
+    said = "Log what is done, not only warnings."
+    return click.Option(["--verbose"], is_flag=True, expose_value=False, callback=told, help=said)
+
+
+@dataclass
+class Given:
+    """A command line as it was given. `context`: of its command, once that is known."""
+
+    words: Sequence[str]
+    context: click.Context | None = None
+
+    @property
+    def wants_json(self) -> bool:
+        known = None if self.context is None else self.context.params.get("as_json")
+        return "--json" in self.words if known is None else bool(known)
+
+    def whole(self, text: str) -> str:
+        """The text, `migrator …` commands in it with the job file that was given; the same command with its options, too."""
+        if self.context is None or "job" not in self.context.params or "`migrator " not in text:
+            return text
+        is_json = text.startswith("{")
+
+        def completed(found: re.Match[str]) -> str:
+            line = self._completed(found[1].split())
+            return f"`migrator {json.dumps(line, ensure_ascii=False)[1:-1] if is_json else line}`"
+
+        return _COMMAND.sub(completed, text)
+
+    def again(self, text: str) -> str:
+        """The text of an error, whole, and behind it the command that it calls the same one."""
+        said = self.whole(text)
+        if self.context is None or "job" not in self.context.params or _SAME not in said:
+            return said
+        same = self._completed(self._names(), but=frozenset())
+        return f"{said}: `migrator {same}`"
+
+    def _names(self) -> list[str]:
+        assert self.context is not None
+        return self.context.command_path.split()[1:]
+
+    def _completed(self, words: list[str], but: Container[str] = _NOT_MEANT) -> str:
+        assert self.context is not None
+        command: click.Command | None = self.context.find_root().command
+        rest = list(words)
+        while isinstance(command, click.Group) and rest:
+            command = command.get_command(self.context, rest.pop(0))
+        if command is None or isinstance(command, click.Group):
+            return " ".join(words)
+        names, own = words[: len(words) - len(rest)], list(_positional(command, rest))
+        if own[:1] == ["JOB"]:
+            rest[rest.index("JOB")] = shlex.quote(str(self.context.params["job"]))
+        elif not own:
+            rest = [*self._arguments(command), *rest]
+        if names == self._names() and len(own) < 2:
+            rest += self._options(rest, but)
+        return " ".join([*names, *rest])
+
+    def _arguments(self, command: click.Command) -> Iterator[str]:
+        """What was given for the arguments of that name; the name in capitals where nothing was."""
+        assert self.context is not None
+        for param in command.params:
+            value = self.context.params.get(str(param.name))
+            if isinstance(param, click.Argument) and (param.required or value is not None):
+                yield str(param.name).upper() if value is None else shlex.quote(str(value))
+
+    def _options(self, besides: Sequence[str], but: Container[str]) -> Iterator[str]:
+        """The options that were given, but for those that a message names itself, or must not name."""
+        assert self.context is not None
+        for param in self.context.command.params:
+            name = str(param.name)
+            value = self.context.params.get(name)
+            is_given = self.context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+            if not isinstance(param, click.Option) or not is_given or name in but:
+                continue
+            if {*param.opts, *param.secondary_opts} & set(besides) or value is None:
+                continue
+            for one in value if param.multiple else [value]:
+                yield (param.opts if one or not param.secondary_opts else param.secondary_opts)[-1]
+                if not param.is_flag:
+                    yield "…" if name in _PRIVATE else shlex.quote(str(one))
+
+
+def _positional(command: click.Command, words: Sequence[str]) -> Iterator[str]:
+    """The words that are no options of the command's and no values of them."""
+    with_value = {
+        name
+        for param in command.params
+        if isinstance(param, click.Option) and not param.is_flag
+        for name in param.opts
+    }
+    is_value = False
+    for word in words:
+        if not is_value and not word.startswith("-"):
+            yield word
+        is_value = not is_value and word in with_value
+
+
+def whole(text: str) -> str:
+    """The text with whole commands, as the command line that is at work has them."""
+    context = click.get_current_context(silent=True)
+    given = None if context is None else context.find_object(Given)
+    return text if given is None else given.whole(text)

@@ -1,0 +1,278 @@
+"""The gate for a mapping's SQL: one SELECT that only reads, or it is no statement of ours.
+
+It is no sandbox. A function of the source's own can do what its owner may: see docs/trust.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+from migrator.errors import SettingsError
+from migrator.source.parameters import masked
+from migrator.source.spelling import sqlglot_dialect
+
+SELECT = "SELECT "
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStatement:
+    """One SELECT of a mapping in the source's own names. The check is in the making, so that none goes without it.
+
+    Raises: SettingsError for anything else, and for a SELECT that writes, locks, or calls what reaches past the tables.
+    """
+
+    sql: str
+    dialect: str
+
+    def __post_init__(self) -> None:
+        _check(self.sql, parsed(self.sql, select_tokens(self.sql, self.dialect), self.dialect), self.dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedExpression:
+    """One expression of a mapping over a row, as CheckedStatement is a SELECT."""
+
+    sql: str
+    dialect: str
+
+    def __post_init__(self) -> None:
+        text = SELECT + self.sql
+        _check(text, parsed(text, select_tokens(text, self.dialect), self.dialect), self.dialect)
+
+
+# ── reading ──
+
+
+def tokens_of(sql: str, dialect: str) -> list[Token]:
+    """Raises: SettingsError where there are none, or the SQL cannot be read."""
+    # Parameters may have any name, :from too, which sqlglot would take for a keyword.
+    try:
+        tokens = sqlglot_dialect(dialect).tokenize(masked(sql, dialect))
+    except SqlglotError as error:
+        raise SettingsError(_unreadable(*_place_in(error))) from None
+    if not tokens:
+        raise SettingsError("the SQL is empty")
+    return tokens
+
+
+def select_tokens(sql: str, dialect: str) -> list[Token]:
+    """Raises: SettingsError for what begins as no SELECT, or is several statements."""
+    tokens = tokens_of(sql, dialect)
+    _check_single(tokens)
+    if tokens[0].token_type not in _BEGINNINGS:
+        raise SettingsError("this is no SELECT; an access pattern's SQL is one SELECT")
+    return tokens
+
+
+def parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
+    """Raises: SettingsError where it cannot be read as the source's dialect."""
+    try:
+        found = sqlglot_dialect(dialect).parser().parse(tokens, masked(sql, dialect))
+    except SqlglotError as error:
+        # A part that sqlglot has no grammar for (INTO OUTFILE) is told as what it is.
+        _check_words(tokens, dialect)
+        raise SettingsError(_unreadable(*_place_in(error))) from None
+    except RecursionError:
+        raise SettingsError("the SQL is nested too deeply to be read") from None
+    if not found or found[0] is None:
+        raise SettingsError("the SQL is empty")
+    return found[0]
+
+
+_BEGINNINGS = {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}
+
+
+def _check_single(tokens: list[Token]) -> None:
+    kinds = [token.token_type for token in tokens]
+    while kinds and kinds[-1] == TokenType.SEMICOLON:
+        kinds.pop()
+    if TokenType.SEMICOLON in kinds:
+        token = tokens[kinds.index(TokenType.SEMICOLON)]
+        raise SettingsError(f"{_where(token)}: a second statement begins after ';'; write one SELECT")
+
+
+def _place_in(error: SqlglotError) -> tuple[int, int]:
+    """Line and column of the fault, (0, 0) where sqlglot does not say; the rest of its message quotes the SQL."""
+    for found in getattr(error, "errors", ()):
+        return found.get("line") or 0, found.get("col") or 0
+    place = re.search(r"from (\d+):(\d+)$", str(error.__cause__))
+    return (int(place[1]), int(place[2])) if place else (0, 0)
+
+
+def _unreadable(line: int, column: int) -> str:
+    where = f"line {line}, column {column}: " if line else ""
+    return f"{where}the SQL cannot be read here; correct it, or make a view of it in the source and select from that"
+
+
+def _where(token: Token) -> str:
+    return f"line {token.line}, column {token.col}"
+
+
+# ── checking ──
+
+_WOULD_WRITE = "the statement would write; an access pattern's SQL is one SELECT"
+_WRITES = (exp.DML, exp.DDL, exp.Into, exp.Command, exp.NextValueFor)
+
+
+def _check(sql: str, select: exp.Expr, dialect: str) -> None:
+    tokens = tokens_of(sql, dialect)
+    _check_between(sql, tokens, dialect)
+    _check_words(tokens, dialect)
+    if not isinstance(select, exp.Query) or select.find(*_WRITES) is not None:
+        raise SettingsError(_WOULD_WRITE)
+    if select.find(exp.Lock) is not None:
+        raise SettingsError("the statement locks rows, which services would wait for; leave FOR … out")
+    for token in _refused_calls(tokens, dialect):
+        what = f"{_where(token)}: the function {token.text.lower()} reaches past the tables"
+        raise SettingsError(
+            f"{what} (files, programs, sessions, locks, time); leave it out, see docs/trust.md"
+        )
+
+
+def _check_words(tokens: Sequence[Token], dialect: str) -> None:
+    for token in tokens:
+        if token.token_type == TokenType.INTO:
+            raise SettingsError(f"{_where(token)}: {_WOULD_WRITE} without INTO")
+        if token.token_type == TokenType.COLON_EQ and dialect in _MYSQL:
+            raise SettingsError(f"{_where(token)}: the statement sets a variable; leave := out")
+        if token.token_type == TokenType.HINT and _BAD_HINT.search(token.text):
+            raise SettingsError(f"{_where(token)}: a hint sets what holds for us; leave it out")
+
+
+_MYSQL = ("mysql", "mariadb")
+_BAD_HINT = re.compile(r"SET_VAR|MAX_EXECUTION_TIME|(?s:.)/\*", re.IGNORECASE)
+
+
+# ── what is no token: blanks and comments, which the server must see as we do ──
+
+_BLANK = r"[ \t\r\n\f\v]"
+_BLOCK = r"/\*(?:(?!\*/|/\*).)*\*/"
+_LINE = r"--[^\r\n]*"
+_BETWEEN = {
+    "sqlite": rf"(?:{_BLANK}|{_BLOCK}|{_LINE})*",
+    "postgresql": rf"(?:{_BLANK}|{_BLOCK}|{_LINE})*",
+    **dict.fromkeys(_MYSQL, rf"(?:{_BLANK}|{_BLOCK}|--(?=[ \t\r\n]|\Z)[^\r\n]*|#[^\r\n]*)*"),
+}
+_OTHERWISE = re.compile(
+    # Whole statements may stand in a comment that MariaDB and MySQL execute; a driver's text ends at a NUL.
+    r"/\*M?!|\x00"
+)
+
+
+def _check_between(sql: str, tokens: Sequence[Token], dialect: str) -> None:
+    """Raises: SettingsError where the server may read what we do not: the rest of a comment, or of a name."""
+    fault = "the server may read a comment, a quote or a NUL in this otherwise than it stands here; write it plainly"
+    if _OTHERWISE.search(sql):
+        raise SettingsError(fault)
+    between, done = re.compile(_BETWEEN[dialect], re.DOTALL), 0
+    for token in tokens:
+        if not between.fullmatch(sql, done, token.start) or _runs_on(sql, done, token.start):
+            raise SettingsError(f"{_where(token)}: {fault}")
+        done = token.end + 1
+    if not between.fullmatch(sql, done) or (dialect == "postgresql" and _ESCAPED_NAME.search(sql)):
+        raise SettingsError(fault)
+
+
+def _runs_on(sql: str, done: int, start: int) -> bool:
+    """Whether a quote stands at the end of a word, of which it may be a part elsewhere ($) or change the meaning (U&)."""
+    touches = 0 < done == start and (sql[done - 1].isalnum() or sql[done - 1] in "_$")
+    return touches and sql[start] in "'\"`$" and _INTRODUCER.search(sql, 0, done) is None
+
+
+_INTRODUCER = re.compile(r"(?<![\w$])_[A-Za-z0-9]+\Z")
+_ESCAPED_NAME = re.compile(r"(?<![\w$])U&[\"']", re.IGNORECASE)
+
+
+# ── names of functions ──
+
+
+def _refused_calls(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
+    dotted = _AS_A_COLUMN if dialect == "postgresql" else ()
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        name = token.text.lower()
+        called = _is(after, TokenType.L_PAREN) and _fits(name, _REFUSED[dialect]) and name not in _HARMLESS
+        if called or (_is(before, TokenType.DOT) and _fits(name, dotted)):
+            yield token
+
+
+def _is(token: Token | None, kind: TokenType) -> bool:
+    return token is not None and token.token_type == kind
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+_SQL_AS_TEXT = (
+    *(
+        "query_to_xml*",
+        "cursor_to_xml*",
+        "table_to_xml*",
+        "schema_to_xml*",
+        "database_to_xml*",
+        "xpath_table",
+    ),
+    *("ts_stat", "ts_rewrite", "crosstab*", "connectby", "dblink*", "postgres_fdw_*"),
+)
+_OF_LARGE_OBJECTS = ("lo_*", "loread", "lowrite")
+_OF_SEQUENCES = ("nextval", "setval")
+_AS_A_COLUMN = (
+    *_SQL_AS_TEXT,
+    *_OF_LARGE_OBJECTS,
+    *_OF_SEQUENCES,
+    *(
+        "pg_read_*",
+        "pg_ls_*",
+        "pg_file_*",
+        "pg_stat_file",
+        "pg_stat_reset*",
+        "pg_log*",
+        "pg_sleep*",
+        "pg_*advisory*",
+    ),
+    *("pg_terminate_*", "pg_cancel_*", "pg_create_*", "pg_drop_*", "pg_copy_*", "pg_import_*", "pg_backup_*"),
+    *("pg_replication_*", "pg_wal_*", "http_*"),
+)
+"""What PostgreSQL calls for x.name, too: functions of one argument, here those that no column is likely to be called."""
+_OF_MYSQL = (
+    *("load_file", "sleep", "benchmark", "get_lock", "release_lock", "release_all_locks", *_OF_SEQUENCES),
+    *(
+        "sys_*",
+        "*_wait",
+        "wait_*",
+        "spider_*",
+        "keyring_*",
+        "audit_*",
+        "group_replication_*",
+        "asynchronous_*",
+    ),
+)
+_REFUSED = {
+    # pg_*: the server's own, all but some: files, other sessions, locks, replication, settings.
+    "postgresql": ("pg_*", "set_config", *_OF_LARGE_OBJECTS, *_OF_SEQUENCES, *_SQL_AS_TEXT, "http", "http_*"),
+    "mysql": _OF_MYSQL,
+    "mariadb": _OF_MYSQL,
+    "sqlite": (
+        *("load_extension", "readfile", "writefile", "edit", "fsdir", "lsmode", "zipfile", "fts?_tokenizer"),
+        "pragma_*",
+    ),
+}
+"""Patterns of functions' names, by dialect. What a source's own functions do cannot be seen by their names."""
+_HARMLESS = frozenset(
+    (
+        *("pg_typeof", "pg_column_size", "pg_column_compression", "pg_size_pretty", "pg_size_bytes"),
+        *(
+            "pg_collation_for",
+            "pg_input_is_valid",
+            "pg_client_encoding",
+            "pg_backend_pid",
+            "pg_is_in_recovery",
+        ),
+    )
+)

@@ -1,0 +1,55 @@
+"""Whether a connection pooler (PgBouncer, a proxy) stands between us and the server, and how it shares sessions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+Pooling = Literal["", "by session", "by transaction"]
+"""Nothing stands between; a connection keeps its session of the server, as far as can be seen; transactions share them."""
+
+_ASKED = {
+    "postgresql": sa.text("SELECT pg_catalog.pg_backend_pid()"),
+    "mysql": sa.text("SELECT CONNECTION_ID()"),
+}
+
+
+def pooling_of(connection: Connection, engine: Engine) -> Pooling:
+    """What stands between `connection`, of `engine`, and the server; its transaction ends here."""
+    if not is_pooled(connection):
+        return ""
+    first = _session(connection)
+    connection.rollback()
+    return "by transaction" if _shared(connection, engine, first) else "by session"
+
+
+def is_pooled(connection: Connection) -> bool:
+    """Whether the session that serves is not the one that the log-in named.
+
+    A pooler makes that number up, as it cannot know which sessions will serve.
+    """
+    if connection.dialect.name not in _ASKED:
+        return False
+    return _session(connection) != _told(connection.connection.driver_connection)
+
+
+def _shared(connection: Connection, engine: Engine, first: int) -> bool:
+    """Whether a second connection gets the session of the first, or takes it away from it."""
+    pool = engine.pool
+    if not isinstance(pool, sa.QueuePool) or pool.size() < 2:
+        return False
+    with engine.connect() as other:
+        shared = _session(other) == first or _session(connection) != first
+    connection.rollback()
+    return shared
+
+
+def _session(connection: Connection) -> int:
+    return int(connection.execute(_ASKED[connection.dialect.name]).scalar_one())
+
+
+def _told(driver_connection: Any) -> int:
+    of_mysql = hasattr(driver_connection, "thread_id")
+    return int(driver_connection.thread_id() if of_mysql else driver_connection.info.backend_pid)

@@ -1,0 +1,237 @@
+"""Keys of rows chosen by chance, without going through the table.
+
+PostgreSQL reads blocks of the table that it chooses itself (TABLESAMPLE SYSTEM): any row is about as likely as any other,
+whatever its key. Elsewhere, and of views, a value is drawn between the smallest and the largest of each column of the key
+in turn, and the index gives the first row from there on. Whole numbers are drawn again where no row has them, so that gaps
+matter little. Of all else a row behind a gap is chosen more often than others; and of a key of several columns each value of
+the first one is as likely, whether one row has it or a million.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import takewhile, zip_longest
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+from sqlalchemy.sql.elements import ColumnElement
+
+from migrator.facts import EntityPlan, TableFacts
+from migrator.mapping.keys import decode_key, encode_key
+from migrator.source import selects
+from migrator.source.fetching import first_rows
+from migrator.source.selects import Key, KeySet
+
+MOST_KEYS = 200
+"""They are put in order by one SELECT that names them all; see KEYS_A_SELECT."""
+DRAWS_A_KEY = 5
+"""Draws that may end at rows that were chosen already, as behind a gap, before fewer keys are given."""
+DRAWS_A_VALUE = 4
+"""Whole numbers drawn, of which no row may have one, before the next one is taken that a row has."""
+ROWS_A_KEY = 200
+"""Rows read for each key that TABLESAMPLE is to give: of one block there are some hundred, and few should be chosen."""
+
+
+def random_keys(connection: Connection, plan: EntityPlan, number: int, rows: int, seed: int) -> list[Key]:
+    """Up to `number` different keys (MOST_KEYS at most) of rows of the table, in the source's order.
+
+    Rows that the entity's `where` leaves out are among them. `rows`: about how many the table has.
+    """
+    wanted = min(number, MOST_KEYS)
+    # A sample of blocks has no columns that the mapping computes.
+    is_plain = all(column.sql is None for column in plan.key)
+    by_blocks = is_plain and _has_blocks(connection, plan.table)
+    found = _by_blocks(connection, plan, wanted, rows, seed) if by_blocks else []
+    return _in_order(connection, plan, found or _by_values(connection, plan, wanted, Random(seed)))
+
+
+def _in_order(connection: Connection, plan: EntityPlan, keys: Sequence[Key]) -> list[Key]:
+    if not keys:
+        return []
+    root = selects.named(plan.table, "root")
+    key = selects.key_of(plan, root)
+    named = KeySet(tuple(_bindable(one) for one in keys))
+    everybody = selects.chosen(replace(plan, where=()), root, named)
+    return first_rows(connection, sa.select(*key).select_from(root).where(*everybody).order_by(*key))
+
+
+# ── by blocks of the table ──
+
+_BLOCKS = sa.text("""
+    SELECT bool_and(t.relkind IN ('r', 'p', 'm'))
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) p (id)
+    JOIN pg_catalog.pg_class t ON t.oid = p.id
+    WHERE n.nspname = COALESCE(:schema, current_schema()) AND c.relname = :name
+""")
+
+
+def _has_blocks(connection: Connection, table: TableFacts) -> bool:
+    """Whether it is a table of PostgreSQL's own: of views and foreign tables it samples nothing."""
+    if connection.dialect.name != "postgresql":
+        return False
+    return bool(connection.execute(_BLOCKS, {"schema": table.schema, "name": table.real}).scalar())
+
+
+def _by_blocks(connection: Connection, plan: EntityPlan, number: int, rows: int, seed: int) -> list[Key]:
+    percent = min(100.0, 100.0 * ROWS_A_KEY * number / max(1, rows))
+    sampled = sa.tablesample(
+        selects.unnamed(plan.table), sa.func.pg_catalog.system(percent), name="root", seed=sa.literal(seed)
+    )
+    key = selects.key_of(plan, sampled)
+    by_chance = sa.func.pg_catalog.hashtextextended(sa.func.pg_catalog.concat_ws("/", *key), seed)
+    statement = sa.select(*key).where(*selects.with_key(plan, sampled)).order_by(by_chance).limit(number)
+    return first_rows(connection, statement)
+
+
+# ── by values between the smallest and the largest ──
+
+
+def _by_values(connection: Connection, plan: EntityPlan, number: int, chance: Random) -> list[Key]:
+    found: dict[str, Key] = {}
+    walk = _Index(connection, plan)
+    for _ in range(DRAWS_A_KEY * number):
+        key = walk.drawn(chance)
+        if key is None or len(found) == number:
+            break
+        found[encode_key(key)] = key
+    return list(found.values())
+
+
+class _Index:
+    """The index of an entity's key, asked for single places; it remembers gaps between whole numbers."""
+
+    def __init__(self, connection: Connection, plan: EntityPlan) -> None:
+        self._connection = connection
+        self._root = selects.named(plan.table, "root")
+        self._columns = selects.key_of(plan, self._root)
+        self._with_key = selects.with_key(plan, self._root)
+        self._ranges: dict[Key, list[tuple[Any, Any]]] = {}
+
+    def drawn(self, chance: Random) -> Key | None:
+        """A key, column by column; None where the table has no rows, or a value is not found again."""
+        key: Key = ()
+        for _ in self._columns:
+            if not (ranges := self._ranges_of(key)):
+                return None
+            key = (*key, self._value_in(ranges, key, chance))
+        return key
+
+    def _ranges_of(self, begins: Key) -> list[tuple[Any, Any]]:
+        """The smallest and the largest value of the next column; of whole numbers without the gaps found so far."""
+        if begins not in self._ranges:
+            column = self._columns[len(begins)]
+            first, last = self._first(begins, column), self._first(begins, column.desc())
+            self._ranges[begins] = [] if first is None else [(first, last)]
+        return self._ranges[begins]
+
+    def _value_in(self, ranges: list[tuple[Any, Any]], begins: Key, chance: Random) -> Any:
+        """The first value from one on that was drawn. A whole number that no row has is drawn again, its gap cut out."""
+        column = self._columns[len(begins)]
+        for _ in range(DRAWS_A_VALUE):
+            low, high = _one_of(ranges, chance)
+            drawn = between(low, high, chance)
+            # Drawn values are compared by the source alone: one that it has beyond the largest is that.
+            found = self._first(begins, column, column >= _value(column, drawn))
+            found = high if found is None else found
+            if type(found) is not int or found == drawn:
+                break
+            before = self._first(begins, column.desc(), column < _value(column, drawn))
+            ranges.remove((low, high))
+            ranges += [(low, before), (found, high)]
+        return found
+
+    def _first(self, begins: Key, order: ColumnElement[Any], *wanted: ColumnElement[bool]) -> Any:
+        """The column's value in the first row, by the order, of those whose keys begin so."""
+        column = self._columns[len(begins)]
+        known = self._columns[: len(begins)]
+        equal = [own == _value(own, value) for own, value in zip(known, begins, strict=True)]
+        statement = (
+            sa.select(column)
+            .select_from(self._root)
+            .where(*self._with_key, *equal, *wanted)
+            .order_by(order)
+            .limit(1)
+        )
+        found = first_rows(self._connection, statement)
+        return found[0][0] if found else None
+
+
+def _one_of(ranges: Sequence[tuple[Any, Any]], chance: Random) -> tuple[Any, Any]:
+    """By how many whole numbers they hold; of other values there is one range."""
+    weights = [high - low + 1 for low, high in ranges] if len(ranges) > 1 else [1]
+    return chance.choices(ranges, weights)[0]
+
+
+def _bindable(key: Sequence[Any]) -> Key:
+    return decode_key(encode_key(key))
+
+
+def _value(column: ColumnElement[Any], value: Any) -> ColumnElement[Any]:
+    return selects.bound_values([column], _bindable([value]))[0]
+
+
+def between(low: Any, high: Any, chance: Random) -> Any:
+    """A value by chance from `low` to `high`, as drivers give them; `low` of kinds that have no such thing here.
+
+    It need not be one that a row has, nor lie between the two in the source's own order.
+    """
+    kind = type(low)
+    if kind is not type(high) or kind not in _BETWEEN:
+        return low
+    return _BETWEEN[kind](low, high, chance)
+
+
+def _decimal(low: Decimal, high: Decimal, chance: Random) -> Decimal:
+    return low + (high - low) * Decimal(chance.random())
+
+
+def _bytes(low: bytes, high: bytes, chance: Random) -> bytes:
+    size = max(len(low), len(high))
+    first, last = (int.from_bytes(one.ljust(size, b"\0"), "big") for one in (low, high))
+    return chance.randint(first, last).to_bytes(size, "big")
+
+
+_DIGITS, _HEX, _UPPER_HEX = string.digits, string.digits + "abcdef", string.digits + "ABCDEF"
+_ALPHABETS = [
+    _DIGITS,
+    _HEX,
+    _UPPER_HEX,
+    *(_DIGITS + one for one in (string.ascii_lowercase, string.ascii_uppercase)),
+]
+_DRAWN_CHARACTERS = 8
+
+
+def _text(low: str, high: str, chance: Random) -> str:
+    """What both begin with, then characters by chance of the smallest alphabet that both are written in.
+
+    Characters between, as the dashes of a date or of a UUID, stay where they are in both.
+    """
+    begins = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(low, high, strict=False)))
+    used = {one for one in low[begins:] + high[begins:] if one.isalnum()}
+    letters = next((one for one in _ALPHABETS if used <= set(one)), _DIGITS + string.ascii_letters)
+    first = [one for one in letters if low[begins : begins + 1] <= one <= high[begins : begins + 1]]
+    drawn = [chance.choice(first or [high[begins : begins + 1]])]
+    for one, other in zip_longest(low[begins + 1 :], high[begins + 1 :]):
+        same = one == other and not one.isalnum()
+        drawn.append(one if same else chance.choice(letters))
+    return low[:begins] + "".join(drawn[:_DRAWN_CHARACTERS])
+
+
+_BETWEEN: dict[type, Callable[[Any, Any, Random], Any]] = {
+    int: lambda low, high, chance: chance.randint(low, high),
+    float: lambda low, high, chance: low + (high - low) * chance.random(),
+    Decimal: _decimal,
+    datetime: lambda low, high, chance: low + (high - low) * chance.random(),
+    date: lambda low, high, chance: low + timedelta(days=chance.randint(0, (high - low).days)),
+    UUID: lambda low, high, chance: UUID(int=chance.randint(low.int, high.int)),
+    bytes: _bytes,
+    str: _text,
+}

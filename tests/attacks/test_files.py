@@ -1,0 +1,71 @@
+"""Files that never end, or that nobody writes to, where a mapping, a job or a source is named."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import MappingError, MigratorError, SettingsError
+from migrator.files import MOST_BYTES
+from migrator.settings import load_job
+from migrator.source.address import Keepers, address_of
+from migrator.source.url import source_url
+from migrator.wiring import read_mapping
+
+
+def file_of_a_url(path: Path) -> object:
+    keepers = Keepers(path.parent, {}, lambda _: "")
+    return address_of(f"file:{path.name}", (), keepers).url()
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "mapping": read_mapping,
+    "job": lambda path: load_job(path, {}),
+    "URL": file_of_a_url,
+    "SQLite": lambda path: source_url(f"sqlite:///{path}"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_pipe_is_refused_at_once(tmp_path: Path, reader: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    told: list[str] = []
+
+    def read() -> None:
+        with pytest.raises(SettingsError) as refused:
+            READERS[reader](pipe)
+        told.append(str(refused.value))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert "no regular file" in "".join(told)
+
+
+@pytest.mark.parametrize("reader", ["mapping", "job", "URL"])
+def test_a_device_is_refused(reader: str) -> None:
+    with pytest.raises(SettingsError, match="no regular file"):
+        READERS[reader](Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("reader", ["mapping", "job", "URL"])
+def test_a_file_of_more_than_one_megabyte_is_refused_and_the_limit_is_said(
+    tmp_path: Path, reader: str
+) -> None:
+    file = tmp_path / "large"
+    file.write_bytes(b"# a\n" * (MOST_BYTES // 4) + b"x")
+    with pytest.raises(MigratorError, match="larger than 1 MB"):
+        READERS[reader](file)
+
+
+def test_a_file_of_one_megabyte_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "mapping.yaml"
+    text = "mapping: 1\ntable: {name: Shop, key: [PK, SK], type: type}\n"
+    file.write_text(text + "#" * (MOST_BYTES - len(text)))
+    with pytest.raises(MappingError, match="'entities' is missing"):
+        read_mapping(file)

@@ -1,0 +1,79 @@
+"""A process that is frozen between its last check and the sending of its request, and thaws when the tombstone is gone."""
+
+from __future__ import annotations
+
+from contextvars import Context
+from typing import Any
+
+import pytest
+
+from migrator.errors import StoppedError
+from migrator.journal.writers import SqlWriters
+from migrator.stages.lifetimes import Presence, Purge
+from tests.faults.proxy import Faults
+from tests.races.conftest import race, sqlite_shop  # noqa: F401
+from tests.races.harness import Race
+
+FROZEN_S = 700.0
+
+
+@pytest.fixture
+def engine() -> str:
+    return "sqlite"
+
+
+def purge(race: Race, later_s: float) -> int:  # noqa: F811
+    stage = Purge(race.beside.store, race.presences.writers, race.target.design, race.presences.lifetimes)
+    now_s = SqlWriters(race.shop.journal.database, race.table_id).now_s()
+    return sum(stage.run((page.items for page in race.target.store.scan(0, 1)), now_s + later_s))
+
+
+@pytest.mark.parametrize("moment", ["before-call", "before-sign", "request-created"])
+def test_a_put_of_one_that_thaws_brings_no_row_back(race: Race, moment: str) -> None:  # noqa: F811
+    race.sql("INSERT INTO users (id, name) VALUES (1, 'Ann')")
+    now = [0.0]
+    with race.through(Faults()) as (frozen, proxy):
+        writer = frozen.presences.writers.enter("relay")
+        presence = Presence(
+            frozen.presences.writers,
+            frozen.presences.revisions,
+            writer,
+            frozen.presences.lifetimes,
+            lambda: now[0],
+        )
+        store = frozen.target.store
+        store.check = presence.check
+
+        def freeze(**_: Any) -> None:
+            if not now[0]:
+                now[0] = FROZEN_S
+                # Others do it: nothing of what stands around this request is around theirs.
+                Context().run(meanwhile)
+
+        def meanwhile() -> None:
+            race.sql("DELETE FROM users WHERE id = 1")
+            race.shop.live.marks.release(race.mark_ids())
+            race.work()
+            assert set(race.dead()) == {("USER#1", "META")}
+            race.pass_time(FROZEN_S)
+            assert purge(race, FROZEN_S) == 1
+
+        store.client.meta.events.register(f"{moment}.dynamodb.PutItem", freeze)
+        with pytest.raises(StoppedError, match="could not be told that this run is alive"):
+            frozen.relay().once()
+        assert (now, proxy.faults.counts["requests PutItem"]) == ([FROZEN_S], 0)
+    assert race.stored() == []
+
+
+def test_a_tombstone_stays_while_what_was_signed_before_a_freeze_may_still_be_taken(race: Race) -> None:  # noqa: F811
+    """AWS takes a signature for five minutes: who fell silent a moment ago may have one on its way, however old the tombstone."""
+    race.sql("INSERT INTO users (id, name) VALUES (1, 'Ann')")
+    race.work()
+    writer = race.presences.writers.enter("relay")
+    race.sql("DELETE FROM users WHERE id = 1")
+    race.work()
+    race.pass_time(400)
+    assert purge(race, 3600) == 0
+    race.pass_time(201)
+    assert purge(race, 3600) == 1
+    race.presences.writers.leave(writer)

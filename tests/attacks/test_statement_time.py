@@ -1,0 +1,65 @@
+"""A statement that never ends: there is a limit where nobody has said one, and a stricter one of the server's stays."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import MappingError
+from migrator.settings import load_job
+from migrator.source import SqlSource, source_url
+from migrator.source.address import Address
+from migrator.source.engine import write_engine
+from migrator.source.manners import LONGEST_STATEMENT_S, Manners
+
+SECONDS = {None: LONGEST_STATEMENT_S, 0.0: 0.0, 2.5: 2.5}
+
+
+def job(folder: Path, line: str) -> float | None:
+    path = folder / "shop.yaml"
+    path.write_text(f"job: 1\nmapping: m.yaml\nsource:\n  url: sqlite:///shop.db\n{line}")
+    return load_job(path, {}).source.statement_timeout_s
+
+
+def test_a_job_says_a_limit_or_none_or_leaves_it_to_us(tmp_path: Path) -> None:
+    assert job(tmp_path, "") is None
+    assert job(tmp_path, "  statement_timeout_s: 0\n") == 0.0
+    assert job(tmp_path, "  statement_timeout_s: null\n") == 0.0
+    assert job(tmp_path, "  statement_timeout_s: 30\n") == 30.0
+    for wrong in ("-1", "0.0001", "86401", ".inf", ".nan"):
+        with pytest.raises(MappingError, match="statement_timeout_s"):
+            job(tmp_path, f"  statement_timeout_s: {wrong}\n")
+
+
+@pytest.mark.parametrize("limit_s", SECONDS)
+def test_postgresql_has_a_limit(postgres_database: str, limit_s: float | None) -> None:
+    shown = {600.0: "10min", 0.0: "0", 2.5: "2500ms"}
+    url, manners = source_url(postgres_database), Manners(statement_timeout_s=limit_s)
+    asked = "SELECT current_setting('statement_timeout')"
+    with closing(SqlSource(url, manners=manners)) as source:
+        assert source.query(asked, {}) == [(shown[SECONDS[limit_s]],)]
+    writing = write_engine(Address.of(url), manners)
+    with writing.connect() as connection:
+        assert connection.exec_driver_sql(asked).scalar() == shown[SECONDS[limit_s]]
+    writing.dispose()
+
+
+def test_a_servers_own_limit_stays_where_the_job_says_none(
+    postgres_database: str, mysql_database: str
+) -> None:
+    with closing(SqlSource(source_url(f"{postgres_database}?options=-c%20statement_timeout%3D7s"))) as source:
+        assert source.query("SELECT current_setting('statement_timeout')", {}) == [("7s",)]
+    with closing(
+        SqlSource(source_url(f"{mysql_database}?init_command=SET%20max_statement_time%3D7"))
+    ) as source:
+        assert source.query("SELECT @@max_statement_time", {}) == [(7.0,)]
+
+
+@pytest.mark.parametrize("limit_s", SECONDS)
+def test_mariadb_has_a_limit(mysql_database: str, limit_s: float | None) -> None:
+    with closing(
+        SqlSource(source_url(mysql_database), manners=Manners(statement_timeout_s=limit_s))
+    ) as source:
+        assert source.query("SELECT @@max_statement_time", {}) == [(SECONDS[limit_s],)]

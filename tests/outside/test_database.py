@@ -1,0 +1,56 @@
+"""What is made in other people's databases: capture's tables and triggers, and the journal's tables."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+from syrupy.assertion import SnapshotAssertion
+
+from migrator.journal import schema
+from tests.integration.conftest import mariadb as mariadb
+from tests.integration.conftest import postgresql as postgresql_source
+from tests.integration.conftest import sqlite as sqlite_source
+from tests.support_capture import Capturing, captured
+
+__all__ = ["mariadb", "postgresql_source", "sqlite_source"]
+
+_DIALECTS = {"sqlite": sqlite.dialect(), "postgresql": postgresql.dialect(), "mysql": mysql.dialect()}
+_INSTALLATION = re.compile("'[0-9a-f]{32}'")
+_DIGEST = re.compile("_[0-9a-f]{8}(?=`)")
+"""At the end of a trigger's name on MariaDB: of a text with the database's name in it."""
+_TABLES = (
+    "CREATE TABLE customer (id integer PRIMARY KEY, name varchar(9))",
+    "CREATE TABLE invoice (id integer PRIMARY KEY, customer_id integer NOT NULL, total decimal(9, 2),"
+    " FOREIGN KEY (customer_id) REFERENCES customer (id) ON DELETE CASCADE)",
+)
+
+
+@pytest.mark.parametrize("engine", sorted(_DIALECTS))
+def test_the_journals_tables_are_the_pinned_ones(engine: str, pinned: SnapshotAssertion) -> None:
+    dialect = _DIALECTS[engine]
+    made = [f"-- version {schema.VERSION}"]
+    for table in schema.metadata.sorted_tables:
+        made.append(str(CreateTable(table).compile(dialect=dialect)).strip())
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        made += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
+    assert "\n\n".join(made) + "\n" == pinned
+
+
+@pytest.mark.parametrize("fixture", ["sqlite_source", "postgresql_source", "mariadb"])
+def test_what_capture_installs_is_the_pinned_text(
+    fixture: str, request: pytest.FixtureRequest, pinned: SnapshotAssertion
+) -> None:
+    source: Capturing = request.getfixturevalue(fixture)
+    source.run(*_TABLES)
+    tables = [
+        captured(source.table("customer"), ["id", "name"], ["name"]),
+        captured(source.table("invoice"), ["id", "customer_id", "total"]),
+    ]
+    steps = source.capture.install_steps(tables, "shop")
+    text = "\n".join(f"{statement};" for step in steps for statement in step.statements)
+    database = source.url.rsplit("/", 1)[1]
+    text = _INSTALLATION.sub("'<installation>'", text).replace(database, "<database>")
+    assert _DIGEST.sub("_<digest>", text) + "\n" == pinned

@@ -1,0 +1,147 @@
+"""The kinds of findings, and the keys of what `--json` prints."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, get_args
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from migrator.cli.main import cli
+from migrator.phase import State
+from migrator.ports import FindingKind
+from migrator.ports.phases import Move, PatternPhase
+from tests.journey.command import Project
+from tests.journey.cutover import OTHER, PATTERN, cutover_shop, desk_of
+from tests.outside.test_commands import commands
+
+_NAMES = frozenset({"customer", "invoice", "Customer", "Invoice", "customer_by_id", "invoices_of_customer"})
+"""Keys that come from the mapping: any other mapping has others."""
+
+
+def test_kinds_of_findings_are_the_pinned_ones(pinned: SnapshotAssertion) -> None:
+    assert "\n".join(get_args(FindingKind)) + "\n" == pinned
+
+
+def _paths(document: Any, path: str = "") -> Iterator[str]:
+    """Every key with its place and the type of its value, as `tables[].rows: int`."""
+    if isinstance(document, Mapping) and document:
+        for key, value in document.items():
+            yield from _paths(value, f"{path}.{'<name>' if key in _NAMES else key}")
+    elif isinstance(document, list) and document:
+        for value in document:
+            yield from _paths(value, f"{path}[]")
+    else:
+        yield f"{path}: {type(document).__name__}"
+
+
+_SCRIPT = f"""
+mapping check mapping.yaml
+mapping try mapping.yaml --source sqlite:///shop.db --entity customer --key 1
+table create JOB --dry-run
+table create JOB
+table check JOB
+capture install JOB --dry-run
+capture install JOB
+capture status JOB
+capture epoch JOB
+doctor JOB
+backfill JOB --dry-run
+backfill JOB
+query JOB {PATTERN} -p id=1
+query JOB {PATTERN} -p id=1 --explain
+shadow replay JOB --samples 40 --seed 1
+verify JOB
+findings JOB --run 2
+relay JOB --dry-run
+relay JOB --once
+relay JOB --discard-failed
+findings JOB
+status JOB
+cutover advance JOB {PATTERN} --dry-run
+cutover advance JOB {PATTERN} --override tried
+cutover advance JOB {PATTERN} --override tried
+cutover ramp JOB {PATTERN} 50 --override tried
+cutover watch JOB --once
+cutover status JOB
+cutover rollback JOB {PATTERN}
+cutover history JOB
+report JOB
+decommission check JOB
+forget JOB --entity customer --key 3 --dry-run
+undo JOB --dry-run
+undo JOB --yes
+purge JOB
+capture uninstall JOB --discard-marks
+decommission strip JOB --dry-run
+"""
+_ELSEWHERE = {("completion",), ("local", "status"), ("local", "stop"), ("mapping", "schema")}
+"""What says the same whatever the job; tests/journey/test_json.py runs them."""
+
+
+@pytest.fixture(scope="module")
+def documents(
+    tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str
+) -> dict[tuple[str, ...], list[Any]]:
+    """By command, all that it printed: of a small shop with one item spoilt, one missing, and one that is ours no more."""
+    shop = cutover_shop(tmp_path_factory.mktemp("json"), dynamodb_url)
+    by_length = sorted(commands(cli), key=len, reverse=True)
+    printed: dict[tuple[str, ...], list[Any]] = {}
+    for line in _SCRIPT.strip().splitlines():
+        words = tuple(str(shop.job) if word == "JOB" else word for word in line.split())
+        if line.startswith("decommission strip"):
+            _complete(shop)
+        ended = shop.run(*words, "--json")
+        assert ended.code in (0, 1), (line, ended.err)
+        command = next(known for known in by_length if words[: len(known)] == known)
+        printed.setdefault(command, []).append(ended.data)
+        if line == "backfill JOB":
+            _spoil(shop)
+    return printed
+
+
+def _complete(shop: Project) -> None:
+    with desk_of(shop) as desk:
+        for name in (PATTERN, OTHER):
+            known = desk.phases.all().get(name, PatternPhase(name))
+            desk.phases.move(Move(name, known.state, State("complete"), "a test"), known.version)
+
+
+def _spoil(shop: Project) -> None:
+    """What every kind of finding and difference needs, so that their keys are printed too."""
+    store = shop.store()
+    client, table = store.client, shop.table
+    client.put_item(
+        TableName=table,
+        Item={
+            "PK": {"S": "C#1"},
+            "SK": {"S": "META"},
+            "type": {"S": "Customer"},
+            "name": {"S": "another"},
+            "_src": {"S": "customer"},
+        },
+    )
+    client.delete_item(TableName=table, Key={"PK": {"S": "C#2"}, "SK": {"S": "META"}})
+    client.put_item(TableName=table, Item={"PK": {"S": "X"}, "SK": {"S": "Y"}})
+    with closing(sqlite3.connect(shop.folder / "shop.db")) as source:
+        source.execute("DELETE FROM customer WHERE id = 3")
+        source.commit()
+
+
+def test_the_keys_of_every_document_are_the_pinned_ones(
+    documents: dict[tuple[str, ...], list[Any]], pinned: SnapshotAssertion
+) -> None:
+    lines = []
+    for command, printed in sorted(documents.items()):
+        paths = sorted({path for document in printed for path in _paths(document)})
+        lines += [f"$ migrator {' '.join(command)} --json", *(f"    {path}" for path in paths), ""]
+    assert "\n".join(lines) == pinned
+
+
+def test_every_command_is_among_them(documents: dict[tuple[str, ...], list[Any]]) -> None:
+    every = set(commands(cli))
+    leaves = {words for words in every if not any(other[: len(words)] == words != other for other in every)}
+    assert leaves - set(documents) == _ELSEWHERE

@@ -1,0 +1,30 @@
+"""How a world is brought to rest: what is late lands, and marks are worked until none is left."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from migrator.model import ItemKey
+from migrator.ports.live import Root
+from tests.simulation.world import World
+
+
+def repair_wishes(world: World) -> None:
+    # What verify --repair does with wishes that a page read long ago may have left behind.
+    told: dict[Root, list[ItemKey]] = defaultdict(list)
+    for wish in world.memory.wishes:
+        told[wish.root].append(wish.key)
+    world.database.add(told)
+    drain(world)
+
+
+def drain(world: World) -> None:
+    for _ in range(200):
+        while world.table.late:
+            world.table.deliver(0)
+        if not world.database.marks:
+            return
+        world.schedule.now_s += 100.0
+        # Nobody takes part any more: as many at once as a real one takes.
+        world.relay(most_marks=16).once()
+    raise AssertionError(f"marks are never done: {world.database.marks}")

@@ -1,0 +1,101 @@
+"""What every command of the tree has, looked for by walking it, so that a new command has it, too."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from migrator.cli.main import cli
+from tests.journey.in_process import Ended, run_here
+
+NEEDED = {"pattern": "p", "percent": "5", "shell": "bash", "job": "none.yaml", "file": "none.yaml"}
+"""Words for arguments, so that a command line can be read."""
+NEEDED_OPTIONS = {"--entity": "e", "--key": "1", "--source": "sqlite:///none.db"}
+WITHOUT_FILES = [["completion"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]
+
+
+def leaves(
+    command: click.Command, names: list[str], context: click.Context
+) -> Iterator[tuple[list[str], click.Command]]:
+    if not isinstance(command, click.Group):
+        yield names, command
+        return
+    for name in command.list_commands(context):
+        child = command.get_command(context, name)
+        assert child is not None
+        yield from leaves(child, [*names, name], context)
+
+
+LEAVES = {" ".join(names): (names, leaf) for names, leaf in leaves(cli, [], click.Context(cli))}
+
+
+def line_of(name: str) -> list[str]:
+    """A command line that can be read, and ends at a file that is not there."""
+    names, leaf = LEAVES[name]
+    words = list(names)
+    for param in leaf.params:
+        if isinstance(param, click.Argument) and param.required:
+            words.append(NEEDED.get(str(param.name), "none.yaml"))
+        elif isinstance(param, click.Option) and param.required:
+            words += [param.opts[0], NEEDED_OPTIONS[param.opts[0]]]
+    return words
+
+
+def ran(tmp_path: Path, *words: str) -> Ended:
+    environment = {**os.environ, "MIGRATOR_HOME": str(tmp_path / "home")}
+    return run_here(words, tmp_path, environment)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_says_in_one_json_document_why_it_failed(name: str, tmp_path: Path) -> None:
+    ended = ran(tmp_path, *line_of(name), "--json")
+    data = json.loads(ended.out)
+    if LEAVES[name][0] in WITHOUT_FILES:
+        assert ended.code == 0, ended.err
+    elif name == "doctor":
+        assert (ended.code, data["checks"][0]["state"]) == (1, "failed")
+    else:
+        assert (ended.code, data["exit_code"]) == (2, 2), ended.err
+        assert "none.yaml" in data["error"]
+        assert data["error"] in ended.err
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_says_in_one_json_document_that_it_was_given_wrong(name: str, tmp_path: Path) -> None:
+    ended = ran(tmp_path, *line_of(name), "--json", "--no-such-option")
+    data = json.loads(ended.out)
+    assert (ended.code, data["exit_code"]) == (2, 2)
+    assert "--no-such-option" in data["error"]
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_takes_verbose_behind_it(name: str, tmp_path: Path) -> None:
+    words = line_of(name)
+    for place in (0, len(LEAVES[name][0]) - 1, len(words)):
+        ended = ran(tmp_path, *words[:place], "--verbose", *words[place:])
+        assert "No such option" not in ended.err
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_is_suggested_where_it_is_misspelt(name: str, tmp_path: Path) -> None:
+    *group, last = LEAVES[name][0]
+    misspelt = last[:1] + last[2:]
+    ended = ran(tmp_path, *group, misspelt)
+    assert ended.code == 2
+    assert f"No such command '{misspelt}'" in ended.err
+    assert f"'{last}'" in ended.err
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_option_with_one_value_is_refused_where_it_is_given_twice(name: str, tmp_path: Path) -> None:
+    for param in LEAVES[name][1].params:
+        if isinstance(param, click.Option) and not param.is_flag and not param.multiple:
+            ended = ran(tmp_path, *line_of(name), param.opts[0], "1", param.opts[0], "2")
+            assert ended.code == 2
+            assert f"'{param.opts[0]}' is given" in ended.err
+            assert "it takes one value" in ended.err

@@ -1,0 +1,43 @@
+"""A key as a person writes it is the key as the source's driver gives it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from migrator.cli.row_keys import row_key
+from migrator.errors import SettingsError
+from migrator.facts import Column, Kind
+from migrator.mapping.items import CompiledEntity
+
+
+def entity(kind: Kind, *, loosely: bool = False) -> CompiledEntity:
+    plan = SimpleNamespace(key=(Column("k", "k", kind),), loosely_typed=loosely)
+    return cast(CompiledEntity, cast(Any, SimpleNamespace(name="t", plan=plan)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "loosely", "text", "key"),
+    [
+        (Kind("float"), False, "0.10", "[0.1]"),
+        (Kind("float"), True, "1", "[1.0]"),
+        (Kind("float"), False, "-0.0", "[0.0]"),
+        (Kind("number", scale=2), False, "1.1", '["1.10"]'),
+        (Kind("number"), False, "1.1", '["1.1"]'),
+        (Kind("number", scale=2), True, "4.0", "[4]"),
+        (Kind("number", scale=2), True, "1.50", "[1.5]"),
+        (Kind("integer"), False, "7", "[7]"),
+        (Kind("text"), False, "7", '["7"]'),
+    ],
+)
+def test_a_key_has_the_text_of_the_rows_own(kind: Kind, loosely: bool, text: str, key: str) -> None:
+    assert row_key(entity(kind, loosely=loosely), (text,)) == key
+
+
+@pytest.mark.parametrize("kind", [Kind("float"), Kind("number", scale=2), Kind("integer")])
+def test_what_is_no_number_is_refused_without_its_text(kind: Kind) -> None:
+    with pytest.raises(SettingsError, match="the key column k is a") as caught:
+        row_key(entity(kind), ("secret",))
+    assert "secret" not in str(caught.value)
