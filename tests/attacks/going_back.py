@@ -6,7 +6,7 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class Shop:
     made: Project
     url: str
     server: str
+    copies: list[str] = field(default_factory=list)
 
     def sql(self, *statements: str) -> list[Any]:
         with psycopg.connect(self.url, autocommit=True) as connection:
@@ -96,6 +97,7 @@ class Shop:
         """The source's database as it is now, under another name."""
         name = f"saved_{secrets.token_hex(4)}"
         self._copied(make_url(self.url).database or "", name)
+        self.copies.append(name)
         return name
 
     def restore(self, saved: str) -> None:
@@ -104,6 +106,12 @@ class Shop:
         with psycopg.connect(self.server, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
         self._copied(saved, name)
+
+    def drop_copies(self) -> None:
+        """Its own alone: other tests make copies at the same time."""
+        with psycopg.connect(self.server, autocommit=True) as connection:
+            for name in self.copies:
+                connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
 
     def _copied(self, old: str, new: str) -> None:
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(new), sql.Identifier(old))

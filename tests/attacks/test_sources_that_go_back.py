@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from migrator.errors import SettingsError
 from migrator.stages.relay import Relay, RelayOptions
@@ -20,9 +18,7 @@ LOST = "UPDATE customer SET name = 'lost' WHERE id = 1"
 def shop(tmp_path: Path, postgres_database: str, postgres_url: str, dynamodb_url: str) -> Iterator[Shop]:
     made = open_shop(tmp_path, postgres_database, postgres_url, dynamodb_url)
     yield made
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        for (name,) in connection.execute("SELECT datname FROM pg_database WHERE datname LIKE 'saved_%'"):
-            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
+    made.drop_copies()
 
 
 def emptied(relay: Relay) -> None:
