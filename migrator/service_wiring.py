@@ -26,6 +26,7 @@ from migrator.source.adapter.adapter import Adapter, Rules
 from migrator.source.adapter.marking import UnknownRows
 from migrator.source.adapter.off_loop import OffLoop, off_loop
 from migrator.source.adapter.sessions import Sessions
+from migrator.source.engines.table import engine_of
 from migrator.stages.capture import still_fits
 from migrator.stages.fetch import AT_ONCE
 from migrator.stages.flush import LONGEST_S, Flush
@@ -280,7 +281,7 @@ def _both(*checks: Callable[[], None]) -> None:
 def _refuse_strict(service: Service, asked: Asked) -> None:
     if asked.mode != "strict":
         return
-    if service.laid.source.dialect == "sqlite":
+    if engine_of(service.laid.source.dialect).is_file:
         what = "strict mode is not for SQLite: it has one writer, and a pre-mark cannot commit beside an open transaction"
         raise SettingsError(f"dual write: {what}; use outbox mode")
     limit, sessions = service.laid.job.source.max_connections, asked.sessions or 1

@@ -25,6 +25,7 @@ from migrator.retry import Backoff, Retry
 from migrator.settings import Job, TargetSettings, Tuning, load_job
 from migrator.source.address import Keepers, address_of, identity_of
 from migrator.source.engine import write_engine
+from migrator.source.engines.table import engine_of
 from migrator.source.health import SourceHealth, source_health
 from migrator.source.manners import Manners, name_of
 from migrator.source.pace import Pace
@@ -206,7 +207,7 @@ def _table_named(text: str) -> str:
 def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:
     settings = job.source
     address = address_of(settings.url, settings.command, keepers(job.path.parent, job.target))
-    if address.url().get_backend_name() == "sqlite":
+    if engine_of(address.url().get_backend_name()).is_file:
         what = "journal: source needs a server, and the source is an SQLite file"
         raise SettingsError(f"{what}; leave journal out, or write the URL of another database")
     # Two at least: the lease's heartbeat must not wait for another transaction.

@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL
 
 from migrator.errors import SettingsError
 from migrator.files import small_text
+from migrator.source.engines.table import ENGINES
 from migrator.source.url import SUPPORTED, source_url
 from migrator.source.url import identity_of as url_identity
 
@@ -21,10 +22,6 @@ LIFE_S = 60.0
 """How long an answer is believed; a token of AWS IAM lives for 15 minutes."""
 
 COMMAND_LIMIT_S = 30.0
-_RDS_ENGINES = {
-    **dict.fromkeys(("postgres", "postgresql", "aurora-postgresql"), "postgresql"),
-    **dict.fromkeys(("mysql", "mariadb", "aurora", "aurora-mysql"), "mysql"),
-}
 
 
 class Address:
@@ -126,7 +123,8 @@ def _of_rds(place: str, answer: str) -> URL:
     if missing:
         what = f"{place} is JSON without {', '.join(missing)}"
         raise SettingsError(f"{what}; a secret of RDS's form has {', '.join(needed)} and port, or is a URL")
-    driver = _RDS_ENGINES.get(found["engine"].lower())
+    named = found["engine"].lower()
+    driver = next((engine.name for engine in ENGINES if named in engine.connecting.rds), None)
     port = str(found.get("port") or "")
     if driver is None or not (port.isdecimal() or not port):
         raise SettingsError(

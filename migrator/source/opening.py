@@ -6,6 +6,7 @@ from migrator.errors import SettingsError
 from migrator.retry import Retry
 from migrator.source.address import Address
 from migrator.source.engine import read_engine
+from migrator.source.engines.table import engine_at
 from migrator.source.manners import Manners
 from migrator.source.reading import Reading
 from migrator.source.replica import Mark, ReplicaCheck, asker, mark_of
@@ -19,7 +20,8 @@ def reading_of(address: Address, manners: Manners, retry: Retry) -> Reading:
 def replica_of(address: Address, manners: Manners, retry: Retry, primary: Reading) -> Reading:
     """Pages by the replica, on connections that have replayed all that the primary had at the first of them."""
     engine = read_engine(address, manners)
-    if engine.dialect.name != primary.engine.dialect.name or engine.dialect.name == "sqlite":
+    kind = engine_at(engine)
+    if kind is not engine_at(primary.engine) or kind.is_file:
         what = "names no replica: it must be a server of url's kind (an SQLite file has no replica)"
         raise SettingsError(f"source: read_url {what}; correct it, or leave it out")
 

@@ -13,6 +13,7 @@ from migrator.errors import SourceError
 from migrator.forks import tell_of_forks
 from migrator.retry import Retry
 from migrator.server_failures import is_broken, is_busy
+from migrator.source.engines.table import engine_at
 from migrator.source.failures import source_error
 
 Result = TypeVar("Result")
@@ -56,8 +57,8 @@ class Reading:
         self.engine.dispose()
 
     def before_fork(self) -> None:
-        """No connection to a file of SQLite's may be open in two processes."""
-        if self.engine.dialect.name == "sqlite":
+        """No connection to a file may be open in two processes."""
+        if engine_at(self.engine).is_file:
             self.engine.dispose()
 
     def after_fork(self, *, in_child: bool) -> None:

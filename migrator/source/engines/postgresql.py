@@ -1,0 +1,56 @@
+"""PostgreSQL as a source, by psycopg 3."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+
+from migrator.errors import SettingsError, how_to_install
+from migrator.source.engines.base import Connecting, Engine, UrlKeeper
+from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
+from migrator.source.manners import Manners
+
+_NAME = "postgresql"
+_SCHEME = "postgresql+psycopg"
+
+# ── connections ──
+
+
+def _checked_url(url: URL, _: str) -> URL:
+    refuse_stray_at(url)
+    try:
+        import psycopg  # noqa: F401  (an extra: SQLite alone needs no driver)
+    except ImportError:
+        what = "source: PostgreSQL needs its driver, psycopg"
+        raise SettingsError(f"{what}; {how_to_install('postgres')}") from None
+    return url.set(drivername=_SCHEME)
+
+
+def _opened(address: UrlKeeper, manners: Manners) -> sa.Engine:
+    from migrator.source import postgresql  # needs psycopg, an extra that SQLite does without
+
+    wanted = {"application_name": manners.name, "connect_timeout": CONNECT_TIMEOUT_S, **postgresql.ALIVE}
+    # Whatever the database keeps: of one that keeps any bytes (SQL_ASCII), the driver would give bytes for texts.
+    engine = server_engine(address, manners, lambda url: unless_in(url, wanted) | {"client_encoding": "utf8"})
+    sa.event.listen(engine, "connect", postgresql.prepare)
+    sa.event.listen(engine, "begin", partial(postgresql.begin, manners=manners))
+    return engine
+
+
+POSTGRESQL = Engine(
+    name=_NAME,
+    also=(),
+    title="PostgreSQL",
+    is_file=False,
+    connecting=Connecting(
+        form="postgresql://user@host:5432/database",
+        schemes=(_NAME, "postgres", _SCHEME),
+        driver="PostgreSQL is read with psycopg 3; write postgresql:// without another driver's name",
+        port=5432,
+        rds=("postgres", "postgresql", "aurora-postgresql"),
+        checked_url=_checked_url,
+        open=_opened,
+    ),
+)

@@ -1,0 +1,79 @@
+"""What engines that are servers share: connections made by an address that is asked anew, one '@' too many in a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Dialect
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import QueuePool
+
+from migrator.errors import SettingsError, SourceError
+from migrator.server_failures import refuses_login
+from migrator.source.engines.base import UrlKeeper
+from migrator.source.manners import Manners
+
+CONNECT_TIMEOUT_S = 10
+
+
+def pool_of(manners: Manners) -> dict[str, Any]:
+    """How SQLAlchemy is to keep connections."""
+    return {
+        "poolclass": QueuePool,
+        "pool_size": manners.pool_size,
+        "max_overflow": 0,
+        "pool_timeout": manners.pool_wait_s,
+        "hide_parameters": True,
+    }
+
+
+def server_engine(
+    address: UrlKeeper, manners: Manners, arguments: Callable[[URL], dict[str, Any]]
+) -> sa.Engine:
+    """`arguments`: what a connection is made with beside what its URL says."""
+    first = address.url()
+
+    def asked() -> URL:
+        try:
+            url = address.url()
+        except SettingsError as error:
+            # It was right when the run began, so the run can go on when it is right again.
+            raise SourceError(f"{error}; then run the same command again") from None
+        if url.drivername != first.drivername:
+            raise SourceError("source: the URL is now one of another kind of database; correct it")
+        return url
+
+    def make(dialect: Dialect, url: URL) -> DBAPIConnection:
+        words, named = dialect.create_connect_args(url)
+        return dialect.connect(*words, **{**named, **arguments(url)})
+
+    def connect(dialect: Dialect, *_: object) -> DBAPIConnection:
+        url = asked()
+        try:
+            return make(dialect, url)
+        except dialect.loaded_dbapi.Error as error:
+            if not refuses_login(error):
+                raise
+            # The password may have been changed within the time that an answer is believed.
+            address.forget()
+            if (now := asked()) == url:
+                raise
+        return make(dialect, now)
+
+    # The engine itself never holds the password.
+    engine = sa.create_engine(first.set(password=None), pool_pre_ping=True, **pool_of(manners))
+    sa.event.listen(engine, "do_connect", connect)
+    return engine
+
+
+def unless_in(url: URL, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in wanted.items() if name not in url.query}
+
+
+def refuse_stray_at(url: URL) -> None:
+    """Raises: SettingsError where an '@' ended the password too early."""
+    if any("@" in part for part in (url.host or "", url.database or "")):
+        what = "source: the URL holds an '@' too many; write @ : / in a user name or password as %40 %3A %2F"
+        raise SettingsError(what)

@@ -1,0 +1,134 @@
+"""SQLite as a source: one file, read through the standard library's driver."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import time
+from functools import partial
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection
+
+from migrator.errors import SettingsError
+from migrator.source.engines.base import Connecting, Engine, UrlKeeper
+from migrator.source.engines.servers import pool_of
+from migrator.source.manners import Manners
+
+_NAME = "sqlite"
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+
+# ── connections ──
+
+
+class _TimedConnection(sqlite3.Connection):
+    """A connection that knows when its statement must have ended."""
+
+    ends_at: float = math.inf
+
+
+def _opened(address: UrlKeeper, manners: Manners) -> sa.Engine:
+    # as_uri() escapes what a file name may hold; mode=ro never creates a file.
+    mode = "rw" if manners.writes else "ro"
+    uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode={mode}"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=manners.lock_wait_s,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_TimedConnection,
+        )
+        # One text that is not UTF-8 then refuses its row; sqlite3's default would end the whole page.
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+        # mode=ro alone would let an ATTACH in a query make a file.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.execute("PRAGMA synchronous = FULL" if manners.writes else "PRAGMA query_only = ON")
+        return connection
+
+    engine = sa.create_engine(f"{_NAME}://", creator=connect, **pool_of(manners))
+    sa.event.listen(engine, "begin", _begin_writing if manners.writes else _begin)
+    if limit_s := manners.limit_s(0):
+        _limit_sqlite(engine, limit_s)
+    return engine
+
+
+def _begin(connection: Connection) -> None:
+    # sqlite3 begins no transaction before a SELECT, so each SELECT of a page would see a snapshot of its own.
+    connection.exec_driver_sql("BEGIN")
+
+
+def _begin_writing(connection: Connection) -> None:
+    # A transaction that reads first and writes then is refused where another one wrote in between.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _limit_sqlite(engine: sa.Engine, limit_s: float) -> None:
+    """SQLite knows no limit of time itself; it asks us now and then whether to go on."""
+
+    def watch(connection: _TimedConnection, _: object) -> None:
+        connection.set_progress_handler(lambda: time.monotonic() > connection.ends_at, _STEPS_A_LOOK)
+
+    def start(_: object, cursor: sqlite3.Cursor, *__: object) -> None:
+        connection = cursor.connection
+        assert isinstance(connection, _TimedConnection)
+        connection.ends_at = time.monotonic() + limit_s
+
+    sa.event.listen(engine, "connect", watch)
+    sa.event.listen(engine, "before_cursor_execute", start)
+
+
+_STEPS_A_LOOK = 10_000
+"""Instructions of SQLite's machine between two looks at the clock: well below a millisecond."""
+
+
+def _checked_url(url: URL, supported: str) -> URL:
+    if url.host or url.username or url.password or url.query:
+        raise SettingsError(
+            "source: an SQLite URL is sqlite:///path (three slashes, four before an absolute path)"
+        )
+    if not url.database or url.database == ":memory:":
+        raise SettingsError(
+            "source: an SQLite database in memory holds nothing to migrate; write sqlite:///path"
+        )
+    return sqlite_file(url.database, supported)
+
+
+def sqlite_file(text: str, supported: str) -> URL:
+    """The URL of the file, which is looked at first: SQLite itself would create a missing one."""
+    shown = f"'{text}'" if text and not set("@:") & set(text) else "the path"
+    path = Path(text)
+    try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise SettingsError(f"source: {shown} is no regular file; name a file that SQLite can open")
+        with path.open("rb") as file:
+            beginning = file.read(len(_SQLITE_MAGIC))
+    except FileNotFoundError:
+        raise SettingsError(f"source: {shown} does not exist; write {supported}") from None
+    except (OSError, ValueError) as error:
+        what = f"source: {shown} cannot be read ({type(error).__name__}); write {supported}"
+        raise SettingsError(what) from None
+    if beginning != _SQLITE_MAGIC:
+        what = "is empty" if not beginning else "is no SQLite database, or an encrypted one"
+        raise SettingsError(f"source: {shown} {what}; name a file that SQLite can open")
+    return URL.create(_NAME, database=text)
+
+
+SQLITE = Engine(
+    name=_NAME,
+    also=(),
+    title="SQLite",
+    is_file=True,
+    connecting=Connecting(
+        form="sqlite:///path, the path of an SQLite file",
+        schemes=(_NAME,),
+        driver="",
+        port=0,
+        rds=(),
+        checked_url=_checked_url,
+        open=_opened,
+    ),
+)
