@@ -91,7 +91,7 @@ def _source(found: Checkup, stack: ExitStack, job: Job) -> None:
         return
     check_server(found, lambda: wiring.health_of(laid))
     check_entities(found, laid.source, laid.checked.entities)
-    if laid.source.dialect == "postgresql":
+    if laid.source.hides_rows:
         check_hidden_rows(found, laid.checked.entities, laid.source.hidden_fault)
     check_statements(found, laid.source, laid.checked.mapping)
     captured = check_capture(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +11,9 @@ from sqlalchemy.engine import Connection
 
 from migrator.facts import JoinPlan, TableFacts
 from migrator.results import Explained
+from migrator.source.engines.base import Row
+from migrator.source.engines.table import engine_at
 from migrator.source.selects import first_select
-
-Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -35,16 +33,12 @@ class PageSelect:
         return cls(what, select, {**tables, **joined})
 
 
-_WORDS = {"postgresql": "EXPLAIN", "mysql": "EXPLAIN", "sqlite": "EXPLAIN QUERY PLAN"}
-
-
 def explained(connection: Connection, statement: PageSelect, page_rows: int) -> Explained:
     """The database's plan of a statement, which is not run. A table of no more rows than a page may be read as a whole."""
-    dialect = connection.dialect.name
-    # MySQL says by itself from which partitions it reads.
-    more = " PARTITIONS" if getattr(connection.dialect, "is_mariadb", False) else ""
-    names, rows = _asked(connection, statement.select, _WORDS[dialect] + more)
-    lines, whole = _READERS[dialect](names, rows, page_rows)
+    explaining = engine_at(connection).server.explaining
+    word = explaining.word + explaining.partitions(connection.dialect)
+    names, rows = _asked(connection, statement.select, word)
+    lines, whole = explaining.plan(names, rows, page_rows)
     # PostgreSQL says names of tables, the others aliases.
     known = {table.real: table for table in statement.tables.values()} | dict(statement.tables)
     tables = {name: known.get(name) for name in whole}
@@ -63,19 +57,15 @@ def _has_more_than(connection: Connection, table: TableFacts, rows: int) -> bool
 
 def examine(connection: Connection, statement: sa.Executable, params: Mapping[str, Any]) -> None:
     """Nothing, where the database knows how to answer the statement, which is not run; raises what the driver raises."""
-    _asked(connection, statement, _WORDS[connection.dialect.name], params)
+    _asked(connection, statement, engine_at(connection).server.explaining.word, params)
 
 
 def rows_expected(connection: Connection, statement: sa.Executable) -> int | None:
     """How many rows the database expects of a statement, which is not run; None of SQLite, which does not say."""
-    dialect = connection.dialect.name
-    if dialect == "sqlite":
+    explaining = engine_at(connection).server.explaining
+    if explaining.expected is None:
         return None
-    names, rows = _asked(connection, statement, _WORDS[dialect])
-    if dialect == "mysql":
-        return max(int(dict(zip(names, row, strict=True))["rows"] or 0) for row in rows)
-    found = re.search(r" rows=(\d+)", str(rows[0][0]))
-    return None if found is None else int(found[1])
+    return explaining.expected(*_asked(connection, statement, explaining.word))
 
 
 def _asked(
@@ -97,54 +87,3 @@ def _asked(
             return [column[0] for column in result.cursor.description], list(result.cursor.fetchall())
     finally:
         sa.event.remove(connection, "before_cursor_execute", put_in_front)
-
-
-# ── what each database answers: its lines, and the tables read as a whole ──
-
-Read = tuple[list[str], list[str]]
-
-
-def _postgresql(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Read:
-    """A scan without a filter is of as many rows as the estimate says; with one, of more than it says."""
-    lines = [str(row[0]) for row in rows]
-    return lines, list(_sequential(lines, page_rows))
-
-
-_SEQ_SCAN = re.compile(r'Seq Scan on (?P<table>"(?:[^"]|"")+"|\S+).*? rows=(?P<rows>\d+)')
-
-
-def _sequential(lines: Sequence[str], page_rows: int) -> Iterator[str]:
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        found = _SEQ_SCAN.search(line)
-        filtered = "Filter:" in following and page_rows < sys.maxsize
-        if found and (filtered or int(found["rows"]) > page_rows):
-            yield found["table"].strip('"')
-
-
-def _mysql(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Read:
-    lines, whole = [], []
-    for row in rows:
-        named = dict(zip(names, row, strict=True))
-        lines.append(", ".join(f"{name}={value}" for name, value in named.items() if value is not None))
-        derived = str(named["table"]).startswith("<")
-        if named["type"] == "ALL" and not derived and int(named["rows"] or 0) > page_rows:
-            whole.append(str(named["table"]))
-    return lines, whole
-
-
-_SCAN = re.compile(r"^(?:SCAN (?:TABLE )?(?P<table>[^\s(]+)|SEARCH (?P<indexed>\S+) USING AUTOMATIC)")
-"""An automatic index is made for one statement, out of the whole table."""
-
-
-def _sqlite(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Read:
-    lines = [str(row[3]) for row in rows]
-    found = [match["table"] or match["indexed"] for line in lines if (match := _SCAN.match(line))]
-    known = [table for table in found if table not in ("CONSTANT", "SUBQUERY")]
-    return lines, known if page_rows < sys.maxsize else []
-
-
-_READERS: dict[str, Callable[[Sequence[str], Sequence[Row], int], Read]] = {
-    "postgresql": _postgresql,
-    "mysql": _mysql,
-    "sqlite": _sqlite,
-}

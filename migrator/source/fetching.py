@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from migrator.source.engines.table import engine_at
+
 _STREAMED = {"stream_results": True, "max_row_buffer": 100}
-_SENDS_TO_THE_END = ("mysql", "mariadb")
-"""Dialects whose servers send a result to its end: reading on would be the only way to have the connection back."""
 
 
 def first_rows(
@@ -32,13 +32,13 @@ def first_rows(
             return list(result.cursor.fetchall())
         # Not the driver's cursor: a streamed result has taken the first rows out of it already.
         found = [tuple(row) for row in result.fetchmany(at_most + 1)]
-        if len(found) > at_most and connection.dialect.name in _SENDS_TO_THE_END:
+        if len(found) > at_most and engine_at(connection).server.sends_to_the_end:
             _leave(connection)
         return found
 
 
 def _leave(connection: Connection) -> None:
-    """Ends the connection, and with it what the server still sends."""
+    """Ends the connection, and with it what the server still sends: nothing but reading on would give it back else."""
     unread = getattr(connection.connection.driver_connection, "_result", None)
     connection.invalidate()
     if unread is not None:

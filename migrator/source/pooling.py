@@ -7,13 +7,10 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from migrator.source.engines.table import engine_at
+
 Pooling = Literal["", "by session", "by transaction"]
 """Nothing stands between; a connection keeps its session of the server, as far as can be seen; transactions share them."""
-
-_ASKED = {
-    "postgresql": sa.text("SELECT pg_catalog.pg_backend_pid()"),
-    "mysql": sa.text("SELECT CONNECTION_ID()"),
-}
 
 
 def pooling_of(connection: Connection, engine: Engine) -> Pooling:
@@ -30,7 +27,7 @@ def is_pooled(connection: Connection) -> bool:
 
     A pooler makes that number up, as it cannot know which sessions will serve.
     """
-    if connection.dialect.name not in _ASKED:
+    if engine_at(connection).server.session is None:
         return False
     return _session(connection) != _told(connection.connection.driver_connection)
 
@@ -47,7 +44,8 @@ def _shared(connection: Connection, engine: Engine, first: int) -> bool:
 
 
 def _session(connection: Connection) -> int:
-    return int(connection.execute(_ASKED[connection.dialect.name]).scalar_one())
+    asked = engine_at(connection).server.session
+    return 0 if asked is None else int(connection.execute(asked).scalar_one())
 
 
 def _told(driver_connection: Any) -> int:

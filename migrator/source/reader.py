@@ -22,6 +22,7 @@ from migrator.retry import Retry
 from migrator.source import selects
 from migrator.source.address import Address
 from migrator.source.climbs import climb_select
+from migrator.source.engines.table import engine_of
 from migrator.source.explain import PageSelect, examine, explained, rows_expected
 from migrator.source.facts import reflect
 from migrator.source.fetching import first_rows
@@ -79,6 +80,11 @@ class SqlSource:
     @property
     def dialect(self) -> str:
         return str(self._reading.engine.dialect.name)
+
+    @property
+    def hides_rows(self) -> bool:
+        """Whether the database may hide rows from a user by policies."""
+        return engine_of(self.dialect).server.hides_rows
 
     @property
     def engine(self) -> Engine:

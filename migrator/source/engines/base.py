@@ -5,14 +5,20 @@ Every field is required: a new engine that leaves one out does not type-check.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, Connection
 
+from migrator.facts import TableFacts
+from migrator.source.engines.replication import Replication
 from migrator.source.manners import Manners
+
+Row: TypeAlias = tuple[Any, ...]
+Plan: TypeAlias = tuple[list[str], list[str]]
+"""Lines of a statement's plan, and the tables that it reads as a whole, by the names that the plan has."""
 
 
 class UrlKeeper(Protocol):
@@ -46,6 +52,38 @@ class Connecting:
 
 
 @dataclass(frozen=True)
+class Explaining:
+    """How its plans are asked for and read. `word`: in front of a statement; `partitions`: what else there, to have those
+    named. `plan`: of names of columns, rows and the rows of a page, of which a table may be read as a whole.
+    `expected`: rows that it expects of a statement; None where it does not say.
+    """
+
+    word: str
+    partitions: Callable[[sa.Dialect], str]
+    plan: Callable[[Sequence[str], Sequence[Row], int], Plan]
+    expected: Callable[[Sequence[str], Sequence[Row]], int | None] | None
+
+
+@dataclass(frozen=True)
+class Server:
+    """What it says of itself. `health`: SQL of version, clock (seconds since 1970, or NULL), read-only or not, time-out;
+    `product`: the version with the product's name. `session`: SQL of its number of our session, None where there are none.
+    `sends_to_the_end`: a result that was begun comes to its end, so that a connection must be given up for the first rows.
+    `rows_at_least`: a number of rows that a table has in all likelihood; None where nothing says so. `replication`: by the
+    product that answered, None where there are no replicas. `hides_rows`: policies may hide rows from a user.
+    """
+
+    health: str
+    product: Callable[[str], str]
+    session: sa.TextClause | None
+    sends_to_the_end: bool
+    rows_at_least: Callable[[Connection, TableFacts], int | None]
+    explaining: Explaining
+    replication: Callable[[sa.Dialect], Replication | None]
+    hides_rows: bool
+
+
+@dataclass(frozen=True)
 class Engine:
     """One kind of database. `name`: SQLAlchemy's for its dialect, `also`: others that mean it; `title`: as people write it.
 
@@ -57,3 +95,15 @@ class Engine:
     title: str
     is_file: bool
     connecting: Connecting
+    server: Server
+
+
+FEW = 100
+"""Statistics of fewer rows say nothing: what they count is late by as many."""
+
+
+def part_of(
+    connection: Connection, statement: sa.TextClause, table: TableFacts, *, of: int, by: int
+) -> int | None:
+    rows = connection.execute(statement, {"schema": table.schema, "name": table.real}).scalar()
+    return None if rows is None or int(rows) < FEW else int(rows) * of // by

@@ -11,6 +11,7 @@ from sqlalchemy.engine import URL
 
 from migrator.errors import SettingsError, how_to_install
 from migrator.source.engines.base import Connecting, Engine, UrlKeeper
+from migrator.source.engines.mysql_server import SERVER
 from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
 from migrator.source.manners import Manners
 
@@ -62,4 +63,5 @@ MYSQL = Engine(
         checked_url=_checked_url,
         open=_opened,
     ),
+    server=SERVER,
 )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
+import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 
 from migrator.errors import SettingsError
-from migrator.source.engines.base import Connecting, Engine, UrlKeeper
+from migrator.source.engines.base import Connecting, Engine, Explaining, Plan, Row, Server, UrlKeeper
 from migrator.source.engines.servers import pool_of
 from migrator.source.manners import Manners
 
@@ -117,6 +120,30 @@ def sqlite_file(text: str, supported: str) -> URL:
     return URL.create(_NAME, database=text)
 
 
+# ── plans ──
+
+_SCAN = re.compile(r"^(?:SCAN (?:TABLE )?(?P<table>[^\s(]+)|SEARCH (?P<indexed>\S+) USING AUTOMATIC)")
+"""An automatic index is made for one statement, out of the whole table."""
+
+
+def _plan(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Plan:
+    lines = [str(row[3]) for row in rows]
+    found = [match["table"] or match["indexed"] for line in lines if (match := _SCAN.match(line))]
+    known = [table for table in found if table not in ("CONSTANT", "SUBQUERY")]
+    return lines, known if page_rows < sys.maxsize else []
+
+
+_SERVER = Server(
+    health="SELECT 'SQLite ' || sqlite_version(), NULL, 0, ''",
+    product=str,
+    session=None,
+    sends_to_the_end=False,
+    rows_at_least=lambda *_: None,
+    explaining=Explaining("EXPLAIN QUERY PLAN", lambda _: "", _plan, None),
+    replication=lambda _: None,
+    hides_rows=False,
+)
+
 SQLITE = Engine(
     name=_NAME,
     also=(),
@@ -131,4 +158,5 @@ SQLITE = Engine(
         checked_url=_checked_url,
         open=_opened,
     ),
+    server=_SERVER,
 )
