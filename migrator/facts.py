@@ -129,11 +129,15 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class SchemaFacts:
-    """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are."""
+    """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are.
+
+    `loosely_typed`: the source keeps times and UUIDs as text, so that two texts may be one value.
+    """
 
     dialect: str
     tables: Dict[str, TableFacts]
     schemas: tuple[str, ...] = field(default=(), compare=False)
+    loosely_typed: bool = field(kw_only=True)
 
 
 # ── an entity joined with its schema: what to read, and where it stands in a row tree ──────────────
@@ -194,7 +198,7 @@ class EntityPlan:
     transformed: tuple[str, ...] = ()
     """Paths of what the entity's transform gives; they are no part of the row tree."""
     loosely_typed: bool = False
-    """Whether the source keeps times and UUIDs as text (SQLite), so that two texts may be one value."""
+    """As SchemaFacts has it."""
     changes: tuple[tuple[TableFacts, tuple[str, ...]], ...] = ()
     """Tables behind the views that it reads, with the columns (by written name) that hold the root's key."""
 

@@ -286,4 +286,4 @@ def keys_of(plan: EntityPlan, trees: Sequence[RowTree]) -> list[SourceKey]:
 
 
 def facts_by_hand(dialect: str = "memory") -> SchemaFacts:
-    return SchemaFacts(dialect, dict(TABLES))
+    return SchemaFacts(dialect, dict(TABLES), loosely_typed=dialect == "sqlite")

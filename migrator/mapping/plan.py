@@ -47,7 +47,7 @@ class _Planner:
         collections = tuple(_filled(plan, children) for plan in plans if plan is not None)
         transformed = tuple(scope.transformed or ())
         slots = tuple(scope.slots.values())
-        loose = links.facts.dialect == "sqlite"
+        loose = links.facts.loosely_typed
         return EntityPlan(entity, table, key, slots, joins, collections, where, transformed, loose, changes)
 
     def _key(self, table: TableFacts, scope: Scope) -> tuple[Column, ...]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import sqlalchemy as sa
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SAWarning
 
 from migrator.errors import SettingsError
 from migrator.facts import ForeignKey, SchemaFacts, TableFacts
+from migrator.source.engines.table import engine_at
 from migrator.source.names import NameRule, clashes, written_names
-from migrator.source.reflection import Reflected, reflected, schema_names
+from migrator.source.reflection import Reflected
 
 
 def reflect(connection: Connection, rule: NameRule, schemas: Sequence[str] = ()) -> SchemaFacts:
@@ -18,11 +22,20 @@ def reflect(connection: Connection, rule: NameRule, schemas: Sequence[str] = ())
 
     Raises: SettingsError naming every two names that `rule` writes alike.
     """
-    known = schema_names(connection)
-    read = [_Schema.of(reflected(connection), rule, "")]
-    read += [_Schema.of(reflected(connection, name), rule, f"{name}.") for name in schemas if name in known]
+    schema = engine_at(connection).schema
+    known = tuple(sa.inspect(connection).get_schema_names()) if schema.has_schemas else ()
+    with warnings.catch_warnings():
+        # Types and indexes that SQLAlchemy has no word for are `unknown` or left out; no need to warn.
+        warnings.simplefilter("ignore", SAWarning)
+        read = [_Schema.of(schema.reflected(connection, None), rule, "")]
+        read += [
+            _Schema.of(schema.reflected(connection, name), rule, f"{name}.")
+            for name in schemas
+            if name in known
+        ]
     tables = (table for schema in read for table in schema.tables(read))
-    return SchemaFacts(connection.dialect.name, {table.name: table for table in tables}, known)
+    found = {table.name: table for table in tables}
+    return SchemaFacts(connection.dialect.name, found, known, loosely_typed=schema.loosely_typed)
 
 
 # ── written names ──

@@ -14,7 +14,8 @@ from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 
 from migrator.facts import Column
 from migrator.source import collations
-from migrator.source.kinds import kind_of
+from migrator.source.reflection import Reflected, the_users
+from migrator.source.types_mysql import KINDS
 
 _PRIMARY = "PRIMARY"
 
@@ -60,6 +61,24 @@ _CHECKS = sa.text("""
 _JSON_CHECK = re.compile(r"""json_valid\((?P<quote>[`"])(?P<name>.+)(?P=quote)\)""")
 
 
+def reflected(connection: Connection, schema: str | None) -> Reflected:
+    """Tables and views of a schema (None: the default one)."""
+    found = columns(connection, schema)
+    keys = primary_keys(connection, schema)
+    unique = unique_columns(connection, schema)
+    return Reflected(
+        schema,
+        {name: found[name] for name in the_users(found)},
+        keys,
+        unique,
+        foreign_keys(connection, schema),
+        doubts={
+            table: [(tuple(key), why) for key in [keys.get(table, []), *unique.get(table, [])] if key]
+            for table, why in unkept(connection, schema).items()
+        },
+    )
+
+
 def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
     """Per table and view, its columns in order, by real names."""
     json = _json_columns(connection, schema)
@@ -68,7 +87,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
     alike = collations.on_mysql(connection, (row.collation for row in rows if row.collation is not None))
     for row in rows:
         is_json = (row.table_name, row.name) in json
-        kind = kind_of("json" if is_json else row.declared, "mysql")
+        kind = KINDS.kind_of("json" if is_json else row.declared)
         # What an ENUM or a SET holds is spelled as it is declared.
         listed = row.declared.startswith(("enum(", "set("))
         column = Column(

@@ -12,6 +12,7 @@ from sqlalchemy.engine.reflection import ObjectKind
 from migrator.facts import Column
 from migrator.source import collations
 from migrator.source.postgresql_types import Types
+from migrator.source.reflection import Reflected, foreign_keys_of, primary_keys_of, the_users
 
 # Of a foreign table NOT NULL is a promise that nobody keeps. A partition's rows are its parent's rows too, and are read
 # there. SQLAlchemy's inspector forgets the length and scale of a domain's type, and has no word for many types.
@@ -41,6 +42,23 @@ _INDEXES = sa.text("""
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
     WHERE i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
 """)
+
+
+def reflected(connection: Connection, schema: str | None) -> Reflected:
+    """Tables and views of a schema (None: the default one)."""
+    inspector = sa.inspect(connection)
+    schema = schema or inspector.default_schema_name
+    found = columns(connection, schema)
+    keys = primary_keys_of(inspector, schema)
+    unique = unique_columns(inspector, schema)
+    return Reflected(
+        schema,
+        {name: found[name] for name in the_users(found)},
+        keys,
+        unique,
+        foreign_keys_of(inspector, schema),
+        doubts=doubts(connection, schema),
+    )
 
 
 def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:

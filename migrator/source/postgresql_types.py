@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.facts import Alike, Kind
-from migrator.source.kinds import kind_of
+from migrator.source.types_postgresql import KINDS
 
 # The types of the schema's columns, and all that these are made of.
 _USED = """
@@ -98,7 +98,7 @@ class Types:
             return Kind("text")
         if row.element is not None:
             return self._array(self.kind(row.element, modifier))
-        return kind_of(_with_arguments(row.name, modifier), "postgresql")
+        return KINDS.kind_of(_with_arguments(row.name, modifier))
 
     def _array(self, element: Kind) -> Kind:
         if element.name == "unknown":

@@ -23,9 +23,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql.elements import ColumnElement
 
-from migrator.facts import EntityPlan, TableFacts
+from migrator.facts import EntityPlan
 from migrator.mapping.keys import decode_key, encode_key
 from migrator.source import selects
+from migrator.source.engines.table import engine_at
 from migrator.source.fetching import first_rows
 from migrator.source.selects import Key, KeySet
 
@@ -47,7 +48,7 @@ def random_keys(connection: Connection, plan: EntityPlan, number: int, rows: int
     wanted = min(number, MOST_KEYS)
     # A sample of blocks has no columns that the mapping computes.
     is_plain = all(column.sql is None for column in plan.key)
-    by_blocks = is_plain and _has_blocks(connection, plan.table)
+    by_blocks = is_plain and engine_at(connection).schema.has_blocks(connection, plan.table)
     found = _by_blocks(connection, plan, wanted, rows, seed) if by_blocks else []
     return _in_order(connection, plan, found or _by_values(connection, plan, wanted, Random(seed)))
 
@@ -63,21 +64,6 @@ def _in_order(connection: Connection, plan: EntityPlan, keys: Sequence[Key]) -> 
 
 
 # ── by blocks of the table ──
-
-_BLOCKS = sa.text("""
-    SELECT bool_and(t.relkind IN ('r', 'p', 'm'))
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) p (id)
-    JOIN pg_catalog.pg_class t ON t.oid = p.id
-    WHERE n.nspname = COALESCE(:schema, current_schema()) AND c.relname = :name
-""")
-
-
-def _has_blocks(connection: Connection, table: TableFacts) -> bool:
-    """Whether it is a table of PostgreSQL's own: of views and foreign tables it samples nothing."""
-    if connection.dialect.name != "postgresql":
-        return False
-    return bool(connection.execute(_BLOCKS, {"schema": table.schema, "name": table.real}).scalar())
 
 
 def _by_blocks(connection: Connection, plan: EntityPlan, number: int, rows: int, seed: int) -> list[Key]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from migrator.facts import Kind
+from migrator.source.kinds import Kinds
 from migrator.source.type_rules import DOCUMENT, FLOATS, NESTED, REFUSED, TypeRule
 
 _INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
@@ -180,3 +181,6 @@ SHAPES = (
     ),
     TypeRule(("an invisible column",), Kind("plain"), "as its type", "Read like any other column."),
 )
+
+KINDS = Kinds.of(RULES, lambda _: Kind("unknown", instead="CAST({column} AS char)"))
+"""What each declared type holds."""

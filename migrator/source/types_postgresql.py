@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from migrator.facts import Kind
+from migrator.source.kinds import Kinds
 from migrator.source.type_rules import FLOATS, MOMENTS, NESTED, NO_ORDER, OVER_38, REFUSED, TypeRule
 
 _INTEGERS = ("SMALLINT", "INTEGER", "BIGINT", "INT2", "INT4", "INT8", "INT")
@@ -270,3 +271,6 @@ SHAPES = (
     TypeRule(("a generated column",), Kind("plain"), "as its type", "Read like any other column.", ("", "")),
 )
 """What a user of PostgreSQL makes types of; told by the catalogue, not by a name."""
+
+KINDS = Kinds.of(RULES, lambda _: Kind("unknown", instead="CAST({column} AS text)"))
+"""What each declared type holds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from migrator.facts import Kind
+from migrator.source.kinds import Kinds
 from migrator.source.type_rules import TypeRule
 
 _OTHERWISE = "Anything else in the column refuses its row."
@@ -189,3 +190,11 @@ SHAPES = (
         "VIRTUAL and STORED alike, read like any other column.",
     ),
 )
+
+
+def _by_affinity(type_name: str) -> Kind:
+    return next(kind for words, kind in AFFINITIES if any(word in type_name for word in words))
+
+
+KINDS = Kinds.of(RULES, _by_affinity)
+"""What each declared type holds."""

@@ -50,7 +50,7 @@ def table(name: str, columns: dict[str, str], key: tuple[str, ...] = ("id",), **
 
 
 def facts(*tables: TableFacts, dialect: str = "postgresql") -> SchemaFacts:
-    return SchemaFacts(dialect, {one.name: one for one in tables})
+    return SchemaFacts(dialect, {one.name: one for one in tables}, loosely_typed=dialect == "sqlite")
 
 
 def check(

@@ -81,7 +81,7 @@ def test_the_tenants_have_entities_of_their_own() -> None:
         for tenant in ("acme", "bolt")
         for name, one in tables.items()
     }
-    facts = SchemaFacts("postgresql", named, ("acme", "bolt"))
+    facts = SchemaFacts("postgresql", named, ("acme", "bolt"), loosely_typed=False)
     head = re.sub(r"^source: .*\n", "", the("head"), flags=re.MULTILINE)
     found = heart.check(the("tenants"), facts, head)
     assert [one.name for one in found.entities] == ["user@acme", "user@bolt"]

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from migrator.errors import MappingError
-from migrator.source.kinds import KINDS
+from migrator.source.types_mysql import KINDS
 from migrator.target.wire import decode, encode
 from tests.language.laid import HEAD, checked, items, open_source, plain
 from tests.language.typed import Case, Made, assert_golden, made_of, script_of
@@ -102,7 +102,7 @@ def test_a_value_survives_the_wire(case: Case) -> None:
 
 def test_every_type_with_a_rule_has_a_golden_case() -> None:
     tested = {case.declared.partition("(")[0].split()[0].upper() for case in CASES}
-    named = {name.partition("(")[0] for name, kind in KINDS["mysql"].items() if kind.name != "unknown"}
+    named = {name.partition("(")[0] for name, kind in KINDS.named.items() if kind.name != "unknown"}
     assert named - tested == set()
 
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from migrator.errors import MappingError
-from migrator.source.kinds import KINDS, kind_of
+from migrator.source.types_postgresql import KINDS
 from tests.language.laid import HEAD, checked, items, open_source, plain
 from tests.language.test_types_postgresql import CASES
 
@@ -51,12 +51,12 @@ def test_every_type_of_the_server_has_a_rule(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         names = {name for (name,) in connection.execute(query)}
     assert len(names) > 60
-    assert not {name for name in names - INTERNAL if kind_of(name, "postgresql").name == "unknown"}
+    assert not {name for name in names - INTERNAL if KINDS.kind_of(name).name == "unknown"}
 
 
 def test_every_type_with_a_rule_has_a_golden_case() -> None:
     tested = {case.declared.partition("(")[0].strip().upper() for case in CASES}
-    named = {name for name, kind in KINDS["postgresql"].items() if kind.name != "unknown"}
+    named = {name for name, kind in KINDS.named.items() if kind.name != "unknown"}
     assert named - tested - {"INT4", "DOUBLE"} == set()
 
 

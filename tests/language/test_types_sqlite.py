@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.errors import RowError
-from migrator.source.kinds import KINDS
+from migrator.source.types_sqlite import KINDS
 from migrator.target.wire import decode, encode
 from tests.language.laid import HEAD, items, plain
 from tests.language.typed import Case, Made, assert_golden, made_of, script_of
@@ -135,7 +135,7 @@ def test_a_value_survives_the_wire(case: Case) -> None:
 
 def test_every_type_with_a_rule_has_a_golden_case() -> None:
     tested = {case.declared.partition("(")[0].upper() for case in CASES}
-    assert set(KINDS["sqlite"]) - tested == set()
+    assert set(KINDS.named) - tested == set()
 
 
 def test_strict_tables_have_the_same_rules(tmp_path: Path) -> None:

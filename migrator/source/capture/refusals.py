@@ -11,18 +11,18 @@ from sqlalchemy.engine import Connection
 
 from migrator.errors import SettingsError
 from migrator.mapping.changes import Captured
-from migrator.source import grants
 from migrator.source.capture import postgresql
 from migrator.source.capture.cascades import cascades, circles
 from migrator.source.capture.design import Ddl
 from migrator.source.capture.installed import has_tables
 from migrator.source.capture.mysql import MysqlDdl, quoted
+from migrator.source.engines.postgresql_writers import NAMED, named
 
 _POSTGRESQL_TABLES = sa.text(f"""
     SELECT n.nspname || '.' || c.relname AS name, c.relkind AS kind,
         pg_catalog.pg_has_role(c.relowner, 'USAGE') AS owned,
         EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid) AS has_heirs
-    FROM {grants.NAMED} WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    FROM {NAMED} WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 """)
 _POSTGRESQL_VIEWS = sa.text("""
     SELECT n.nspname || '.' || c.relname AS name
@@ -103,7 +103,7 @@ def _unseen(ddl: Ddl, captured: Captured) -> str:
 
 
 def _of_postgresql(connection: Connection, _: Ddl, tables: Sequence[Captured]) -> Iterator[_Refusal]:
-    asked = grants.named(connection, [one.name for one in tables])
+    asked = named(connection, [one.name for one in tables])
     known = {row.name: row for row in connection.execute(_POSTGRESQL_TABLES, asked)}
     if not connection.execute(_POSTGRESQL_RIGHTS, {"schema": postgresql.SCHEMA}).scalar_one():
         what = f"this user may not make tables in a schema {postgresql.SCHEMA}"

@@ -5,7 +5,7 @@ Every field is required: a new engine that leaves one out does not type-check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -14,11 +14,19 @@ from sqlalchemy.engine import URL, Connection
 
 from migrator.facts import TableFacts
 from migrator.source.engines.replication import Replication
+from migrator.source.kinds import Kinds
 from migrator.source.manners import Manners
+from migrator.source.reflection import Reflected
 
 Row: TypeAlias = tuple[Any, ...]
 Plan: TypeAlias = tuple[list[str], list[str]]
 """Lines of a statement's plan, and the tables that it reads as a whole, by the names that the plan has."""
+
+
+Changes: TypeAlias = tuple[dict[str, str], str, str]
+"""Per table, what grows with its changes; where that was read; why it cannot be."""
+Open: TypeAlias = tuple[dict[str, tuple[str, str]] | None, str]
+"""Table and user of each transaction; why they cannot be seen."""
 
 
 class UrlKeeper(Protocol):
@@ -49,6 +57,22 @@ class Connecting:
     rds: tuple[str, ...]
     checked_url: Callable[[URL, str], URL]
     open: Callable[[UrlKeeper, Manners], sa.Engine]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What is in it. `reflected`: tables and views of a schema (None: the default), without ours, its own and partitions.
+
+    `has_schemas`: tables may be in several, by names. `loosely_typed`: times and UUIDs are texts, of which two may be one
+    value. `has_blocks`: whether blocks of a table can be sampled (TABLESAMPLE).
+    """
+
+    reflected: Callable[[Connection, str | None], Reflected]
+    kinds: Kinds
+    has_schemas: bool
+    has_materialized_views: bool
+    loosely_typed: bool
+    has_blocks: Callable[[Connection, TableFacts], bool]
 
 
 @dataclass(frozen=True)
@@ -84,6 +108,22 @@ class Server:
 
 
 @dataclass(frozen=True)
+class Writers:
+    """Who writes to tables of it. `changes`: what it counts of them. `open`: transactions that have written and not ended.
+    `marks_ever`: SQL of a number that grows with every mark in {mark}; '' where nothing tells. `may_write`: roles by table;
+    nothing of an engine that does not tell it to everybody. `read_only`: statements that take the right to write away from
+    all that have it; what cannot be told is a comment. `drops`: statements that drop tables of these quoted names.
+    """
+
+    changes: Callable[[Connection, Sequence[str]], Changes]
+    open: Callable[[Connection], Open]
+    marks_ever: str
+    may_write: Callable[[Connection, Sequence[str]], Mapping[str, Sequence[str]]]
+    read_only: Callable[[Connection, Sequence[str]], Iterator[str]]
+    drops: Callable[[Sequence[str]], list[str]]
+
+
+@dataclass(frozen=True)
 class Engine:
     """One kind of database. `name`: SQLAlchemy's for its dialect, `also`: others that mean it; `title`: as people write it.
 
@@ -95,7 +135,9 @@ class Engine:
     title: str
     is_file: bool
     connecting: Connecting
+    schema: Schema
     server: Server
+    writers: Writers
 
 
 FEW = 100

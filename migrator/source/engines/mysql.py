@@ -10,8 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from migrator.errors import SettingsError, how_to_install
-from migrator.source.engines.base import Connecting, Engine, UrlKeeper
+from migrator.source import mysql_facts, types_mysql
+from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
 from migrator.source.engines.mysql_server import SERVER
+from migrator.source.engines.mysql_writers import WRITERS
 from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
 from migrator.source.manners import Manners
 
@@ -63,5 +65,14 @@ MYSQL = Engine(
         checked_url=_checked_url,
         open=_opened,
     ),
+    schema=Schema(
+        reflected=mysql_facts.reflected,
+        kinds=types_mysql.KINDS,
+        has_schemas=True,
+        has_materialized_views=False,
+        loosely_typed=False,
+        has_blocks=lambda *_: False,
+    ),
     server=SERVER,
+    writers=WRITERS,
 )

@@ -8,8 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from migrator.errors import SettingsError, how_to_install
-from migrator.source.engines.base import Connecting, Engine, UrlKeeper
-from migrator.source.engines.postgresql_server import SERVER
+from migrator.source import postgresql_facts, types_postgresql
+from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
+from migrator.source.engines.postgresql_server import SERVER, has_blocks
+from migrator.source.engines.postgresql_writers import WRITERS
 from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
 from migrator.source.manners import Manners
 
@@ -54,5 +56,14 @@ POSTGRESQL = Engine(
         checked_url=_checked_url,
         open=_opened,
     ),
+    schema=Schema(
+        reflected=postgresql_facts.reflected,
+        kinds=types_postgresql.KINDS,
+        has_schemas=True,
+        has_materialized_views=True,
+        loosely_typed=False,
+        has_blocks=has_blocks,
+    ),
     server=SERVER,
+    writers=WRITERS,
 )

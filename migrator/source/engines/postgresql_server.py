@@ -56,6 +56,22 @@ def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
     return part_of(connection, _ROWS, table, of=3, by=4)
 
 
+# ── blocks ──
+
+_BLOCKS = sa.text("""
+    SELECT bool_and(t.relkind IN ('r', 'p', 'm'))
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) p (id)
+    JOIN pg_catalog.pg_class t ON t.oid = p.id
+    WHERE n.nspname = COALESCE(:schema, current_schema()) AND c.relname = :name
+""")
+
+
+def has_blocks(connection: Connection, table: TableFacts) -> bool:
+    """Whether it is a table of PostgreSQL's own: of views and foreign tables it samples nothing."""
+    return bool(connection.execute(_BLOCKS, {"schema": table.schema, "name": table.real}).scalar())
+
+
 # ── replicas ──
 
 _MARK = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Dialect
+from sqlalchemy.engine import URL, Connection, Dialect
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import QueuePool
 
@@ -77,3 +77,14 @@ def refuse_stray_at(url: URL) -> None:
     if any("@" in part for part in (url.host or "", url.database or "")):
         what = "source: the URL holds an '@' too many; write @ : / in a user name or password as %40 %3A %2F"
         raise SettingsError(what)
+
+
+def split(connection: Connection, name: str) -> tuple[str, str]:
+    """Schema and table; the default schema where the name has none."""
+    schema, _, table = name.rpartition(".")
+    return schema or str(sa.inspect(connection).default_schema_name), table
+
+
+def drops_unchecked(off: str, on: str) -> Callable[[Sequence[str]], list[str]]:
+    """Statements that drop tables one by one, while foreign keys are not looked at."""
+    return lambda names: [off, *(f"DROP TABLE {name}" for name in names), on]

@@ -7,7 +7,7 @@ import re
 import sqlite3
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +15,19 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 
 from migrator.errors import SettingsError
-from migrator.source.engines.base import Connecting, Engine, Explaining, Plan, Row, Server, UrlKeeper
-from migrator.source.engines.servers import pool_of
+from migrator.source import sqlite_facts, types_sqlite
+from migrator.source.engines.base import (
+    Connecting,
+    Engine,
+    Explaining,
+    Plan,
+    Row,
+    Schema,
+    Server,
+    UrlKeeper,
+    Writers,
+)
+from migrator.source.engines.servers import drops_unchecked, pool_of
 from migrator.source.manners import Manners
 
 _NAME = "sqlite"
@@ -144,6 +155,24 @@ _SERVER = Server(
     hides_rows=False,
 )
 
+# ── who writes ──
+
+
+def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
+    yield "-- SQLite has no users: take the right to write from the file (chmod a-w), once nothing of ours writes"
+
+
+_WRITERS = Writers(
+    changes=lambda *_: ({}, "marks", "SQLite counts no changes by table"),
+    # This look is a transaction that writes itself: SQLite allows no other one meanwhile.
+    open=lambda _: ({}, ""),
+    marks_ever="SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{mark}'), 0)",
+    may_write=lambda *_: {},
+    read_only=_read_only,
+    drops=drops_unchecked("PRAGMA foreign_keys = OFF", "PRAGMA foreign_keys = ON"),
+)
+
+
 SQLITE = Engine(
     name=_NAME,
     also=(),
@@ -158,5 +187,14 @@ SQLITE = Engine(
         checked_url=_checked_url,
         open=_opened,
     ),
+    schema=Schema(
+        reflected=sqlite_facts.reflected,
+        kinds=types_sqlite.KINDS,
+        has_schemas=False,
+        has_materialized_views=False,
+        loosely_typed=True,
+        has_blocks=lambda *_: False,
+    ),
     server=_SERVER,
+    writers=_WRITERS,
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.facts import Kind
-from migrator.source.kinds import kind_of
+from migrator.source.engines.table import engine_of
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from migrator.source.kinds import kind_of
     ],
 )
 def test_a_type_of_sqlite_has_a_kind(declared: str, kind: Kind) -> None:
-    assert kind_of(declared, "sqlite") == kind
+    assert engine_of("sqlite").schema.kinds.kind_of(declared) == kind
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_type_of_sqlite_has_a_kind(declared: str, kind: Kind) -> None:
     ],
 )
 def test_a_type_of_postgresql_has_a_kind(declared: str, kind: Kind) -> None:
-    assert kind_of(declared, "postgresql") == kind
+    assert engine_of("postgresql").schema.kinds.kind_of(declared) == kind
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_a_type_of_postgresql_has_a_kind(declared: str, kind: Kind) -> None:
     ],
 )
 def test_a_type_of_mysql_has_a_kind(declared: str, kind: Kind) -> None:
-    assert kind_of(declared, "mysql") == kind
+    assert engine_of("mysql").schema.kinds.kind_of(declared) == kind

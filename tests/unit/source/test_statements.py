@@ -26,7 +26,7 @@ TABLES = [
 
 
 def facts(dialect: str) -> SchemaFacts:
-    return SchemaFacts(dialect, {one.name: one for one in TABLES})
+    return SchemaFacts(dialect, {one.name: one for one in TABLES}, loosely_typed=dialect == "sqlite")
 
 
 def said(sql: str, dialect: str = "postgresql", schema: str | None = None) -> str:
@@ -198,7 +198,7 @@ def test_tables_without_a_schema_get_it() -> None:
 
 
 def test_where_names_are_the_real_ones_a_statement_is_checked_all_the_same() -> None:
-    exact = SchemaFacts("postgresql", {"plain": TABLES[4]})
+    exact = SchemaFacts("postgresql", {"plain": TABLES[4]}, loosely_typed=False)
     assert translated("SELECT  Id FROM plain -- as it is", exact).sql == "SELECT  Id FROM plain -- as it is"
     assert translated("SELECT id FROM plain", exact, "app").sql == "SELECT id FROM app.plain"
     with pytest.raises(SettingsError, match="no SELECT"):
@@ -257,7 +257,7 @@ def test_statements_are_read_once_and_again_when_the_schema_has_changed() -> Non
     assert statements.translated("SELECT name FROM track").sql == 'SELECT "Name" AS name FROM "Track"'
     assert statements.translated("SELECT name FROM plain").sql == "SELECT name FROM plain"
     assert len(asked) == 1
-    statements.learn(SchemaFacts("sqlite", {"track": table("TRACK", "NAME")}))
+    statements.learn(SchemaFacts("sqlite", {"track": table("TRACK", "NAME")}, loosely_typed=True))
     assert statements.translated("SELECT name FROM track").sql == 'SELECT "NAME" AS name FROM "TRACK"'
     assert Statements("exact", "sqlite", reflect).translated("SELECT 1").sql == "SELECT 1"
     with pytest.raises(SettingsError):

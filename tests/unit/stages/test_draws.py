@@ -221,7 +221,7 @@ access_patterns:
 def test_a_question_is_of_the_schema_that_its_row_is_from() -> None:
     users = heart.table("users", {"id": "integer!", "name": "text"})
     tables = {f"{one}.users": replace(users, schema=one, real=f"{one}_users") for one in ("acme", "bolt")}
-    facts = SchemaFacts("postgresql", tables, ("acme", "bolt"))
+    facts = SchemaFacts("postgresql", tables, ("acme", "bolt"), loosely_typed=False)
     head = "mapping: 1\nsource: {schemas: [acme, bolt]}\ntable: {name: Tab, key: [PK, SK], type: type}\n"
     made = heart.check(TENANTS, facts, head)
     source = MemorySource(facts, {"acme_users": [{"id": n} for n in range(9)], "bolt_users": [{"id": 77}]})

@@ -47,7 +47,8 @@ class Hurried(MemorySource):
 
 
 SOURCE = Hurried(
-    SchemaFacts("sqlite", {"seen": TABLE}), {"seen": [{"id": n, "size": 1} for n in range(1000)]}
+    SchemaFacts("sqlite", {"seen": TABLE}, loosely_typed=True),
+    {"seen": [{"id": n, "size": 1} for n in range(1000)]},
 )
 ENTITIES = check_mapping(parse_mapping(MAPPING, "m.yaml"), SOURCE.facts()).entities
 

@@ -1,4 +1,4 @@
-"""Who may write to tables of the source, by its own catalogue, and the SQL that takes the right away."""
+"""Who writes to tables of PostgreSQL: changes that it counts, open transactions, rights and how to take them away."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError
+
+from migrator.source.engines.base import Changes, Open, Writers
+from migrator.source.engines.servers import split
 
 NAMED = (
     "unnest(CAST(:schemas AS text[]), CAST(:names AS text[])) w (schema_name, table_name)"
@@ -14,10 +16,31 @@ NAMED = (
     " JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = CAST(w.table_name AS name)"
 )
 """Tables by their names (see `named`): a server that has thousands visits these alone."""
+
+# PostgreSQL counts what a partition takes there alone, wherever it was written to. By the functions that the view
+# pg_stat_user_tables is made of: joined to it, the server visits every table once for every table.
+_STATISTICS = sa.text(
+    "SELECT n.nspname, c.relname, SUM(pg_stat_get_tuples_inserted(t.id) + pg_stat_get_tuples_updated(t.id)"
+    f" + pg_stat_get_tuples_deleted(t.id)) FROM {NAMED}"
+    " CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) t (id)"
+    " WHERE c.relkind IN ('r', 'p') GROUP BY 1, 2"
+)
+_LOCKED = sa.text(
+    "SELECT DISTINCT l.virtualtransaction, n.nspname, c.relname, COALESCE(s.usename || CASE s.application_name"
+    " WHEN '' THEN '' ELSE ' (' || s.application_name || ')' END, x.owner || ' (prepared)', '')"
+    " FROM pg_catalog.pg_locks l LEFT JOIN LATERAL pg_partition_ancestors(l.relation) a (id) ON true"
+    " JOIN pg_catalog.pg_class c ON c.oid = COALESCE(a.id, l.relation)"
+    " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    " LEFT JOIN pg_catalog.pg_stat_activity s ON s.pid = l.pid"
+    " LEFT JOIN pg_catalog.pg_prepared_xacts x ON l.pid IS NULL AND l.virtualtransaction = '-1/' || x.transaction"
+    " WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()"
+    " AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
+    " AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')"
+)
 _WRITING = "('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')"
 # information_schema shows a plain user its own rights alone; the catalogue may be read by all. Rights on columns go with
 # those on their table, and those on a partition are its own. OFFSET 0: each is looked up, and not all read for each.
-_POSTGRESQL = sa.text(
+_RIGHTS = sa.text(
     "SELECT n.nspname, c.relname, tn.nspname, tc.relname, r.rolname, a.privilege_type, bool_or(a.is_grantable)"
     f" FROM {NAMED}"
     " CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_tree(c.oid)) t (id)"
@@ -35,28 +58,28 @@ _ABOVE = sa.text(
     "SELECT rolname FROM pg_catalog.pg_roles"
     " WHERE rolcanlogin AND pg_has_role(oid, 'pg_write_all_data', 'MEMBER') ORDER BY 1"
 )
-_MYSQL = sa.text(
-    "SELECT TABLE_SCHEMA, TABLE_NAME, GRANTEE, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES"
-    f" WHERE PRIVILEGE_TYPE IN {_WRITING} ORDER BY 1, 2, 3, 4"
-)
-_DENIED = (1044, 1142, 1227)
 PUBLIC = "PUBLIC"
 """Everybody, as PostgreSQL says it."""
 
 
-def writers_of(connection: Connection, tables: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Roles that may write, by table; nothing of an engine that does not tell it to everybody."""
-    if connection.dialect.name != "postgresql":
-        return {}
+def _changes(connection: Connection, tables: Sequence[str]) -> Changes:
+    rows = connection.execute(_STATISTICS, named(connection, tables))
+    return {f"{schema}.{name}": str(count) for schema, name, count in rows}, "pg_stat_user_tables", ""
+
+
+def _open(connection: Connection) -> Open:
+    """Locks that a write takes and holds until its transaction ends, prepared ones too; anybody may see them."""
+    rows = connection.execute(_LOCKED)
+    return {
+        f"{holder} {schema}.{name}": (f"{schema}.{name}", str(who)) for holder, schema, name, who in rows
+    }, ""
+
+
+def _may_write(connection: Connection, tables: Sequence[str]) -> Mapping[str, Sequence[str]]:
     found: dict[str, set[str]] = {}
-    for schema, table, _, _, role, *_ in connection.execute(_POSTGRESQL, named(connection, tables)):
+    for schema, table, _, _, role, *_ in connection.execute(_RIGHTS, named(connection, tables)):
         found.setdefault(f"{schema}.{table}", set()).add(PUBLIC if role is None else str(role))
     return {name: sorted(found[name]) for name in tables if name in found}
-
-
-def read_only_sql(connection: Connection, tables: Sequence[str]) -> list[str]:
-    """Statements that take the right to write away from everybody who has it; what cannot be told is a comment."""
-    return list(_SQL[connection.dialect.name](connection, tables))
 
 
 def named(connection: Connection, tables: Sequence[str]) -> dict[str, list[str]]:
@@ -65,17 +88,11 @@ def named(connection: Connection, tables: Sequence[str]) -> dict[str, list[str]]
     return {"schemas": [schema for schema, _ in found], "names": [table for _, table in found]}
 
 
-def split(connection: Connection, name: str) -> tuple[str, str]:
-    """Schema and table; the default schema where the name has none."""
-    schema, _, table = name.rpartition(".")
-    return schema or str(sa.inspect(connection).default_schema_name), table
-
-
-def _postgresql(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
+def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
     quote = connection.dialect.identifier_preparer.quote
     rights: dict[tuple[str, str], list[str]] = {}
     granting = set()
-    rows = connection.execute(_POSTGRESQL, named(connection, tables))
+    rows = connection.execute(_RIGHTS, named(connection, tables))
     for _, _, own_schema, own, role, right, is_grantable in rows:
         key = (f"{quote(own_schema)}.{quote(own)}", PUBLIC if role is None else quote(str(role)))
         if right not in rights.setdefault(key, []):
@@ -89,34 +106,15 @@ def _postgresql(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
         yield f"-- superusers and members of pg_write_all_data may write all the same: {', '.join(above)}"
 
 
-def _mysql(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
-    wanted = {split(connection, name) for name in tables}
-    rights: dict[tuple[str, str], list[str]] = {}
-    quote = connection.dialect.identifier_preparer.quote
-    for schema, table, grantee, right in connection.execute(_MYSQL):
-        if (schema, table) in wanted:
-            rights.setdefault((f"{quote(schema)}.{quote(table)}", str(grantee)), []).append(str(right))
-    for (table, grantee), granted in rights.items():
-        yield f"REVOKE {', '.join(granted)} ON {table} FROM {grantee}"
-    if not _sees_all(connection):
-        what = "-- the source's user is shown its own rights alone: who else may write is not known here"
-        yield f"{what}; ask a user that may SELECT from mysql.*"
-    yield "-- rights on whole schemas or servers (SHOW GRANTS) are to be taken away, too"
+def _drops(names: Sequence[str]) -> list[str]:
+    return [f"DROP TABLE {', '.join(names)}"] if names else []
 
 
-def _sees_all(connection: Connection) -> bool:
-    """Whether information_schema shows this user the rights of others."""
-    try:
-        connection.exec_driver_sql("SELECT 1 FROM mysql.tables_priv LIMIT 0")
-    except DBAPIError as error:
-        if getattr(error.orig, "args", ("",))[0] not in _DENIED:
-            raise
-        return False
-    return True
-
-
-def _sqlite(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
-    yield "-- SQLite has no users: take the right to write from the file (chmod a-w), once nothing of ours writes"
-
-
-_SQL = {"postgresql": _postgresql, "mysql": _mysql, "sqlite": _sqlite}
+WRITERS = Writers(
+    changes=_changes,
+    open=_open,
+    marks_ever="SELECT COALESCE(pg_sequence_last_value(pg_get_serial_sequence('{mark}', 'id')::regclass), 0)",
+    may_write=_may_write,
+    read_only=_read_only,
+    drops=_drops,
+)
