@@ -14,6 +14,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from migrator.errors import SettingsError
+from migrator.source.engines.table import engine_of
 from migrator.source.parameters import masked
 from migrator.source.spelling import sqlglot_dialect
 
@@ -139,26 +140,17 @@ def _check_words(tokens: Sequence[Token], dialect: str) -> None:
     for token in tokens:
         if token.token_type == TokenType.INTO:
             raise SettingsError(f"{_where(token)}: {_WOULD_WRITE} without INTO")
-        if token.token_type == TokenType.COLON_EQ and dialect in _MYSQL:
+        if token.token_type == TokenType.COLON_EQ and engine_of(dialect).sql.sets_variables:
             raise SettingsError(f"{_where(token)}: the statement sets a variable; leave := out")
         if token.token_type == TokenType.HINT and _BAD_HINT.search(token.text):
             raise SettingsError(f"{_where(token)}: a hint sets what holds for us; leave it out")
 
 
-_MYSQL = ("mysql", "mariadb")
 _BAD_HINT = re.compile(r"SET_VAR|MAX_EXECUTION_TIME|(?s:.)/\*", re.IGNORECASE)
 
 
 # ── what is no token: blanks and comments, which the server must see as we do ──
 
-_BLANK = r"[ \t\r\n\f\v]"
-_BLOCK = r"/\*(?:(?!\*/|/\*).)*\*/"
-_LINE = r"--[^\r\n]*"
-_BETWEEN = {
-    "sqlite": rf"(?:{_BLANK}|{_BLOCK}|{_LINE})*",
-    "postgresql": rf"(?:{_BLANK}|{_BLOCK}|{_LINE})*",
-    **dict.fromkeys(_MYSQL, rf"(?:{_BLANK}|{_BLOCK}|--(?=[ \t\r\n]|\Z)[^\r\n]*|#[^\r\n]*)*"),
-}
 _OTHERWISE = re.compile(
     # Whole statements may stand in a comment that MariaDB and MySQL execute; a driver's text ends at a NUL.
     r"/\*M?!|\x00"
@@ -170,12 +162,12 @@ def _check_between(sql: str, tokens: Sequence[Token], dialect: str) -> None:
     fault = "the server may read a comment, a quote or a NUL in this otherwise than it stands here; write it plainly"
     if _OTHERWISE.search(sql):
         raise SettingsError(fault)
-    between, done = re.compile(_BETWEEN[dialect], re.DOTALL), 0
+    words, done = engine_of(dialect).sql, 0
     for token in tokens:
-        if not between.fullmatch(sql, done, token.start) or _runs_on(sql, done, token.start):
+        if not words.between.fullmatch(sql, done, token.start) or _runs_on(sql, done, token.start):
             raise SettingsError(f"{_where(token)}: {fault}")
         done = token.end + 1
-    if not between.fullmatch(sql, done) or (dialect == "postgresql" and _ESCAPED_NAME.search(sql)):
+    if not words.between.fullmatch(sql, done) or (words.escapes_names and _ESCAPED_NAME.search(sql)):
         raise SettingsError(fault)
 
 
@@ -193,11 +185,11 @@ _ESCAPED_NAME = re.compile(r"(?<![\w$])U&[\"']", re.IGNORECASE)
 
 
 def _refused_calls(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
-    dotted = _AS_A_COLUMN if dialect == "postgresql" else ()
+    words = engine_of(dialect).sql
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
         name = token.text.lower()
-        called = _is(after, TokenType.L_PAREN) and _fits(name, _REFUSED[dialect]) and name not in _HARMLESS
-        if called or (_is(before, TokenType.DOT) and _fits(name, dotted)):
+        called = _is(after, TokenType.L_PAREN) and _fits(name, words.refused) and name not in _HARMLESS
+        if called or (_is(before, TokenType.DOT) and _fits(name, words.refused_columns)):
             yield token
 
 
@@ -209,61 +201,6 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-_SQL_AS_TEXT = (
-    *(
-        "query_to_xml*",
-        "cursor_to_xml*",
-        "table_to_xml*",
-        "schema_to_xml*",
-        "database_to_xml*",
-        "xpath_table",
-    ),
-    *("ts_stat", "ts_rewrite", "crosstab*", "connectby", "dblink*", "postgres_fdw_*"),
-)
-_OF_LARGE_OBJECTS = ("lo_*", "loread", "lowrite")
-_OF_SEQUENCES = ("nextval", "setval")
-_AS_A_COLUMN = (
-    *_SQL_AS_TEXT,
-    *_OF_LARGE_OBJECTS,
-    *_OF_SEQUENCES,
-    *(
-        "pg_read_*",
-        "pg_ls_*",
-        "pg_file_*",
-        "pg_stat_file",
-        "pg_stat_reset*",
-        "pg_log*",
-        "pg_sleep*",
-        "pg_*advisory*",
-    ),
-    *("pg_terminate_*", "pg_cancel_*", "pg_create_*", "pg_drop_*", "pg_copy_*", "pg_import_*", "pg_backup_*"),
-    *("pg_replication_*", "pg_wal_*", "http_*"),
-)
-"""What PostgreSQL calls for x.name, too: functions of one argument, here those that no column is likely to be called."""
-_OF_MYSQL = (
-    *("load_file", "sleep", "benchmark", "get_lock", "release_lock", "release_all_locks", *_OF_SEQUENCES),
-    *(
-        "sys_*",
-        "*_wait",
-        "wait_*",
-        "spider_*",
-        "keyring_*",
-        "audit_*",
-        "group_replication_*",
-        "asynchronous_*",
-    ),
-)
-_REFUSED = {
-    # pg_*: the server's own, all but some: files, other sessions, locks, replication, settings.
-    "postgresql": ("pg_*", "set_config", *_OF_LARGE_OBJECTS, *_OF_SEQUENCES, *_SQL_AS_TEXT, "http", "http_*"),
-    "mysql": _OF_MYSQL,
-    "mariadb": _OF_MYSQL,
-    "sqlite": (
-        *("load_extension", "readfile", "writefile", "edit", "fsdir", "lsmode", "zipfile", "fts?_tokenizer"),
-        "pragma_*",
-    ),
-}
-"""Patterns of functions' names, by dialect. What a source's own functions do cannot be seen by their names."""
 _HARMLESS = frozenset(
     (
         *("pg_typeof", "pg_column_size", "pg_column_compression", "pg_size_pretty", "pg_size_bytes"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,24 +13,22 @@ from sqlalchemy.sql.visitors import InternalTraversal
 from sqlalchemy.types import NullType, TypeDecorator, UserDefinedType
 
 from migrator.facts import Column, Kind
-
-_MYSQL = "mysql"
-_POSTGRESQL = "postgresql"
-_UTC = "+00:00"
+from migrator.source.engines.base import Trait
+from migrator.source.engines.table import engine_of
 
 
-class ForDialect(ColumnElement[Any]):
-    """`usual`, but `special` in a statement for one dialect."""
+class Where(ColumnElement[Any]):
+    """`usual`, but `special` in a statement for an engine that has the trait."""
 
     inherit_cache = True
     _traverse_internals = [  # noqa: RUF012  (SQLAlchemy's own word for what a cache key is made of)
-        ("dialect", InternalTraversal.dp_string),
+        ("trait", InternalTraversal.dp_string),
         ("usual", InternalTraversal.dp_clauseelement),
         ("special", InternalTraversal.dp_clauseelement),
     ]
 
-    def __init__(self, dialect: str, usual: ColumnElement[Any], special: ColumnElement[Any]) -> None:
-        self.dialect = dialect
+    def __init__(self, trait: Trait, usual: ColumnElement[Any], special: ColumnElement[Any]) -> None:
+        self.trait = trait
         self.usual = usual
         self.special = special
         self.type = usual.type
@@ -40,9 +37,9 @@ class ForDialect(ColumnElement[Any]):
         return self  # else SQLAlchemy writes "= 1" after a comparison on databases without a boolean type
 
 
-@compiles(ForDialect)
-def _compiled(element: ForDialect, compiler: SQLCompiler, **words: Any) -> str:
-    if compiler.dialect.name != element.dialect:
+@compiles(Where)
+def _compiled(element: Where, compiler: SQLCompiler, **words: Any) -> str:
+    if element.trait not in engine_of(compiler.dialect.name).sql.traits:
         return compiler.process(element.usual, **words)
     # In brackets: nobody around it knows that it may be an OR.
     return f"({compiler.process(element.special, **words)})"
@@ -64,27 +61,8 @@ class Held(TypeDecorator[Any]):
         return cls(column.kind, column.declared)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """A value of a key or a condition, so that the server compares it as the column's own type.
-
-        For MySQL, text that stands for a number or a moment becomes one. PostgreSQL takes text for whatever the column
-        is, and widens a real that it compares with a number of the driver's, which no real but a rare one equals.
-        """
-        if dialect.name == _MYSQL:
-            return _comparable(value, self.kind)
-        return repr(value) if dialect.name == _POSTGRESQL and isinstance(value, float) else value
-
-
-def _comparable(value: Any, kind: Kind) -> Any:
-    if not isinstance(value, str):
-        return value
-    if kind.name == "number":
-        # MySQL compares a DECIMAL with text as binary floats: neighbours of 16 digits would be equal.
-        try:
-            return Decimal(value)
-        except InvalidOperation:
-            return value
-    # MariaDB knows no offset in a moment; the session's zone is UTC.
-    return value.removesuffix(_UTC) if kind.name == "timestamp" and kind.zone else value
+        """A value of a key or a condition, so that the server compares it as the column's own type."""
+        return engine_of(dialect.name).sql.comparable(value, self.kind)
 
 
 # ── columns ──
@@ -109,8 +87,10 @@ def exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """
     kind = _kind(column)
     if kind is not None and kind.read_as:
-        return ForDialect(_POSTGRESQL, column, sa.cast(column, _Named(kind.read_as)))
-    return ForDialect(_MYSQL, column, column + sa.literal_column("0e0")) if _is(column, "float") else column
+        return Where("casts to read", column, sa.cast(column, _Named(kind.read_as)))
+    return (
+        Where("rounds floats", column, column + sa.literal_column("0e0")) if _is(column, "float") else column
+    )
 
 
 def read(column: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -118,16 +98,16 @@ def read(column: ColumnElement[Any]) -> ColumnElement[Any]:
     kind = _kind(column)
     if kind is None or kind.name not in ("list", "map"):
         return exact(column)
-    return ForDialect(_POSTGRESQL, column, sa.func.pg_catalog.to_json(exact(column)))
+    return Where("nested as JSON", column, sa.func.pg_catalog.to_json(exact(column)))
 
 
 def text_of(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """The column's text, compared by its bytes."""
-    plain = ForDialect(_POSTGRESQL, sa.func.quote(column), sa.cast(column, sa.Text()).collate("C"))
+    plain = Where("collates", sa.func.quote(column), sa.cast(column, sa.Text()).collate("C"))
     kind = _kind(column)
     # MySQL's HEX rounds a number; and bytes that are no text would be cast to one of question marks.
     written = sa.cast(column, sa.CHAR()) if kind is None or kind.name in _WRITTEN else column
-    return ForDialect(_MYSQL, plain, sa.func.hex(written))
+    return Where("compares in hex", plain, sa.func.hex(written))
 
 
 _WRITTEN = frozenset({"integer", "number", "float", "boolean", "date", "time", "timestamp"})
@@ -138,7 +118,7 @@ def is_null(column: ColumnElement[Any]) -> ColumnElement[bool]:
 
     Source: MySQL Reference Manual, "Comparison Functions and Operators", IS NULL.
     """
-    return ForDialect(_MYSQL, column.is_(None), column.op("<=>", is_comparison=True)(sa.null()))
+    return Where("zero date is NULL", column.is_(None), column.op("<=>", is_comparison=True)(sa.null()))
 
 
 def _kind(column: ColumnElement[Any]) -> Kind | None:
@@ -151,7 +131,9 @@ def in_key_order(column: ColumnElement[Any]) -> ColumnElement[Any]:
     CONCAT keeps the column's collation. No index serves it, so pages by such a key are slow, yet whole.
     """
     return (
-        ForDialect(_MYSQL, column, sa.func.concat(column)) if _is(column, "enum(", "set(") else exact(column)
+        Where("enums by place", column, sa.func.concat(column))
+        if _is(column, "enum(", "set(")
+        else exact(column)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ColumnElement
 
-from migrator.source.held import ForDialect
+from migrator.source.held import Where
 
 Compare = Callable[[Any, Any], ColumnElement[bool]]
 
@@ -43,8 +43,8 @@ def _for_each(
     bound of the first column beside it. SQLite has no partitions, and would read by that bound: all rows that have
     it, for every page.
     """
-    by_steps = ForDialect("mysql", usual, stepwise)
-    return ForDialect("postgresql", by_steps, sa.and_(usual, of_first))
+    by_steps = Where("rows compared as a whole", usual, stepwise)
+    return Where("partitions by the first column", by_steps, sa.and_(usual, of_first))
 
 
 def _row(columns: Columns) -> ColumnElement[Any]:

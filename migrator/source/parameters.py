@@ -4,41 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime, time
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import sqlalchemy as sa
 
 from migrator.errors import SettingsError
+from migrator.source.engines.base import Engine
+from migrator.source.engines.table import engine_of
 
 if TYPE_CHECKING:
     from migrator.source.gate import CheckedStatement
 
-_BACKSLASHED = r"'(?:[^'\\]|''|\\.)*'"
-_ANSI_STRING = r"'(?:[^']|'')*'"
-_COMMENTS = r"/\*.*?\*/|--[^\n]*"
-_PARAMETER = r"(?<![\w:$]):(?P<name>[A-Za-z_]\w*)"
-_SQLITE = rf'{_ANSI_STRING}|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|(?P<comment>{_COMMENTS})|{_PARAMETER}'
-_POSTGRESQL = (
-    rf"(?<!\w)[eE]{_BACKSLASHED}|{_ANSI_STRING}"
-    r'|"(?:[^"]|"")*"|(?<![\w$])\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$'
-    rf"|(?P<comment>{_COMMENTS})|{_PARAMETER}"
-)
-_MYSQL = (
-    rf'{_BACKSLASHED}|"(?:[^"]|"")*"|`[^`]*`'
-    rf"|(?P<comment>/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)|{_PARAMETER}"
-)
-_LEXERS = {
-    name: re.compile(pattern, re.DOTALL)
-    for name, pattern in {
-        "sqlite": _SQLITE,
-        "postgresql": _POSTGRESQL,
-        "mysql": _MYSQL,
-        "mariadb": _MYSQL,
-    }.items()
-}
 _BEFORE_A_LIST = re.compile(r"(?P<not>\bNOT\s+)?\bIN\s*(?P<open>\(\s*)?\Z", re.IGNORECASE)
 
 
@@ -48,7 +24,7 @@ def parameter_names(sql: str, dialect: str) -> frozenset[str]:
 
 
 def has_comment(sql: str, dialect: str) -> bool:
-    return any(found["comment"] is not None for found in _LEXERS[dialect].finditer(sql))
+    return any(found["comment"] is not None for found in engine_of(dialect).sql.parameters.finditer(sql))
 
 
 def masked(sql: str, dialect: str) -> str:
@@ -85,22 +61,24 @@ def bound_statement(
         return places if listed["open"] else f"({places})"
 
     statement = sa.text(_replaced(sql, dialect, put, escaped=True))
-    if dialect == "sqlite":
-        _refuse_beyond(params, bound.values())
+    if engine_of(dialect).sql.integer_bits is not None:
+        _refuse_beyond(params, bound.values(), engine_of(dialect))
     return statement, bound
 
 
-def _refuse_beyond(params: Mapping[str, Any], bound: Iterable[Any]) -> None:
-    """Its driver knows no integers of more than 64 bits, the sign among them."""
-    if any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in bound):
+def _refuse_beyond(params: Mapping[str, Any], bound: Iterable[Any], engine: Engine) -> None:
+    """Its driver knows no longer integers."""
+    bits = engine.sql.integer_bits or 0
+    beyond = 2 ** (bits - 1)
+    if any(isinstance(one, int) and not -beyond <= one < beyond for one in bound):
         named = ", ".join(f"'{name}'" for name in params)
         raise SettingsError(
-            f"a parameter ({named}) is an integer that SQLite cannot hold (64 bits with the sign)"
+            f"a parameter ({named}) is an integer that {engine.title} cannot hold ({bits} bits with the sign)"
         )
 
 
 def _parameters(sql: str, dialect: str) -> Iterator[re.Match[str]]:
-    return (found for found in _LEXERS[dialect].finditer(sql) if found["name"] is not None)
+    return (found for found in engine_of(dialect).sql.parameters.finditer(sql) if found["name"] is not None)
 
 
 def _replaced(sql: str, dialect: str, put: Callable[[re.Match[str]], str], *, escaped: bool = False) -> str:
@@ -116,30 +94,7 @@ def _kept(text: str, escaped: bool) -> str:
     return text.replace(":", r"\:") if escaped else text
 
 
-# ── values ──
-
-
-def _number(value: Decimal) -> int | float:
-    return int(value) if value == value.to_integral_value() else float(value)
-
-
-def _without_zone(moment: datetime) -> str:
-    return (moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment).isoformat(" ")
-
-
-_AS_TEXT: dict[type, Callable[[Any], Any]] = {
-    # PostgreSQL takes text for whatever type stands on the other side; SQLite stores such values as text by custom.
-    datetime: lambda moment: moment.isoformat(" "),
-    date: date.isoformat,
-    time: time.isoformat,
-    UUID: str,
-}
-_SQLITE_FORMS = {**_AS_TEXT, Decimal: _number}
-_MYSQL_FORMS = {**_AS_TEXT, datetime: _without_zone}  # its columns hold no zone; the session's is UTC
-_FORMS = {"sqlite": _SQLITE_FORMS, "postgresql": _AS_TEXT, "mysql": _MYSQL_FORMS, "mariadb": _MYSQL_FORMS}
-
-
 def _bindable(value: Any, dialect: str) -> Any:
     """The form of a value that the dialect's driver binds."""
-    form = _FORMS[dialect].get(type(value))
+    form = engine_of(dialect).sql.forms.get(type(value))
     return form(value) if form else value

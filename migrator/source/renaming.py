@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from migrator.errors import SettingsError
 from migrator.facts import SchemaFacts, TableFacts
+from migrator.source.engines.table import engine_of
 from migrator.source.scopes import (
     GIVEN,
     Columns,
@@ -67,7 +68,7 @@ class _Renaming:
         self.done.add(id(with_))
         found = dict(ctes)
         # SQLite needs no word RECURSIVE.
-        recursive = bool(with_.args.get("recursive")) or self.facts.dialect == "sqlite"
+        recursive = bool(with_.args.get("recursive")) or engine_of(self.facts.dialect).sql.recurses_unasked
         for cte in with_.expressions:
             names = cte.args["alias"].args.get("columns") or []
             if recursive and isinstance(cte.this, exp.SetOperation):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from migrator.source.engines.table import engine_of
 from migrator.source.spelling import folded
 
 Columns = dict[str, str]
@@ -72,7 +73,7 @@ def _sees_alias(column: exp.Column, dialect: str) -> bool:
     if isinstance(parent, exp.Ordered):
         return isinstance(parent.parent, exp.Order) and isinstance(parent.parent.parent, exp.Query)
     within = column.find_ancestor(exp.Having, exp.AggFunc, exp.Query)
-    return isinstance(within, exp.Having) and dialect in ("mysql", "mariadb")
+    return isinstance(within, exp.Having) and engine_of(dialect).sql.having_sees_aliases
 
 
 def own(identifier: exp.Identifier, scope: Scope) -> str | None:

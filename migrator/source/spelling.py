@@ -6,34 +6,15 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 from sqlalchemy.engine import URL
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.dialects.mysql import MySQL
-from sqlglot.dialects.postgres import Postgres
-from sqlglot.dialects.sqlite import SQLite
 
 from migrator.errors import SettingsError
+from migrator.source.engines.table import engine_of
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
-
-
-class _AnsiMySQL(MySQL):
-    """MySQL as our connections speak it (ANSI_QUOTES): "name" is a name, as on the other engines."""
-
-    class Tokenizer(MySQL.Tokenizer):
-        QUOTES: ClassVar = ["'"]
-        IDENTIFIERS: ClassVar = ["`", '"']
-
-
-_DIALECTS: dict[str, type[Dialect]] = {
-    "sqlite": SQLite,
-    "postgresql": Postgres,
-    "mysql": _AnsiMySQL,
-    "mariadb": _AnsiMySQL,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +73,7 @@ class Speller:
         return bool(_PLAIN.fullmatch(name)) and name not in _reserved(self.dialect)
 
     def quoted(self, name: str) -> str:
-        quote = "`" if self.dialect in ("mysql", "mariadb") else '"'
+        quote = engine_of(self.dialect).sql.quote
         return quote + name.replace(quote, quote * 2) + quote
 
     def _place(self, identifier: exp.Identifier) -> tuple[int, int]:
@@ -107,7 +88,7 @@ class Speller:
 
 def sqlglot_dialect(dialect: str) -> Dialect:
     """sqlglot's idea of a SQLAlchemy dialect."""
-    return _DIALECTS[dialect]()
+    return engine_of(dialect).sql.reader()
 
 
 def folded(names: Collection[str], identifier: exp.Identifier) -> str | None:

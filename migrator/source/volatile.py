@@ -5,62 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlglot import Token, TokenType
 
+from migrator.source.engines.table import engine_at, engine_of
+from migrator.source.engines.words import CLOCKS
 from migrator.source.parameters import masked
 from migrator.source.spelling import sqlglot_dialect
 
-_WORDS = frozenset(
-    {
-        "current_timestamp",
-        "current_date",
-        "current_time",
-        "localtime",
-        "localtimestamp",
-        "utc_timestamp",
-        "utc_date",
-    }
-    | {"utc_time", "current_user", "session_user", "current_role"}
-)
-"""Words that are functions without parentheses, too."""
-_KNOWN = {
-    "postgresql": _WORDS
-    | {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "random"}
-    | {"gen_random_uuid", "nextval", "currval", "lastval", "setval", "current_setting", "txid_current"}
-    | {"pg_current_xact_id", "inet_client_addr", "pg_backend_pid"},
-    "mysql": _WORDS
-    | {"now", "sysdate", "curdate", "curtime", "rand", "uuid", "uuid_short", "sys_guid", "random_bytes"}
-    | {"connection_id", "user", "system_user", "last_insert_id", "found_rows", "row_count", "nextval"}
-    | {"lastval", "setval", "sleep", "get_lock"},
-    "sqlite": _WORDS | {"random", "randomblob", "changes", "total_changes", "last_insert_rowid"},
-}
 _BY_NOW = {
     **dict.fromkeys(["date", "time", "datetime", "julianday", "unixepoch", "unix_timestamp"], 1),
     **dict.fromkeys(["strftime", "age", "timediff"], 2),
 }
 """Functions that take the time of day where they are given fewer arguments, or 'now'."""
 _NOW = frozenset({"now", "today", "tomorrow", "yesterday"})
-_ROUTINES = {
-    "postgresql": sa.text("""
-        SELECT DISTINCT CASE WHEN p.provolatile = 'v' THEN 'is declared VOLATILE' ELSE 'is declared STABLE' END
-            || CASE WHEN n.nspname = 'pg_catalog' THEN '' ELSE ', and may read other tables' END
-        FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-        WHERE p.proname = :name
-            AND (n.nspname = :schema OR :schema = '' AND pg_catalog.pg_function_is_visible(p.oid))
-            AND (p.provolatile = 'v' OR p.provolatile = 's' AND n.nspname <> 'pg_catalog')
-    """),
-    "mysql": sa.text("""
-        SELECT CASE WHEN SQL_DATA_ACCESS IN ('READS SQL DATA', 'MODIFIES SQL DATA')
-            THEN concat('is declared ', SQL_DATA_ACCESS) ELSE 'is declared NOT DETERMINISTIC' END
-        FROM information_schema.ROUTINES
-        WHERE ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_NAME = :name
-            AND ROUTINE_SCHEMA = CASE WHEN :schema = '' THEN DATABASE() ELSE :schema END
-            AND (IS_DETERMINISTIC = 'NO' OR SQL_DATA_ACCESS IN ('READS SQL DATA', 'MODIFIES SQL DATA'))
-    """),
-}
-"""PostgreSQL declares half of its own text functions STABLE (concat, format): of its own only volatile ones count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +32,7 @@ def volatile_parts(connection: Connection, sql: str) -> list[str]:
     """What in an expression of one row gives another value though the row is the same, each with why."""
     dialect = connection.dialect.name
     tokens = sqlglot_dialect(dialect).tokenize(masked(sql, dialect))
-    known = _KNOWN[dialect]
+    known = engine_of(dialect).sql.volatile
     by_now = any(one.token_type == TokenType.STRING and one.text.lower() in _NOW for one in tokens)
     found = {}
     for call in _calls(tokens):
@@ -101,7 +59,7 @@ def _calls(tokens: Sequence[Token]) -> Iterator[_Call]:
 
 
 def _is_word(token: Token) -> bool:
-    return token.text.lower() in _WORDS and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+    return token.text.lower() in CLOCKS and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
 
 
 def _is_by_now(name: str, arguments: int, *, by_now: bool) -> bool:
@@ -121,9 +79,9 @@ def _arguments(tokens: Sequence[Token]) -> int:
 
 def _declared(connection: Connection, call: _Call) -> str:
     """What the catalogue says against a routine; '' for nothing, and for what it does not know."""
-    dialect = connection.dialect.name
-    if dialect not in _ROUTINES:
+    words = engine_at(connection).sql
+    if words.routines is None:
         return ""
-    name = call.name.lower() if dialect == "postgresql" else call.name
-    found = connection.execute(_ROUTINES[dialect], {"name": name, "schema": call.schema}).scalars()
+    name = call.name.lower() if words.folds_names else call.name
+    found = connection.execute(words.routines, {"name": name, "schema": call.schema}).scalars()
     return "; ".join(sorted(found))

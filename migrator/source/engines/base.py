@@ -5,14 +5,16 @@ Every field is required: a new engine that leaves one out does not type-check.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
+from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
-from migrator.facts import TableFacts
+from migrator.facts import Kind, TableFacts
 from migrator.source.engines.replication import Replication
 from migrator.source.kinds import Kinds
 from migrator.source.manners import Manners
@@ -75,6 +77,52 @@ class Schema:
     has_blocks: Callable[[Connection, TableFacts], bool]
 
 
+Trait: TypeAlias = Literal[
+    "casts to read",
+    "collates",
+    "compares in hex",
+    "enums by place",
+    "nested as JSON",
+    "partitions by the first column",
+    "rounds floats",
+    "rows compared as a whole",
+    "zero date is NULL",
+]
+"""What columns need in our own statements that standard SQL does not; source/held.py and key_ranges.py say how."""
+
+
+@dataclass(frozen=True)
+class Sql:
+    """How SQL is read, and what stands in ours.
+
+    `reader`: sqlglot's. `quote`: of names. `parameters`: finds `:name` and comments, past texts and names. `forms`: of
+    values that the driver binds, by their types. `comparable`: a value as a column of the kind is compared with it.
+    `integer_bits`: the most that the driver binds, with the sign; None for any. `between`: blanks and comments.
+    `sets_variables`: `:=` does. `escapes_names`: U&"…" is a name. `refused`: patterns of functions that reach past the
+    tables; `refused_columns`: of those that x.name calls, too. `volatile`: functions and words that give another value at
+    another time; `routines`: SQL of what the catalogue says against one. `folds_names`: unquoted names are lower case.
+    `recurses_unasked`: WITH needs no word RECURSIVE. `having_sees_aliases`: of the SELECT list.
+    """
+
+    reader: type[SqlglotDialect]
+    quote: str
+    parameters: re.Pattern[str]
+    forms: Mapping[type, Callable[[Any], Any]]
+    comparable: Callable[[Any, Kind], Any]
+    integer_bits: int | None
+    between: re.Pattern[str]
+    sets_variables: bool
+    escapes_names: bool
+    refused: tuple[str, ...]
+    refused_columns: tuple[str, ...]
+    volatile: frozenset[str]
+    routines: sa.TextClause | None
+    folds_names: bool
+    recurses_unasked: bool
+    having_sees_aliases: bool
+    traits: frozenset[Trait]
+
+
 @dataclass(frozen=True)
 class Explaining:
     """How its plans are asked for and read. `word`: in front of a statement; `partitions`: what else there, to have those
@@ -135,6 +183,7 @@ class Engine:
     title: str
     is_file: bool
     connecting: Connecting
+    sql: Sql
     schema: Schema
     server: Server
     writers: Writers

@@ -13,6 +13,7 @@ from migrator.errors import SettingsError, how_to_install
 from migrator.source import mysql_facts, types_mysql
 from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
 from migrator.source.engines.mysql_server import SERVER
+from migrator.source.engines.mysql_sql import SQL
 from migrator.source.engines.mysql_writers import WRITERS
 from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
 from migrator.source.manners import Manners
@@ -65,6 +66,7 @@ MYSQL = Engine(
         checked_url=_checked_url,
         open=_opened,
     ),
+    sql=SQL,
     schema=Schema(
         reflected=mysql_facts.reflected,
         kinds=types_mysql.KINDS,

@@ -11,6 +11,7 @@ from migrator.errors import SettingsError, how_to_install
 from migrator.source import postgresql_facts, types_postgresql
 from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
 from migrator.source.engines.postgresql_server import SERVER, has_blocks
+from migrator.source.engines.postgresql_sql import SQL
 from migrator.source.engines.postgresql_writers import WRITERS
 from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
 from migrator.source.manners import Manners
@@ -56,6 +57,7 @@ POSTGRESQL = Engine(
         checked_url=_checked_url,
         open=_opened,
     ),
+    sql=SQL,
     schema=Schema(
         reflected=postgresql_facts.reflected,
         kinds=types_postgresql.KINDS,

@@ -28,6 +28,7 @@ from migrator.source.engines.base import (
     Writers,
 )
 from migrator.source.engines.servers import drops_unchecked, pool_of
+from migrator.source.engines.sqlite_sql import SQL
 from migrator.source.manners import Manners
 
 _NAME = "sqlite"
@@ -187,6 +188,7 @@ SQLITE = Engine(
         checked_url=_checked_url,
         open=_opened,
     ),
+    sql=SQL,
     schema=Schema(
         reflected=sqlite_facts.reflected,
         kinds=types_sqlite.KINDS,

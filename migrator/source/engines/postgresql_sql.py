@@ -1,0 +1,101 @@
+"""PostgreSQL's SQL: how it is read, what is refused in it, how values and columns stand in ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlglot.dialects.postgres import Postgres
+
+from migrator.facts import Kind
+from migrator.source.engines.base import Sql
+from migrator.source.engines.words import (
+    ANSI_STRING,
+    AS_TEXT,
+    BACKSLASHED,
+    BETWEEN,
+    CLOCKS,
+    COMMENTS,
+    OF_SEQUENCES,
+    PARAMETER,
+    lexer,
+)
+
+_PARAMETERS = lexer(
+    rf"(?<!\w)[eE]{BACKSLASHED}|{ANSI_STRING}"
+    r'|"(?:[^"]|"")*"|(?<![\w$])\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$'
+    rf"|(?P<comment>{COMMENTS})|{PARAMETER}"
+)
+_SQL_AS_TEXT = (
+    *(
+        "query_to_xml*",
+        "cursor_to_xml*",
+        "table_to_xml*",
+        "schema_to_xml*",
+        "database_to_xml*",
+        "xpath_table",
+    ),
+    *("ts_stat", "ts_rewrite", "crosstab*", "connectby", "dblink*", "postgres_fdw_*"),
+)
+_OF_LARGE_OBJECTS = ("lo_*", "loread", "lowrite")
+_AS_A_COLUMN = (
+    *_SQL_AS_TEXT,
+    *_OF_LARGE_OBJECTS,
+    *OF_SEQUENCES,
+    *(
+        "pg_read_*",
+        "pg_ls_*",
+        "pg_file_*",
+        "pg_stat_file",
+        "pg_stat_reset*",
+        "pg_log*",
+        "pg_sleep*",
+        "pg_*advisory*",
+    ),
+    *("pg_terminate_*", "pg_cancel_*", "pg_create_*", "pg_drop_*", "pg_copy_*", "pg_import_*", "pg_backup_*"),
+    *("pg_replication_*", "pg_wal_*", "http_*"),
+)
+"""What PostgreSQL calls for x.name, too: functions of one argument, here those that no column is likely to be called."""
+# pg_*: the server's own, all but some: files, other sessions, locks, replication, settings.
+_REFUSED = ("pg_*", "set_config", *_OF_LARGE_OBJECTS, *OF_SEQUENCES, *_SQL_AS_TEXT, "http", "http_*")
+_VOLATILE = (
+    CLOCKS
+    | {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "random"}
+    | {"gen_random_uuid", "nextval", "currval", "lastval", "setval", "current_setting", "txid_current"}
+    | {"pg_current_xact_id", "inet_client_addr", "pg_backend_pid"}
+)
+_ROUTINES = sa.text("""
+        SELECT DISTINCT CASE WHEN p.provolatile = 'v' THEN 'is declared VOLATILE' ELSE 'is declared STABLE' END
+            || CASE WHEN n.nspname = 'pg_catalog' THEN '' ELSE ', and may read other tables' END
+        FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+        WHERE p.proname = :name
+            AND (n.nspname = :schema OR :schema = '' AND pg_catalog.pg_function_is_visible(p.oid))
+            AND (p.provolatile = 'v' OR p.provolatile = 's' AND n.nspname <> 'pg_catalog')
+    """)
+"""PostgreSQL declares half of its own text functions STABLE (concat, format): of its own only volatile ones count."""
+
+
+def _comparable(value: Any, _: Kind) -> Any:
+    """PostgreSQL widens a real that it compares with a number of the driver's, which no real but a rare one equals."""
+    return repr(value) if isinstance(value, float) else value
+
+
+SQL = Sql(
+    reader=Postgres,
+    quote='"',
+    parameters=_PARAMETERS,
+    forms=AS_TEXT,
+    comparable=_comparable,
+    integer_bits=None,
+    between=BETWEEN,
+    sets_variables=False,
+    escapes_names=True,
+    refused=_REFUSED,
+    refused_columns=_AS_A_COLUMN,
+    volatile=_VOLATILE,
+    routines=_ROUTINES,
+    folds_names=True,
+    recurses_unasked=False,
+    having_sees_aliases=False,
+    traits=frozenset({"casts to read", "nested as JSON", "collates", "partitions by the first column"}),
+)
