@@ -16,7 +16,7 @@ from migrator.source.adapter.marking import Changed, Marking, UnknownRows
 from migrator.source.adapter.watched import watched_tables
 from migrator.source.adapter.works import Work
 from migrator.source.capture.images import Images as Decoded
-from migrator.source.capture.writing import ddl_of
+from migrator.source.engines.table import engine_at
 from tests.support_capture import Capturing
 
 DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mariadb+pymysql", "sqlite": "sqlite"}
@@ -64,7 +64,7 @@ def listening(
 ) -> tuple[Listening, Seen]:
     """The adapter's ears for the captured tables, attached to no engine yet."""
     with capturing.writing.engine.connect() as connection:
-        tables, ddl = watched_tables(connection, captured), ddl_of(connection)
+        tables, ddl = watched_tables(connection, captured), engine_at(connection).capturing.ddl(connection)
     seen = Seen(leaves=leaves)
     return Listening(Marking(tables, Images(tables, ddl), unknown, keeps_images), seen), seen
 

@@ -11,14 +11,13 @@ from sqlalchemy.engine import Connection
 from migrator.facts import EntityPlan
 from migrator.mapping.changes import Captured, captured_tables
 from migrator.ports.capture import CaptureState, Installation, MarkedBy, Step, TableCapture
-from migrator.source.capture.cascades import cascades, covers
 from migrator.source.capture.design import VERSION, Ddl, Found, Trigger, columns_named
-from migrator.source.capture.installed import found_triggers, has_marks, has_tables, leftovers, partitions
-from migrator.source.capture.mysql import MysqlDdl
-from migrator.source.capture.postgresql import PARTS, PostgresqlDdl
-from migrator.source.capture.refusals import limits, refusals, views
+from migrator.source.capture.installed import found_triggers, has_marks, has_tables
+from migrator.source.capture.postgresql import PARTS
+from migrator.source.capture.refusals import refusals, views
 from migrator.source.capture.tickets import FIRST_EPOCH, counter
 from migrator.source.capture.writing import Writing
+from migrator.source.engines.table import engine_at
 
 _UNMARKED = (
     "only services that use the adapter leave marks: what anybody else writes (a script, a person, a service without it,"
@@ -57,7 +56,7 @@ class SqlCapture:
             return [_UNMARKED]
 
         def work(connection: Connection, _: Ddl) -> list[str]:
-            return limits(connection)
+            return list(engine_at(connection).capturing.limits)
 
         return self._writing.look("looking for what cannot be captured", work)
 
@@ -80,7 +79,8 @@ class SqlCapture:
     def uninstall_steps(self) -> list[Step]:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
             steps = _drop_steps(found_triggers(connection, ddl))
-            last = (*leftovers(connection), *(ddl.no_tables() if has_tables(connection, ddl) else ()))
+            left = engine_at(connection).capturing.leftovers(connection)
+            last = (*left, *(ddl.no_tables() if has_tables(connection, ddl) else ()))
             return [*steps, Step("", last)] if last else steps
 
         return self._writing.look("looking for triggers", work)
@@ -172,14 +172,8 @@ def _wanted(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> dic
     Among them parents whose foreign keys reach captured tables (MySQL), and partitions (PostgreSQL).
     """
     found = {one.name: ddl.triggers(one) for one in tables}
-    if isinstance(ddl, MysqlDdl):
-        for trigger in covers(cascades(connection), tables, ddl):
-            found.setdefault(trigger.table, []).append(trigger)
-    if isinstance(ddl, PostgresqlDdl):
-        for one in tables:
-            for place in partitions(connection, one.table.schema or "", one.table.real):
-                trigger = ddl.of_partition(one, *place)
-                found.setdefault(trigger.table, []).append(trigger)
+    for trigger in engine_at(connection).capturing.more_triggers(connection, tables, ddl):
+        found.setdefault(trigger.table, []).append(trigger)
     return found
 
 
@@ -237,5 +231,9 @@ def _drop_steps(found: Sequence[Found]) -> list[Step]:
 def _cleanup(connection: Connection, wanted: Mapping[str, Sequence[Trigger]]) -> list[Step]:
     """Functions that no trigger calls once the steps before are done."""
     kept = {statement for triggers in wanted.values() for one in triggers for statement in one.undo}
-    unused = tuple(statement for statement in leftovers(connection) if statement not in kept)
+    unused = tuple(
+        statement
+        for statement in engine_at(connection).capturing.leftovers(connection)
+        if statement not in kept
+    )
     return [Step("", unused)] if unused else []

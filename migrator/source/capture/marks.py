@@ -24,6 +24,7 @@ from migrator.ports.live import Change, Mark, MarksState, Root
 from migrator.source.capture.design import Ddl
 from migrator.source.capture.images import Images
 from migrator.source.capture.writing import Writing
+from migrator.source.engines.table import engine_at
 
 _COLUMNS = "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
 _READ = (
@@ -114,8 +115,8 @@ class SqlMarks:
 
         def work(connection: Connection, ddl: Ddl) -> tuple[list[Mark], float]:
             started = self._clock()
-            # Rows of others are passed by, not waited for. SQLite's transaction has the file to itself.
-            locked = "" if connection.dialect.name == "sqlite" else " FOR UPDATE SKIP LOCKED"
+            # Rows of others are passed by, not waited for.
+            locked = engine_at(connection).capturing.locks_rows
             chosen = _text(f"SELECT {_READ}{locked}", ddl)
             rows = connection.execute(chosen, {"begin": begin, "count": count}).all()
             if rows:

@@ -14,10 +14,8 @@ from migrator.retry import Backoff, Retry
 from migrator.server_failures import is_contended, takes_no_writes
 from migrator.source.address import Address
 from migrator.source.capture.design import Ddl
-from migrator.source.capture.mysql import MysqlDdl
-from migrator.source.capture.postgresql import PostgresqlDdl
-from migrator.source.capture.sqlite import SqliteDdl
 from migrator.source.engine import read_engine, write_engine
+from migrator.source.engines.table import engine_at
 from migrator.source.manners import Manners
 from migrator.source.reading import Reading
 from migrator.source.url import place_of
@@ -40,11 +38,11 @@ class Writing(Reading):
         self._ddl: Ddl | None = None
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
-        """What `work` gives in a read-only transaction; on SQLite in one beside which nobody has written and not ended.
+        """What `work` gives in a read-only transaction; of a file in one beside which nobody has written and not ended.
 
         Raises: as `write` does.
         """
-        alone = self.engine.dialect.name == "sqlite"
+        alone = engine_at(self.engine).is_file
         return super().read(doing, work) if alone else self._looks.read(doing, work)
 
     def look(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
@@ -71,7 +69,7 @@ class Writing(Reading):
     def ddl(self, connection: Connection) -> Ddl:
         """The dialect's statements. On MySQL our tables are in the database that the URL names."""
         if self._ddl is None:
-            self._ddl = ddl_of(connection)
+            self._ddl = engine_at(connection).capturing.ddl(connection)
         return self._ddl
 
     def _installed(self, doing: str, work: Callable[[], Result]) -> Result:
@@ -101,9 +99,3 @@ class _Looks(Reading):
 
     def _can_pass(self, error: BaseException) -> bool:
         return is_contended(error) or super()._can_pass(error)
-
-
-def ddl_of(connection: Connection) -> Ddl:
-    if connection.dialect.name in ("mysql", "mariadb"):
-        return MysqlDdl(str(connection.exec_driver_sql("SELECT DATABASE()").scalar_one()))
-    return PostgresqlDdl() if connection.dialect.name == "postgresql" else SqliteDdl()

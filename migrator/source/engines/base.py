@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
 from migrator.facts import Kind, TableFacts
+from migrator.mapping.changes import Captured
+from migrator.source.capture.design import Ddl, Found, Trigger
 from migrator.source.engines.replication import Replication
 from migrator.source.kinds import Kinds
 from migrator.source.manners import Manners
@@ -171,6 +173,41 @@ class Writers:
     drops: Callable[[Sequence[str]], list[str]]
 
 
+class Refusal(NamedTuple):
+    """Why a table's changes cannot be captured. `triggers_only`: not against marks that services leave."""
+
+    text: str
+    triggers_only: bool = False
+
+
+VIEW_ADVICE = "say in the mapping what changes it: `changes: {orders: id}` beside `table:` of the entity"
+Decode: TypeAlias = Callable[[str, str], Any]
+"""Of a part of a mark's image, (the word before the colon, the text behind it) -> the value."""
+
+
+@dataclass(frozen=True)
+class Capturing:
+    """How its changes are captured. `ddl`: its statements. `schema`, `prefix`: where our tables are, and what their names
+    begin with. `found`: triggers of ours. `more_triggers`: beside those of each captured table (of parents, of partitions).
+    `leftovers`: statements that drop what triggers leave behind. `refusals`: why tables cannot be captured. `views`: names,
+    as Captured has them, of what has no triggers of its own. `limits`: what leaves no mark and cannot be made to. `decode`:
+    of images, on one connection; what it learns of types is kept in the dict. `locks_rows`: at the end of a SELECT whose
+    rows are to be this reader's alone, those of others passed by.
+    """
+
+    ddl: Callable[[Connection], Ddl]
+    schema: str | None
+    prefix: str
+    found: Callable[[Connection, Any], Iterator[Found]]
+    more_triggers: Callable[[Connection, Sequence[Captured], Any], Iterator[Trigger]]
+    leftovers: Callable[[Connection], list[str]]
+    refusals: Callable[[Connection, Any, Sequence[Captured]], Iterator[Refusal]]
+    views: Callable[[Connection, Any], set[str]]
+    limits: tuple[str, ...]
+    decode: Callable[[Connection, dict[int, int]], Decode]
+    locks_rows: str
+
+
 @dataclass(frozen=True)
 class Engine:
     """One kind of database. `name`: SQLAlchemy's for its dialect, `also`: others that mean it; `title`: as people write it.
@@ -187,6 +224,7 @@ class Engine:
     schema: Schema
     server: Server
     writers: Writers
+    capturing: Capturing
 
 
 FEW = 100

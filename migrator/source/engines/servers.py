@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from migrator.source.engines.base import UrlKeeper
 from migrator.source.manners import Manners
 
 CONNECT_TIMEOUT_S = 10
+OUR_TRIGGER = re.compile(r"migrator_[0-9a-f]{8}_[a-z]+_([0-9a-f]{8})")
+"""Names of triggers of ours where no schema of our own tells them; the digest is in them."""
 
 
 def pool_of(manners: Manners) -> dict[str, Any]:

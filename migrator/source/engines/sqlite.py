@@ -28,6 +28,7 @@ from migrator.source.engines.base import (
     Writers,
 )
 from migrator.source.engines.servers import drops_unchecked, pool_of
+from migrator.source.engines.sqlite_capture import CAPTURING
 from migrator.source.engines.sqlite_sql import SQL
 from migrator.source.manners import Manners
 
@@ -199,4 +200,5 @@ SQLITE = Engine(
     ),
     server=_SERVER,
     writers=_WRITERS,
+    capturing=CAPTURING,
 )

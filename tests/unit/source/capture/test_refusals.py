@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.source.capture.refusals import _is_like
+from migrator.source.engines.mysql_capture import is_like
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from migrator.source.capture.refusals import _is_like
     ],
 )
 def test_a_grant_names_databases_by_a_pattern(name: str, pattern: str, fits: bool) -> None:
-    assert _is_like(name, pattern) is fits
+    assert is_like(name, pattern) is fits
