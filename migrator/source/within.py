@@ -46,18 +46,16 @@ def within(reading: Reading | Within, connection: Connection) -> Iterator[Within
     """Raises: SettingsError where the service's driver is not the one that we read with."""
     driver = driver_of(connection)
     raw = connection.connection.driver_connection
-    known = _DRIVERS[driver.dialect]
+    sessions = driver.engine.sessions
+    known = sessions.reads_through
     if not any(base.__module__.partition(".")[0] in known for base in type(raw).__mro__):
         what = f"strict mode reads through the service's connection by {' or '.join(known)}"
         raise SettingsError(
             f"dual write: {what}, and it is of {type(raw).__module__}; use outbox mode, or that driver"
         )
-    manner = _as_postgresql if driver.dialect == "postgresql" else _as_mysql
+    manner = _for_transaction if sessions.settings == "transaction" else _for_session
     with manner(driver, raw) as borrowed:
         yield Within(reading, borrowed)
-
-
-_DRIVERS = {"postgresql": ("psycopg",), "mysql": ("pymysql", "aiomysql"), "sqlite": ("sqlite3", "aiosqlite")}
 
 
 class _Borrowed:
@@ -82,7 +80,7 @@ class _Borrowed:
 
 
 @contextmanager
-def _as_postgresql(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
+def _for_transaction(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
     from psycopg.rows import tuple_row
 
     from migrator.source import postgresql
@@ -104,7 +102,7 @@ _MYSQL_SESSION = ("time_zone", "sql_mode", "group_concat_max_len", "sql_select_l
 
 
 @contextmanager
-def _as_mysql(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
+def _for_session(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
     from migrator.source import mysql
 
     names = ", ".join(f"@@SESSION.{name}" for name in _MYSQL_SESSION)

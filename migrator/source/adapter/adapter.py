@@ -122,9 +122,9 @@ class Adapter:
         if [tuple(row) for row in found] != [(self.rules.installation,)]:
             what = "dual write: this connection is not to the database that the job captures"
             raise UnmarkedError(f"{what}, or capture was put in anew; give the service and the job one URL")
-        if driver.dialect == "mysql" and self.reads:
+        if driver.engine.sessions.charset and self.reads:
             _refuse_charset(driver)
-        if driver.dialect == "postgresql" and self.reads:
+        if driver.engine.server.hides_rows and self.reads:
             _refuse_hidden_rows(driver, self.listening.marking.tables.tables)
 
 
@@ -143,7 +143,7 @@ def _refuse_hidden_rows(driver: Driver, tables: Iterable[Place]) -> None:
 
 
 def _refuse_charset(driver: Driver) -> None:
-    asked = "SELECT @@character_set_connection, @@character_set_results"
-    if any(name != "utf8mb4" for name in driver.rows(driver.sql(asked))[0]):
+    asked = driver.sql(driver.engine.sessions.charset)
+    if any(name != "utf8mb4" for name in driver.rows(asked)[0]):
         what = "dual write: this connection does not speak utf8mb4, so that keys would lose letters"
         raise UnmarkedError(f"{what}; write ?charset=utf8mb4 into its URL")

@@ -1,4 +1,4 @@
-"""Marks that PostgreSQL makes itself of rows as they are now: one statement instead of a reading and a writing."""
+"""Marks that the database makes itself of rows as they are now: one statement instead of a reading and a writing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def left_at_once(images: Images, driver: Driver, pending: Pending, cursor: Any) 
     Of a new row whose key is known, and of one row of which an update changes anything but its key.
     """
     write, table = pending.said.write, pending.said.table
-    if driver.dialect != "postgresql" or table.captured is None or write.is_upsert:
+    if not driver.engine.outcomes.marks_at_once or table.captured is None or write.is_upsert:
         return False
     if write.action == "insert":
         return _inserted(images, driver, pending, cursor)

@@ -19,9 +19,9 @@ from migrator.source.adapter.images import State
 from migrator.source.adapter.keys import Key
 from migrator.source.adapter.listening import driver_of
 from migrator.source.adapter.marking import Changed, compared
-from migrator.source.adapter.typed import typed
 from migrator.source.adapter.watched import Watched
 from migrator.source.capture.design import columns_of
+from migrator.source.engines.table import ENGINES
 
 Values = Mapping[str, Any]
 
@@ -37,11 +37,8 @@ def driver_for(connection: Any) -> Driver:
         return driver_of(connection)
     module = type(connection).__module__.partition(".")[0]
     known = {
-        "psycopg": ("postgresql", "format"),
-        "psycopg2": ("postgresql", "format"),
-        "sqlite3": ("sqlite", "qmark"),
+        name: (engine.name, style) for engine in ENGINES for name, style in engine.sessions.modules.items()
     }
-    known |= dict.fromkeys(("pymysql", "MySQLdb"), ("mysql", "format"))
     # A service may have a connection class of its own, below a driver's.
     for base in type(connection).__mro__:
         module = base.__module__.partition(".")[0]
@@ -162,7 +159,7 @@ def _image(adapter: Adapter, driver: Driver, captured: Captured, row: Values) ->
     sql = driver.sql(f"SELECT {adapter.ddl.image(columns, 'v')} FROM (SELECT ")
     for number, column in enumerate(columns):
         given = values[column.real if column.real in values else column.name]
-        before, bound, after = typed(driver.dialect, column, given)
+        before, bound, after = driver.engine.outcomes.typed(column, given)
         sql.text(f"{', ' if number else ''}{before}").value(bound)
         sql.text(f"{after} AS {adapter.ddl.quoted(column.real)}")
     return str(driver.rows(sql.text(") AS v"))[0][0])

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, TypeAlias
 
 from migrator.errors import UnmarkedError
 from migrator.source.adapter.cursors import known
 from migrator.source.adapter.placeholders import Spoken, escaped, placeholder
+from migrator.source.engines.base import Engine
+from migrator.source.engines.table import engine_of
 
 Row: TypeAlias = tuple[Any, ...]
-_FOUND_ROWS = 2
-"""CLIENT_FOUND_ROWS of the protocol. Source: MySQL Internals, "Capabilities Flags"."""
 
 
 class _Array(list[Any]):
@@ -78,6 +77,10 @@ class Driver:
     info: dict[Any, Any] = field(default_factory=dict)
 
     @property
+    def engine(self) -> Engine:
+        return engine_of(self.dialect)
+
+    @property
     def raw(self) -> Any:
         """The driver's own connection."""
         return getattr(self.connection, "driver_connection", self.connection)
@@ -85,32 +88,23 @@ class Driver:
     @property
     def autocommits(self) -> bool:
         """Whether every statement is a transaction of its own, so that no mark can commit with it."""
-        driver = self.raw
-        if self.dialect == "sqlite":
-            # Since Python 3.12 a connection may say it in a second way, which then is the one that counts.
-            by_itself = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
-            return by_itself and not driver.in_transaction
-        return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)
+        return self.engine.sessions.autocommits(self.raw)
 
     @property
     def counts_found(self) -> bool:
-        """Whether a row that an upsert of MySQL's meets and leaves as it is counts as one.
-
-        SQLAlchemy asks every driver for it; PyMySQL and those that are like it tell what they were asked for.
-        """
-        driver = self.raw
-        flags = getattr(driver, "client_flag", getattr(driver, "_client_flag", _FOUND_ROWS))
-        return self.dialect != "mysql" or not isinstance(flags, int) or bool(flags & _FOUND_ROWS)
+        """Whether a row that an upsert meets and leaves as it is counts as one."""
+        return self.engine.sessions.counts_found(self.raw)
 
     @property
     def done(self) -> int:
-        """How many rows SQLite has changed on this connection; of what it undid again it counts triggers' changes only."""
-        return int(self.raw.total_changes) if self.dialect == "sqlite" else 0
+        """How many rows were changed on this connection, where the driver counts them; else 0."""
+        return self.engine.sessions.changes_so_far(self.raw)
 
     def spoken(self, text: str) -> Spoken:
-        """How the statement is to be read. MySQL is asked what double quotes mean where there are some."""
+        """How the statement is to be read. The session is asked what double quotes mean where it says so."""
         formats = self.paramstyle in ("format", "pyformat")
-        ansi = self.dialect == "mysql" and '"' in text and "ANSI_QUOTES" in self.one("SELECT @@sql_mode")
+        by_session = '"' in text and self.engine.statements.quotes_by_session
+        ansi = by_session and "ANSI_QUOTES" in self.one("SELECT @@sql_mode")
         return Spoken(self.dialect, formats, ansi)
 
     def one(self, text: str) -> str:
@@ -132,17 +126,7 @@ class Driver:
         return made
 
     def _whole(self) -> Any:
-        if self.dialect != "postgresql":
-            return self.connection.cursor()
-        driver = self.raw
-        if not hasattr(driver, "row_factory") and hasattr(driver, "cursor_factory"):
-            return self.connection.cursor(cursor_factory=_psycopg2_cursor())
-        made = self.connection.cursor()
-        # Of an async connection SQLAlchemy gives a cursor that stands before the driver's.
-        own = getattr(made, "_cursor", made)
-        if hasattr(own, "row_factory"):
-            own.row_factory = _psycopg_rows()
-        return made
+        return self.engine.sessions.cursor(self.connection, self.raw)
 
     def rows(self, sql: Sql) -> list[Row]:
         cursor = self.cursor()
@@ -172,31 +156,20 @@ class Driver:
             cursor.close()
 
     def hold(self) -> None:
-        """Takes SQLite's write lock: sqlite3 begins no transaction before a SELECT, so what it reads might change."""
-        if self.dialect != "sqlite":
-            return
-        if not self.raw.in_transaction:
+        """Takes the lock without which what is read might change before it is written."""
+        begins = self.engine.sessions.begins
+        if begins and not self.raw.in_transaction:
             cursor = self._plain()
             try:
-                cursor.execute("BEGIN IMMEDIATE")
+                cursor.execute(begins)
             finally:
                 cursor.close()
 
     def last_key(self, cursor: Any) -> int | None:
         """The key that the database made for the last row of an INSERT; None where it made none."""
-        if self.dialect == "sqlite":
-            return int(self.rows(self.sql("SELECT last_insert_rowid()"))[0][0]) or None
+        if asked := self.engine.outcomes.last_key:
+            return int(self.rows(self.sql(asked))[0][0]) or None
         return cursor.lastrowid or None
-
-
-def _psycopg_rows() -> Any:
-    from psycopg.rows import tuple_row
-
-    return tuple_row
-
-
-def _psycopg2_cursor() -> Any:
-    return import_module("psycopg2.extensions").cursor
 
 
 def plain(cursor: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from migrator.errors import UnmarkedError
 from migrator.source.adapter import session
@@ -13,25 +13,11 @@ from migrator.source.adapter.keys import Key
 from migrator.source.adapter.placeholders import Fragment
 from migrator.source.adapter.watched import Below, Place, Watched, WatchedTables
 from migrator.source.capture.design import Ddl, columns_of
-
-Lock = Literal["key", "row", "own", "met", "upserted", "none"]
-"""`key`: the row may go, or its key change; `row`: only the rest of it; `own`: it was written in this transaction;
-`met`: an upsert will write it; `upserted`: it just did, and what tells whether it met the row is read, too; `none`: only
-whether it is there is asked."""
+from migrator.source.engines.base import Lock as Lock
+from migrator.source.engines.table import engine_of
 
 KEYS_A_SELECT = 100
 _FLOAT = "FLOAT"
-_LOCKS: dict[str, dict[Lock, str]] = {
-    # Nobody who inserts a child waits for a parent of which the key stays.
-    "postgresql": {
-        **dict.fromkeys(("key", "met"), " FOR UPDATE"),
-        "row": " FOR NO KEY UPDATE",
-        **dict.fromkeys(("own", "upserted", "none"), ""),
-    },
-    # A SELECT without a lock would read the snapshot, not what the statement worked on.
-    "mysql": {**dict.fromkeys(("key", "row", "own", "met", "upserted"), " FOR UPDATE"), "none": ""},
-    "sqlite": dict.fromkeys(("key", "row", "own", "met", "upserted", "none"), ""),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +68,10 @@ class Images:
     def met(self, driver: Driver, table: Watched, keys: Sequence[Key], columns: Sequence[str]) -> State:
         """The rows of those keys that are there already.
 
-        On MySQL a key that is not there must not be locked: two services would each lock the gap that the other one
+        Where gaps are locked, a key that is not there must not be: two services would each lock the gap that the other one
         inserts into.
         """
-        if driver.dialect == "mysql":
+        if driver.engine.outcomes.locks_gaps:
             there = self.by_keys(driver, table, keys, columns, "none")
             return self.by_keys(driver, table, list(there), lock="met")
         return self.by_keys(driver, table, keys, columns, "met")
@@ -142,14 +128,8 @@ class Images:
 
     def _select(self, driver: Driver, table: Watched, alias: str = "r", *, asks: bool = False) -> Sql:
         shown = [self._whole(table, name, alias) for name in table.key] + self.shown(table, alias)
-        if asks and driver.dialect == "postgresql":
-            # ON CONFLICT DO UPDATE locks the row that it meets, and the new version says by whom; of a new row nobody.
-            shown.append(f"{alias}.xmax <> 0")
-        elif asks and driver.dialect == "mysql":
-            texts = ", ".join(
-                f"QUOTE(CAST({alias}.{self.ddl.quoted(name)} AS BINARY))" for name in table.columns
-            )
-            shown += ["0", f"SHA2(CONCAT_WS(',', {texts}), 256)"]
+        if asks:
+            shown += driver.engine.outcomes.met(alias, [self.ddl.quoted(name) for name in table.columns])
         shown.append(session.fits(names) if (names := self.settings(table)) else "1")
         name = self.place(table.place)
         as_alias = (
@@ -158,12 +138,13 @@ class Images:
         return driver.sql(f"SELECT {', '.join(shown)} FROM {name}{as_alias}")
 
     def _whole(self, table: Watched, name: str, alias: str) -> str:
-        """The column with all that it holds: MySQL shows six digits of a FLOAT."""
+        """The column with all that it holds: some engines show six digits of a FLOAT."""
         column = f"{alias}.{self.ddl.quoted(name)}"
-        return f"({column} + 0e0)" if self._is_mysql_float(table, name) else column
+        return f"({column} + 0e0)" if self._is_rounded(table, name) else column
 
-    def _is_mysql_float(self, table: Watched, name: str) -> bool:
-        return self.tables.dialect == "mysql" and table.types.get(name, "").lower().startswith("float")
+    def _is_rounded(self, table: Watched, name: str) -> bool:
+        rounds = "rounds floats" in engine_of(self.tables.dialect).sql.traits
+        return rounds and table.types.get(name, "").lower().startswith("float")
 
     def shown(self, table: Watched, alias: str) -> list[str]:
         """SQL of the row's image, and of what else of it is watched."""
@@ -176,7 +157,7 @@ class Images:
 
     def read(self, driver: Driver, table: Watched, sql: Sql, lock: Lock) -> State:
         # On a line of its own, since a statement's WHERE may end in a comment.
-        sql.text(f"\n{_LOCKS[driver.dialect][lock]}")
+        sql.text(f"\n{driver.engine.outcomes.locks[lock]}")
         count = len(table.key)
         try:
             rows = driver.rows(sql)
@@ -198,7 +179,7 @@ class Images:
 
     def settings(self, table: Watched) -> Sequence[str]:
         captured = table.captured
-        if captured is None or self.tables.dialect != "postgresql":
+        if captured is None or not self._compares_types:
             return ()
         return session.settings_for(columns_of(captured, captured.columns))
 
@@ -209,8 +190,8 @@ class Images:
         compares a FLOAT with the number as it was said, which is not what it made of it.
         """
         named = {name: f"{alias}.{self.ddl.quoted(name)}" for name in columns}
-        if self.tables.dialect != "postgresql":
-            floats = {name for name in columns if self._is_mysql_float(table, name)}
+        if not self._compares_types:
+            floats = {name for name in columns if self._is_rounded(table, name)}
             return [(sql, _FLOAT if name in floats else "") for name, sql in named.items()]
         # No operator compares a domain over an enum, not even with itself.
         enums = _enums(table)
@@ -220,6 +201,10 @@ class Images:
             else (sql, table.types.get(name, ""))
             for name, sql in named.items()
         ]
+
+    @property
+    def _compares_types(self) -> bool:
+        return engine_of(self.tables.dialect).outcomes.compares_types
 
     def place(self, place: Place) -> str:
         parts = [place.schema, place.name] if place.schema is not None else [place.name]

@@ -39,7 +39,7 @@ def explained() -> Iterator[None]:
 @contextmanager
 def _last_id_kept(driver: Driver) -> Iterator[None]:
     """On MariaDB and MySQL the service's LAST_INSERT_ID() stays its own, as it would with triggers."""
-    if driver.dialect != "mysql":
+    if not driver.engine.sessions.keeps_last_id:
         yield
         return
     last = driver.rows(driver.sql("SELECT LAST_INSERT_ID()"))[0][0]

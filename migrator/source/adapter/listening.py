@@ -21,6 +21,7 @@ from migrator.source.adapter.marking import Changed, Marking, Pending
 from migrator.source.adapter.works import Watcher, Works
 from migrator.source.adapter.write import words_of
 from migrator.source.adapter.written import may_write
+from migrator.source.engines.table import engine_of
 
 BY_HAND = "migrator_marked"
 """The execution option by which a service says that it leaves a statement's marks itself."""
@@ -206,7 +207,7 @@ class Listening:
             pending is None
             or not pending.returning
             or pending.is_alone
-            or context.dialect.name != "postgresql"
+            or not engine_of(context.dialect.name).outcomes.returns_keys
         ):
             return False
         own = driver_of(context.root_connection).connection.cursor()
@@ -227,7 +228,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {"before_cursor_execute": {"retval":
 def driver_of(connection: Connection) -> Driver:
     """The connection in its driver's words."""
     dialect = connection.dialect
-    name = "mysql" if dialect.name == "mariadb" else dialect.name
+    name = engine_of(dialect.name).name
     returning = bool(getattr(dialect, "insert_returning", False))
     return Driver(
         connection.connection, name, dialect.paramstyle, has_returning=returning, info=connection.info

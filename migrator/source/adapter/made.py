@@ -12,23 +12,21 @@ from migrator.source.adapter.pending import Pending
 
 def made_keys(driver: Driver, pending: Pending, cursor: Any) -> list[Key]:
     """The keys of rows that an INSERT made: said by it, given back, or the last one that the database made."""
-    table = pending.said.table
+    table, rules = pending.said.table, driver.engine.outcomes
     if pending.made:
         return pending.made
     known = pending.said.inserted
-    if driver.dialect == "mysql" and known == [(0,)] and (last := driver.last_key(cursor)):
-        # MySQL takes a 0 for the wish of a new key.
+    if rules.zero_makes_key and known == [(0,)] and (last := driver.last_key(cursor)):
         return [(last,)]
     if all(None not in key for key in known):
         return known
-    if pending.returning and driver.dialect == "postgresql":
+    if pending.returning and rules.returns_keys:
         return returned_rows(cursor)
     places = pending.said.returned
-    if places and driver.dialect != "sqlite":
+    if places and rules.rereads_returned:
         return [tuple(row[at] for at in places) for row in returned_rows(cursor)]
-    last = driver.last_key(cursor) if len(table.key) == 1 and driver.dialect != "postgresql" else None
-    # SQLite counts on from the highest key there is, and nothing comes between the rows of one statement.
-    if last and (len(known) == 1 or (driver.dialect == "sqlite" and set(known) == {(None,)})):
+    last = driver.last_key(cursor) if len(table.key) == 1 and rules.last_key is not None else None
+    if last and (len(known) == 1 or (rules.counts_keys_on and set(known) == {(None,)})):
         return [(last - number,) for number in range(len(known))]
     what = f"dual write: this INSERT into {table.name} does not say the keys that the database makes"
     raise UnmarkedError(f"{what}; give them with the rows, or let it give them back (RETURNING, or the ORM)")

@@ -84,7 +84,7 @@ class Marking:
 
     def _is_view(self, driver: Driver, write: Write) -> bool:
         schema = write.schema
-        if schema is None and driver.dialect == "postgresql":
+        if schema is None and driver.engine.sessions.has_search_path:
             schema = home_of(driver, self.images, write.table)
         return self.tables.is_view(schema, write.table)
 

@@ -115,7 +115,7 @@ class Outcome:
     def _at_most(self, before: State, after: State) -> int:
         """How many rows the statement can have changed where all are known."""
         said, found = self.said, len({*before, *after})
-        if said.write.is_upsert and self.driver.dialect == "mysql":
+        if said.write.is_upsert and self.driver.engine.outcomes.counts_twice:
             return self._counted(before, after) if found else 0
         known = found if said.write.is_upsert else len(self.pending.meant)
         return known + said.repeats
@@ -137,7 +137,7 @@ class Outcome:
         said = self.said
         what = f"dual write: rows of {said.table.name} came while those that the statement meant were read"
         advice = "roll the transaction back and run it again"
-        if said.write.is_upsert and said.times > 1 and self.driver.dialect == "mysql":
+        if said.write.is_upsert and said.times > 1 and self.driver.engine.outcomes.counts_twice:
             advice += " (where that never helps, it says a row twice, or as it is: say one row a statement)"
         return UnmarkedError(f"{what}; {advice}")
 
@@ -148,7 +148,7 @@ class Outcome:
 
         As many as were read, perhaps: where WHERE says more than keys, a row that was read may be left out.
         """
-        if self.said.write.is_upsert or self.driver.dialect == "sqlite":
+        if self.said.write.is_upsert or self.driver.engine.outcomes.locks_all:
             return False
         return self.pending.read_by_where or bool(self._absent(before))
 
@@ -180,7 +180,7 @@ class Outcome:
 
 def rows_changed(driver: Driver, said: Said, cursor: Any) -> int | None:
     """What the driver counts; None where it does not know (SQLite before all that is given back was fetched)."""
-    if cursor.rowcount < 0 or (driver.dialect == "sqlite" and said.write.returned):
+    if cursor.rowcount < 0 or (driver.engine.outcomes.counts_late and said.write.returned):
         return None
     return int(cursor.rowcount)
 

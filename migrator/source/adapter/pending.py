@@ -48,7 +48,8 @@ class Pending:
         refuses PostgreSQL keeps nothing, the others what was done for earlier parameters, SQLite also that of OR FAIL.
         """
         is_many = len(self.said.parameters) > 1
-        if driver.dialect == "sqlite":
+        rule = driver.engine.outcomes.keeps_refused
+        if rule == "counted":
             in_parts = is_many or self.said.table.keeps_parts or "fail" in words_of(text)
             return driver.done != self.done_before and (in_parts or not is_refused)
-        return not is_refused or (is_many and driver.dialect == "mysql")
+        return not is_refused or (is_many and rule == "earlier")

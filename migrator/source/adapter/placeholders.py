@@ -9,27 +9,14 @@ from typing import Any
 
 import sqlglot
 from sqlglot import Token, TokenType
-from sqlglot.dialects.mysql import MySQL
+
+from migrator.source.engines.base import Engine
+from migrator.source.engines.table import engine_of
 
 NAME = re.compile(r"migrator_p(\d+)")
 """What stands in a placeholder's stead while the statement is read."""
-_READ_AS = {"postgresql": "postgres", "mysql": "mysql", "sqlite": "sqlite"}
 _END_OF_WHERE = (TokenType.RETURNING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.SEMICOLON)
 _FORMATTED = re.compile(r"%\((?P<name>[^)]*)\)[sbt]|%[sbt]|%%")
-_BOUND = {
-    # A name may hold a $ as well.
-    "postgresql": re.compile(r"(?<![\w$])\$(?P<place>\d+)"),
-    "mysql": re.compile(r"\?"),
-    "sqlite": re.compile(r"\?(?P<place>\d*)|[:@$](?P<name>\w+)"),
-}
-
-
-class _AnsiQuotes(MySQL):
-    """MySQL where sql_mode has ANSI_QUOTES: what stands in double quotes is a name."""
-
-    class Tokenizer(MySQL.Tokenizer):
-        QUOTES = ["'"]  # noqa: RUF012
-        IDENTIFIERS = ["`", '"']  # noqa: RUF012
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +28,13 @@ class Spoken:
     ansi_quotes: bool = False
 
     @property
+    def engine(self) -> Engine:
+        return engine_of(self.dialect)
+
+    @property
     def read_as(self) -> Any:
         """sqlglot's word for the dialect."""
-        return _AnsiQuotes if self.ansi_quotes else _READ_AS[self.dialect]
+        return self.engine.sql.reader if self.ansi_quotes else self.engine.statements.reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +80,8 @@ def numbered(text: str, spoken: Spoken) -> Numbered:
     pieces: list[str] = []
     places: list[int | str] = []
     last = 0
-    quoted = [] if spoken.formats else _quoted(text, spoken.dialect)
-    for found in (_FORMATTED if spoken.formats else _BOUND[spoken.dialect]).finditer(text):
+    quoted = [] if spoken.formats else _quoted(text, spoken.engine)
+    for found in (_FORMATTED if spoken.formats else spoken.engine.statements.bound).finditer(text):
         if any(start <= found.start() < end for start, end in quoted):
             continue
         pieces.append(text[last : found.start()])
@@ -111,17 +102,9 @@ def _place(found: re.Match[str], number: int) -> int | str:
     return int(said["place"]) - 1 if said.get("place") else number
 
 
-_COMMON = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
-_QUOTES = {
-    "postgresql": r"(?is)(?<!\w)E'(?:[^'\\]|\\.|'')*'|\$((?:[^\W\d]\w*)?)\$.*?\$\1\$|" + _COMMON,
-    "mysql": r"(?s)'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`|#[^\n]*|" + _COMMON,
-    "sqlite": r"(?s)`(?:[^`]|``)*`|\[[^\]]*\]|" + _COMMON,
-}
-
-
-def _quoted(text: str, dialect: str) -> list[tuple[int, int]]:
+def _quoted(text: str, engine: Engine) -> list[tuple[int, int]]:
     """Where quoted text and comments stand."""
-    found = re.finditer(_QUOTES[dialect], text)
+    found = engine.statements.quotes.finditer(text)
     return [(one.start(), one.end()) for one in found]
 
 

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from migrator.source.adapter.placeholders import NAME, Fragment, Numbered, Spoken
 from migrator.source.adapter.write import Given, Opaque, Write, Written, fold, words_of
+from migrator.source.engines.table import engine_of
 
 Node: TypeAlias = Any
 """A piece of sqlglot's tree, whose classes have other bases in other versions."""
@@ -23,6 +24,7 @@ class TreeReader:
         self.known = known
         self.spoken = spoken
         self.dialect = spoken.dialect
+        self.engine = engine_of(spoken.dialect)
 
     # ── the three kinds ──
 
@@ -106,7 +108,9 @@ class TreeReader:
 
     def delete(self) -> Written:
         target = self.tree.this
-        several = self.tree.args.get("tables") or (self.dialect == "mysql" and self.tree.args.get("using"))
+        several = self.tree.args.get("tables") or (
+            self.engine.statements.deletes_by_using and self.tree.args.get("using")
+        )
         if not isinstance(target, exp.Table) or target.args.get("joins") or several:
             return Opaque("it names several tables", words_of(self.known.text))
         schema, table = self.place(target)
@@ -213,14 +217,14 @@ class TreeReader:
         return (self.table_name(schema) if schema is not None else None), self.table_name(table.this)
 
     def table_name(self, one: Node) -> str:
-        """MySQL's servers know upper and lower case of tables or do not; so it stays as it was said."""
-        return str(one.name) if self.dialect == "mysql" else self.name(one)
+        """As it was said, where servers know upper and lower case of tables or do not."""
+        return str(one.name) if self.engine.statements.names_as_said else self.name(one)
 
     def _number(self, text: str) -> Any:
-        """As the database holds it: SQLite makes a float of all decimals, and its driver takes no Decimal."""
+        """As the database holds it."""
         if re.fullmatch(r"-?\d+", text):
             return int(text)
-        return float(text) if self.dialect == "sqlite" else Decimal(text)
+        return float(text) if self.engine.statements.decimals_are_floats else Decimal(text)
 
     def alias(self, table: exp.Table) -> str:
         found = table.args.get("alias")

@@ -11,11 +11,13 @@ from sqlalchemy.engine import Connection
 
 from migrator.errors import SettingsError
 from migrator.mapping.changes import Captured
-from migrator.source.adapter.links import Below as Below
-from migrator.source.adapter.links import Links, above, beneath, links_of
-from migrator.source.adapter.links import Place as Place
+from migrator.source.adapter.links import above, beneath
 from migrator.source.adapter.write import words_of
 from migrator.source.capture.design import columns_of
+from migrator.source.engines.foreign_keys import Below as Below
+from migrator.source.engines.foreign_keys import Links
+from migrator.source.engines.foreign_keys import Place as Place
+from migrator.source.engines.table import engine_at
 
 _REPLACES = re.compile(r"(?i)\bON\s+CONFLICT\s+REPLACE\b")
 _KEEPS_PARTS = re.compile(r"(?i)\bON\s+CONFLICT\s+FAIL\b")
@@ -63,7 +65,7 @@ class WatchedTables:
     views: frozenset[str] = frozenset()
     """Names, in lower case, of views and partitions that the tables may be written through."""
     folds_names: bool = False
-    """Whether a MySQL server takes Orders and orders for one table."""
+    """Whether the source takes Orders and orders for one table."""
     hidden: frozenset[Place] = frozenset()
     """On PostgreSQL, where those views and partitions are."""
     inherited: frozenset[Place] = frozenset()
@@ -122,7 +124,7 @@ class WatchedTables:
         return wanted is not None and self._same(schema, wanted)
 
     def _same(self, real: str, said: str) -> bool:
-        if self.dialect == "sqlite" or (self.dialect == "mysql" and self.folds_names):
+        if self.folds_names:
             return real.lower() == said.lower()
         return real == said
 
@@ -141,7 +143,8 @@ def _spelled(names: Iterable[str]) -> Iterator[str]:
 def watched_tables(connection: Connection, captured: Sequence[Captured]) -> WatchedTables:
     """Raises: SettingsError naming every captured table without a primary key."""
     inspector = sa.inspect(connection)
-    home = None if connection.dialect.name == "sqlite" else inspector.default_schema_name
+    engine = engine_at(connection)
+    home = inspector.default_schema_name if engine.schema.has_schemas else None
     keyless = [one.name for one in captured if not one.table.primary_key]
     if keyless:
         what = f"dual write: {', '.join(keyless)} has no primary key, so a changed row cannot be found again"
@@ -149,20 +152,17 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Watc
             f"{what}; give it one, or let triggers leave the marks (`migrator capture install`)"
         )
     known = {_place(one, home): one for one in captured}
-    links = links_of(connection, {place.schema for place in known})
+    links = engine.outcomes.links(connection, {place.schema for place in known})
     tables: dict[Place, Watched] = {}
     places = _with_parents(known, links.acting)
     for place in places:
         below = tuple(one for parent, one in links.acting if parent == place and one.child in places)
         own = known.get(place)
         tables[place] = _captured(place, own, below) if own else _parent(inspector, place, below)
-    dialect = "mysql" if connection.dialect.name == "mariadb" else connection.dialect.name
-    folds = dialect == "mysql" and bool(
-        connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one()
-    )
-    if dialect == "sqlite":
+    folds = engine.outcomes.folds_tables(connection)
+    if engine.outcomes.has_conflict_rules:
         tables = _with_conflicts(connection, tables)
-    if dialect == "postgresql":
+    if engine.outcomes.knows_heirs:
         hidden = frozenset(beneath([*links.heirs, *links.views], tables) - tables.keys())
         views = _names(hidden)
     else:
@@ -170,7 +170,7 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Watc
         views = _views(inspector, {place.schema for place in tables}, names)
     inherited = above(links.heirs, {parent for parent, heir in links.heirs if heir in tables})
     return WatchedTables(
-        dialect, home, tables, views, folds, hidden, frozenset(inherited), _emptied(links, known)
+        engine.name, home, tables, views, folds, hidden, frozenset(inherited), _emptied(links, known)
     )
 
 

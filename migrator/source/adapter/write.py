@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from migrator.errors import UnmarkedError
 from migrator.source.adapter.placeholders import Fragment
+from migrator.source.engines.table import engine_of
 
 Action = Literal["insert", "update", "delete"]
 
@@ -86,7 +87,7 @@ Written: TypeAlias = Write | Opaque | None
 
 def fold(name: str, dialect: str, *, quoted: bool = True) -> str:
     """The name as a database compares it: PostgreSQL folds what stands without quotes, the others know no case."""
-    return name if dialect == "postgresql" and quoted else name.lower()
+    return name if engine_of(dialect).sql.folds_names and quoted else name.lower()
 
 
 def words_of(text: str) -> frozenset[str]:

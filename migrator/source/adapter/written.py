@@ -15,6 +15,7 @@ from migrator.source.adapter.placeholders import Numbered, Spoken, numbered
 from migrator.source.adapter.quiet import quietly
 from migrator.source.adapter.tree import TreeReader
 from migrator.source.adapter.write import Opaque, Written, words_of
+from migrator.source.engines.table import engine_of
 
 _COMMENT = re.compile(r"/\*|\*/|--[^\n]*|#[^\n]*")
 _WRITES = frozenset(
@@ -27,10 +28,6 @@ _AROUND = frozenset({"EXPLAIN", "ANALYZE", "DESCRIBE", "DESC", "SET", "BEGIN"})
 _VERBS = frozenset({"insert", "update", "delete", "replace", "merge", "truncate"})
 _SERVER_COMMENT = re.compile(r"/\*M?!")
 """MySQL runs what stands in such a comment."""
-_MODIFIED = re.compile(
-    r"(?i)(INSERT|REPLACE|UPDATE|DELETE)((?:\s+(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|QUICK|IGNORE))+)(?=\s)"
-)
-_OVERRIDING = re.compile(r"(?i)\bOVERRIDING\s+SYSTEM\s+VALUE(?=\s+(?:VALUES|SELECT)\b)")
 
 
 def first_word(text: str, dialect: str) -> str:
@@ -43,9 +40,9 @@ def _word_at(text: str, start: int) -> str:
 
 
 def _head(text: str, dialect: str) -> int:
-    """Where the first word begins, behind white space, parentheses and comments (PostgreSQL's may be nested)."""
+    """Where the first word begins, behind white space, parentheses and comments (which may be nested)."""
     at, depth = 0, 0
-    deepest = len(text) if dialect == "postgresql" else 1
+    deepest = len(text) if engine_of(dialect).statements.nests_comments else 1
     while at < len(text):
         found = _COMMENT.match(text, at)
         if found and (depth == 0 or found[0] in ("/*", "*/")):
@@ -83,7 +80,7 @@ def _written(text: str, spoken: Spoken) -> Written:
     if word in RUNS_CODE:
         return Opaque(f"{word} runs code of the database, which may write anything")
     known, ignores = _plain(numbered(text[start:], spoken), spoken)
-    if word in _AROUND or (spoken.dialect == "mysql" and _SERVER_COMMENT.search(text)):
+    if word in _AROUND or (spoken.engine.statements.runs_comments and _SERVER_COMMENT.search(text)):
         return _hidden(word, words_of(text))
     try:
         found = sqlglot.parse(known.text, read=spoken.read_as)
@@ -99,13 +96,14 @@ def _written(text: str, spoken: Spoken) -> Written:
 def _plain(known: Numbered, spoken: Spoken) -> tuple[Numbered, bool]:
     """The statement without the words that sqlglot does not read in it, and whether IGNORE was one of them."""
     text, ignores = known.text, False
-    if spoken.dialect == "mysql" and (found := _MODIFIED.match(text)):
+    rules = spoken.engine.statements
+    if rules.modifiers is not None and (found := rules.modifiers.match(text)):
         ignores = "IGNORE" in found[2].upper()
         text = found[1] + text[found.end() :]
     if text[:7].upper() == "REPLACE":
         text = "INSERT" + text[7:]
-    if spoken.dialect == "postgresql":
-        text = _OVERRIDING.sub("", text, count=1)
+    if rules.overriding is not None:
+        text = rules.overriding.sub("", text, count=1)
     return replace(known, text=text), ignores
 
 

@@ -6,7 +6,7 @@ Every field is required: a new engine that leaves one out does not type-check.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -14,9 +14,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
-from migrator.facts import Kind, TableFacts
+from migrator.facts import Column, Kind, TableFacts
 from migrator.mapping.changes import Captured
 from migrator.source.capture.design import Ddl, Found, Trigger
+from migrator.source.engines.foreign_keys import Links
 from migrator.source.engines.replication import Replication
 from migrator.source.kinds import Kinds
 from migrator.source.manners import Manners
@@ -208,6 +209,103 @@ class Capturing:
     locks_rows: str
 
 
+Typed: TypeAlias = tuple[str, Any, str]
+"""SQL before the placeholder, the value for it, SQL behind it."""
+
+
+@dataclass(frozen=True)
+class Statements:
+    """How a service's statements are read. `reader`: sqlglot's, as servers speak by default. `bound`: placeholders of
+    drivers that do not format by %. `quotes`: quoted text and comments. `nests_comments`: they may be in each other;
+    `runs_comments`: some are statements. `modifiers`: words behind the first one that sqlglot does not read,
+    `overriding`: words further on. `deletes_by_using`: DELETE … USING takes rows of several tables. `names_as_said`:
+    names of tables keep their case. `decimals_are_floats`: numbers with a point are. `quotes_by_session`: the session
+    says what double quotes mean.
+    """
+
+    reader: Any
+    bound: re.Pattern[str]
+    quotes: re.Pattern[str]
+    nests_comments: bool
+    runs_comments: bool
+    modifiers: re.Pattern[str] | None
+    overriding: re.Pattern[str] | None
+    deletes_by_using: bool
+    names_as_said: bool
+    decimals_are_floats: bool
+    quotes_by_session: bool
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """A service's connections. `modules`: of its drivers, each with its paramstyle; `reads_through`: those that strict
+    mode can read through, whose settings last as long as `settings` says. `autocommits`: whether each statement of a
+    driver's connection is a transaction. `counts_found`: whether an upsert's row that stays as it is counts as one.
+    `changes_so_far`: rows that were changed on the connection, 0 where nothing says. `cursor`: one that gives each
+    row whole, of a connection and the driver's own. `begins`: what takes the lock before a SELECT, '' where nothing
+    is needed. `charset`: SQL of the character sets that are to be utf8mb4, '' for none. `home`: SQL of the schema in
+    which a name that stands alone (at {name}) is found. `has_search_path`: that schema may be another one for each
+    name. `keeps_last_id`: LAST_INSERT_ID() is to stay the service's.
+    """
+
+    modules: Mapping[str, str]
+    reads_through: tuple[str, ...]
+    settings: Literal["transaction", "session"]
+    autocommits: Callable[[Any], bool]
+    counts_found: Callable[[Any], bool]
+    changes_so_far: Callable[[Any], int]
+    cursor: Callable[[Any, Any], Any]
+    begins: str
+    charset: str
+    home: str
+    has_search_path: bool
+    keeps_last_id: bool
+
+
+Lock = Literal["key", "row", "own", "met", "upserted", "none"]
+"""`key`: the row may go, or its key change; `row`: only the rest of it; `own`: it was written in this transaction;
+`met`: an upsert will write it; `upserted`: it just did, and what tells whether it met the row is read, too; `none`: only
+whether it is there is asked."""
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What a service's statements do to rows, and leave to be known.
+
+    `locks`: SQL at the end of a SELECT of rows. `locks_gaps`: a key that is not there is locked all the same. `met`:
+    columns that tell whether an upsert met a row, of an alias and the row's quoted columns. `compares_types`: values
+    are cast to what they are compared with, and images need settings of the session. `typed`: around a value, what
+    makes it one of the column. `marks_at_once`: a statement can make the marks itself. `returns_keys`: of any INSERT.
+    `rereads_returned`: rows that were given back can be read again. `last_key`: SQL of the last key that was made; ''
+    where the cursor has it, None where nothing does. `counts_keys_on`: keys of one statement follow on each other.
+    `zero_makes_key`: 0 as a key is the wish of a new one. `keeps_refused`: of a refused statement, "nothing",
+    "earlier" parameters, or what was "counted". `counts_twice`: a row that an upsert changes. `counts_late`: only
+    when what is given back was fetched. `locks_all`: nothing comes in between. `folds_tables`: whether names of
+    tables in another case are the same. `links`: between tables, of these schemas. `knows_heirs`: views and
+    partitions are among them. `has_conflict_rules`: tables may say what becomes of a conflict.
+    """
+
+    locks: Mapping[Lock, str]
+    locks_gaps: bool
+    met: Callable[[str, Sequence[str]], list[str]]
+    compares_types: bool
+    typed: Callable[[Column, Any], Typed]
+    marks_at_once: bool
+    returns_keys: bool
+    rereads_returned: bool
+    last_key: str | None
+    counts_keys_on: bool
+    zero_makes_key: bool
+    keeps_refused: Literal["nothing", "earlier", "counted"]
+    counts_twice: bool
+    counts_late: bool
+    locks_all: bool
+    folds_tables: Callable[[Connection], bool]
+    links: Callable[[Connection, Iterable[str | None]], Links]
+    knows_heirs: bool
+    has_conflict_rules: bool
+
+
 @dataclass(frozen=True)
 class Engine:
     """One kind of database. `name`: SQLAlchemy's for its dialect, `also`: others that mean it; `title`: as people write it.
@@ -225,6 +323,9 @@ class Engine:
     server: Server
     writers: Writers
     capturing: Capturing
+    statements: Statements
+    sessions: Sessions
+    outcomes: Outcomes
 
 
 FEW = 100

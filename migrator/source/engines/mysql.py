@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL
 from migrator.errors import SettingsError, how_to_install
 from migrator.source import mysql_facts, types_mysql
 from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
+from migrator.source.engines.mysql_adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.mysql_capture import CAPTURING
 from migrator.source.engines.mysql_server import SERVER
 from migrator.source.engines.mysql_sql import SQL
@@ -79,4 +80,7 @@ MYSQL = Engine(
     server=SERVER,
     writers=WRITERS,
     capturing=CAPTURING,
+    statements=STATEMENTS,
+    sessions=SESSIONS,
+    outcomes=OUTCOMES,
 )

@@ -10,6 +10,7 @@ from sqlalchemy.engine import URL
 from migrator.errors import SettingsError, how_to_install
 from migrator.source import postgresql_facts, types_postgresql
 from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
+from migrator.source.engines.postgresql_adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.postgresql_capture import CAPTURING
 from migrator.source.engines.postgresql_server import SERVER, has_blocks
 from migrator.source.engines.postgresql_sql import SQL
@@ -70,4 +71,7 @@ POSTGRESQL = Engine(
     server=SERVER,
     writers=WRITERS,
     capturing=CAPTURING,
+    statements=STATEMENTS,
+    sessions=SESSIONS,
+    outcomes=OUTCOMES,
 )

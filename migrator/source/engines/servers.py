@@ -91,3 +91,8 @@ def split(connection: Connection, name: str) -> tuple[str, str]:
 def drops_unchecked(off: str, on: str) -> Callable[[Sequence[str]], list[str]]:
     """Statements that drop tables one by one, while foreign keys are not looked at."""
     return lambda names: [off, *(f"DROP TABLE {name}" for name in names), on]
+
+
+def says_autocommit(driver: Any) -> bool:
+    """Whether every statement of a driver's connection is a transaction of its own."""
+    return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)

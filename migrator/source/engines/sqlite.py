@@ -28,6 +28,7 @@ from migrator.source.engines.base import (
     Writers,
 )
 from migrator.source.engines.servers import drops_unchecked, pool_of
+from migrator.source.engines.sqlite_adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.sqlite_capture import CAPTURING
 from migrator.source.engines.sqlite_sql import SQL
 from migrator.source.manners import Manners
@@ -201,4 +202,7 @@ SQLITE = Engine(
     server=_SERVER,
     writers=_WRITERS,
     capturing=CAPTURING,
+    statements=STATEMENTS,
+    sessions=SESSIONS,
+    outcomes=OUTCOMES,
 )

@@ -46,3 +46,5 @@ AS_TEXT: Mapping[type, Callable[[Any], Any]] = {
     UUID: str,
 }
 """The forms of values that drivers bind."""
+COMMON_QUOTES = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
+"""Texts, names and comments of a service's statement, as standard SQL has them."""

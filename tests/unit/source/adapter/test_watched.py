@@ -48,7 +48,10 @@ def test_names_that_differ_in_case_only_are_two_tables_where_the_server_says_so(
             assert found is not None
             assert found.place.name == name
         assert tables(dialect, ORDERS).found(None, "Orders") is None
-    for one in (tables("mysql", ORDERS, folds=True), tables("sqlite", (None, "orders"), home=None)):
+    for one in (
+        tables("mysql", ORDERS, folds=True),
+        tables("sqlite", (None, "orders"), home=None, folds=True),
+    ):
         assert one.found(None, "ORDERS") is not None
 
 

@@ -1,0 +1,160 @@
+"""What the adapter must know of a service's statements, connections and tables on MariaDB and MySQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from migrator.facts import Column
+from migrator.source.capture.mysql import declared_word
+from migrator.source.engines.base import Outcomes, Sessions, Statements, Typed
+from migrator.source.engines.foreign_keys import ACTS, Below, Links, Place
+from migrator.source.engines.servers import says_autocommit
+from migrator.source.engines.words import COMMON_QUOTES
+
+_FOUND_ROWS = 2
+"""CLIENT_FOUND_ROWS of the protocol. Source: MySQL Internals, "Capabilities Flags"."""
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year")
+_BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+
+
+def _counts_found(driver: Any) -> bool:
+    """SQLAlchemy asks every driver for it; PyMySQL and those that are like it tell what they were asked for."""
+    flags = getattr(driver, "client_flag", getattr(driver, "_client_flag", _FOUND_ROWS))
+    return not isinstance(flags, int) or bool(flags & _FOUND_ROWS)
+
+
+# ── values ──
+
+
+def _typed(column: Column, value: Any) -> Typed:
+    word, declared = declared_word(column), column.declared.lower()
+    sized = "".join(re.findall(r"\([\d, ]+\)", declared)[:1])
+    casts = {
+        **dict.fromkeys(_INTEGERS, "UNSIGNED" if "unsigned" in declared else "SIGNED"),
+        **dict.fromkeys(_BYTES, "BINARY"),
+        "decimal": f"DECIMAL{sized}",
+        "date": "DATE",
+        "time": f"TIME{sized}",
+        "datetime": f"DATETIME{sized}",
+        "timestamp": f"DATETIME{sized}",
+    }
+    if word == "float":
+        return "(CAST(", value, " AS FLOAT) + 0e0)"
+    if word == "double":
+        return "(", value, " + 0e0)"
+    if word == "bit":
+        return "(", value, " + 0)"
+    return "CAST(", value, f" AS {casts.get(word, 'CHAR CHARACTER SET utf8mb4')})"
+
+
+def _met(alias: str, columns: Sequence[str]) -> list[str]:
+    texts = ", ".join(f"QUOTE(CAST({alias}.{name} AS BINARY))" for name in columns)
+    return ["0", f"SHA2(CONCAT_WS(',', {texts}), 256)"]
+
+
+# ── tables ──
+
+
+def _links(connection: Connection, schemas: Iterable[str | None]) -> Links:
+    """Of the databases from which foreign keys lead to tables of these."""
+    return Links(_acting(sa.inspect(connection), schemas))
+
+
+def _folds_tables(connection: Connection) -> bool:
+    return bool(connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one())
+
+
+def _acting(inspector: sa.Inspector, schemas: Iterable[str | None]) -> list[tuple[Place, Below]]:
+    """Read database by database: a parent may be in another one, and have parents of its own there."""
+    left, seen = list(schemas), set[str | None]()
+    found: list[tuple[Place, Below]] = []
+    while left:
+        if (schema := left.pop()) not in seen:
+            seen.add(schema)
+            new = _acting_in(inspector, schema)
+            left += [parent.schema for parent, _ in new]
+            found += new
+    return found
+
+
+def _acting_in(inspector: sa.Inspector, schema: str | None) -> list[tuple[Place, Below]]:
+    found = []
+    for (_, child), keys in inspector.get_multi_foreign_keys(schema=schema).items():
+        for key in keys:
+            options = key.get("options", {})
+            acts = [str(options.get(name, "")).upper() in ACTS for name in ("ondelete", "onupdate")]
+            if any(acts):
+                parent = Place(key["referred_schema"] or schema, key["referred_table"])
+                pairs = tuple(zip(key["constrained_columns"], key["referred_columns"], strict=True))
+                found.append((parent, Below(Place(schema, child), pairs, *acts)))
+    return found
+
+
+STATEMENTS = Statements(
+    reader="mysql",
+    bound=re.compile(r"\?"),
+    quotes=re.compile(
+        r"(?s)'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`|#[^\n]*|" + COMMON_QUOTES
+    ),
+    nests_comments=False,
+    runs_comments=True,
+    modifiers=re.compile(
+        r"(?i)(INSERT|REPLACE|UPDATE|DELETE)"
+        r"((?:\s+(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|QUICK|IGNORE))+)(?=\s)"
+    ),
+    overriding=None,
+    deletes_by_using=True,
+    # Servers know upper and lower case of tables or do not.
+    names_as_said=True,
+    decimals_are_floats=False,
+    quotes_by_session=True,
+)
+SESSIONS = Sessions(
+    modules={"pymysql": "format", "MySQLdb": "format"},
+    reads_through=("pymysql", "aiomysql"),
+    settings="session",
+    autocommits=says_autocommit,
+    counts_found=_counts_found,
+    changes_so_far=lambda _: 0,
+    cursor=lambda connection, _: connection.cursor(),
+    begins="",
+    charset="SELECT @@character_set_connection, @@character_set_results",
+    home="SELECT DATABASE()",
+    has_search_path=False,
+    keeps_last_id=True,
+)
+OUTCOMES = Outcomes(
+    # A SELECT without a lock would read the snapshot, not what the statement worked on.
+    locks={
+        "key": " FOR UPDATE",
+        "row": " FOR UPDATE",
+        "own": " FOR UPDATE",
+        "met": " FOR UPDATE",
+        "upserted": " FOR UPDATE",
+        "none": "",
+    },
+    # Two services would each lock the gap that the other one inserts into.
+    locks_gaps=True,
+    met=_met,
+    compares_types=False,
+    typed=_typed,
+    marks_at_once=False,
+    returns_keys=False,
+    rereads_returned=True,
+    last_key="",
+    counts_keys_on=False,
+    zero_makes_key=True,
+    keeps_refused="earlier",
+    counts_twice=True,
+    counts_late=False,
+    locks_all=False,
+    folds_tables=_folds_tables,
+    links=_links,
+    knows_heirs=False,
+    has_conflict_rules=False,
+)
