@@ -25,7 +25,7 @@ from migrator.retry import Backoff, Retry
 from migrator.settings import Job, TargetSettings, Tuning, load_job
 from migrator.source.address import Keepers, address_of, identity_of
 from migrator.source.engine import write_engine
-from migrator.source.engines.table import engine_of
+from migrator.source.engines.table import engine_for_scheme, engine_of
 from migrator.source.health import SourceHealth, source_health
 from migrator.source.manners import Manners, name_of
 from migrator.source.pace import Pace
@@ -214,6 +214,12 @@ def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:
     size = settings.connections_apart(JOURNAL_CONNECTIONS, at_least=2)
     name, limit_s = name_of(job.name, "journal"), settings.statement_timeout_s
     return SqlJournal(write_engine(address, Manners(name, size, statement_timeout_s=limit_s)), retry)
+
+
+def extra_for(url: str) -> tuple[str, str] | None:
+    """The extra that a source's URL needs, and the module that it brings; None where it needs none, or does not say."""
+    engine = engine_for_scheme(url.partition(":")[0])
+    return None if engine is None else engine.connecting.extra
 
 
 @dataclass(frozen=True)

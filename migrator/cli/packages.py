@@ -6,13 +6,11 @@ import platform
 from importlib.metadata import version
 from importlib.util import find_spec
 
+from migrator import wiring
 from migrator.settings import Job
 
-_EXTRAS = {"postgres": "psycopg", "mysql": "pymysql", "local": "ministack"}
-"""Extras by the module that each brings."""
-
-_NEEDED_BY = {"postgres": "postgres", "mysql": "mysql", "mariadb": "mysql", "embedded": "local"}
-"""How a URL or an endpoint begins that needs an extra."""
+_EMBEDDED, _EXTRA_OF_EMBEDDED = "embedded", ("local", "ministack")
+"""How an endpoint begins that needs an extra; the extra, and the module that it brings."""
 
 
 def packages_for(job: Job | None) -> dict[str, str | None]:
@@ -20,6 +18,13 @@ def packages_for(job: Job | None) -> dict[str, str | None]:
     found: dict[str, str | None] = {"Python": platform.python_version()}
     found |= {"migrator": version("single-table-migrator")}
     found |= {name: version(name) for name in ("boto3", "sqlalchemy")}
-    words = () if job is None else (job.source.url, job.target.endpoint or "")
-    needed = {extra for start, extra in _NEEDED_BY.items() for word in words if word.startswith(start)}
-    return found | dict.fromkeys(extra for extra in sorted(needed) if find_spec(_EXTRAS[extra]) is None)
+    return found | dict.fromkeys(extra for extra, module in _extras(job) if find_spec(module) is None)
+
+
+def _extras(job: Job | None) -> list[tuple[str, str]]:
+    if job is None:
+        return []
+    found = {wiring.extra_for(job.source.url)}
+    if (job.target.endpoint or "").startswith(_EMBEDDED):
+        found.add(_EXTRA_OF_EMBEDDED)
+    return sorted(extra for extra in found if extra is not None)

@@ -13,6 +13,7 @@ from pymysql.constants import CLIENT, FIELD_TYPE
 from pymysql.cursors import Cursor
 from sqlalchemy.engine import Connection as SqlConnection
 
+from migrator.source.engines.mysql_server import is_mariadb
 from migrator.source.manners import Manners
 
 _MODES = "ANSI_QUOTES,PIPES_AS_CONCAT"
@@ -105,12 +106,12 @@ def _limits(connection: Connection[Any], manners: Manners) -> Mapping[str, float
     Source: MariaDB Knowledge Base, "max_statement_time" (s), "idle_transaction_timeout" (s); MySQL Reference Manual,
     "max_execution_time" (ms). MySQL has no limit for idle transactions alone: wait_timeout ends idle connections.
     """
-    is_mariadb = "mariadb" in str(connection.get_server_info()).lower()
+    of_mariadb = is_mariadb(str(connection.get_server_info()))
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT @@{'max_statement_time' if is_mariadb else 'max_execution_time'}")
+        cursor.execute(f"SELECT @@{'max_statement_time' if of_mariadb else 'max_execution_time'}")
         (own,) = cursor.fetchone() or (0,)
     idle_s, limit_s = max(1, round(manners.idle_s)), manners.limit_s(float(own))
-    if is_mariadb:
+    if of_mariadb:
         return {"idle_transaction_timeout": idle_s} | ({"max_statement_time": limit_s} if limit_s else {})
     return {"wait_timeout": idle_s} | (
         {"max_execution_time": max(1, round(limit_s * 1000))} if limit_s else {}

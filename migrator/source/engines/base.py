@@ -50,7 +50,8 @@ class Connecting:
 
     `form`: of its URL, as a message says it. `schemes`: how a URL may begin. `driver`: a message that names the only driver,
     '' where there is no other.
-    `port`: where its server listens by default, 0 for a file. `rds`: names that a secret of AWS RDS has for it.
+    `port`: where its server listens by default, 0 for a file. `rds`: names that a secret of AWS RDS has for it. `extra`:
+    of our package that brings the driver, and the module that it brings; None where none is needed.
     `checked_url`: the URL with our driver's name, given what a message says a URL may be; raises SettingsError where it
     cannot be one of this engine. `open`: what makes connections with these manners; nothing is connected yet.
     """
@@ -60,6 +61,7 @@ class Connecting:
     driver: str
     port: int
     rds: tuple[str, ...]
+    extra: tuple[str, str] | None
     checked_url: Callable[[URL, str], URL]
     open: Callable[[UrlKeeper, Manners], sa.Engine]
 

@@ -65,6 +65,7 @@ MYSQL = Engine(
         driver="MySQL and MariaDB are read with PyMySQL; write mysql:// without another driver's name",
         port=3306,
         rds=("mysql", "mariadb", "aurora", "aurora-mysql"),
+        extra=("mysql", "pymysql"),
         checked_url=_checked_url,
         open=_opened,
     ),

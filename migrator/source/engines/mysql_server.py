@@ -99,8 +99,13 @@ _OF_MARIADB = Replication(_mark_by(_MARIADB_MARK), f"SELECT {_MARIADB_SERVER}", 
 _OF_MYSQL = Replication(_mark_by(_MYSQL_MARK), "SELECT @@server_uuid", _gtid_verdict(_MYSQL_STATE))
 
 
+def is_mariadb(version: str) -> bool:
+    """By what the server says of its version."""
+    return "mariadb" in version.lower()
+
+
 def _product(version: str) -> str:
-    return version if "MariaDB" in version else f"MySQL {version}"
+    return version if is_mariadb(version) else f"MySQL {version}"
 
 
 SERVER = Server(

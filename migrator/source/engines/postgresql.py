@@ -56,6 +56,7 @@ POSTGRESQL = Engine(
         driver="PostgreSQL is read with psycopg 3; write postgresql:// without another driver's name",
         port=5432,
         rds=("postgres", "postgresql", "aurora-postgresql"),
+        extra=("postgres", "psycopg"),
         checked_url=_checked_url,
         open=_opened,
     ),

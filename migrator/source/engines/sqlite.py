@@ -187,6 +187,7 @@ SQLITE = Engine(
         driver="",
         port=0,
         rds=(),
+        extra=None,
         checked_url=_checked_url,
         open=_opened,
     ),
