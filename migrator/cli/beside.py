@@ -16,7 +16,7 @@ from migrator.cli.runs import Session
 from migrator.errors import Interrupted, OldRevisionError, SettingsError
 from migrator.journal.store import SqlJournal
 from migrator.live_wiring import Beside
-from migrator.ports import Source
+from migrator.ports import Rows
 from migrator.ports.capture import Installation
 from migrator.ports.revisions import Standing
 from migrator.settings import Job
@@ -62,7 +62,7 @@ class Surroundings:
         remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
         return path(self.beside.memory, remembered)
 
-    def source(self, laid: Laid) -> Source:
+    def source(self, laid: Laid) -> Rows:
         """Where pages are read: beside others only where every ticket is already known."""
         conditional = self.presence is not None and self.presence.writer.kind == "conditional"
         return laid.source.at_primary() if conditional else laid.source

@@ -1,17 +1,21 @@
 """The edges as the stages see them."""
 
 from migrator.ports.edges import (
+    CountedRows,
     ItemStore,
     KeyCounts,
     ObjectStore,
     Probe,
     QueryPage,
+    Questions,
     Receipt,
+    Rows,
     RowsSeen,
     ScanPage,
     Source,
     TableAdmin,
     TableState,
+    Totals,
 )
 from migrator.ports.journal import (
     Finding,
@@ -30,6 +34,7 @@ from migrator.ports.journal import (
 )
 
 __all__ = [
+    "CountedRows",
     "Finding",
     "FindingKind",
     "ItemStore",
@@ -41,7 +46,9 @@ __all__ = [
     "Probe",
     "Progress",
     "QueryPage",
+    "Questions",
     "Receipt",
+    "Rows",
     "RowsSeen",
     "Run",
     "RunIdentity",
@@ -53,5 +60,6 @@ __all__ = [
     "TableAdmin",
     "TableState",
     "Tally",
+    "Totals",
     "Traces",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from migrator.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.model import Item, ItemKey, RowTree, SourceKey, TableDesign, Value
+from migrator.ports.live import RootFinder
 
 # ── source ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -29,13 +30,10 @@ class RowsSeen:
     at_least: int | None = None
 
 
-class Source(Protocol):
-    """Reads row trees out of the relational database. Every call is one read-only transaction of its own."""
+class Rows(RootFinder, Protocol):
+    """Reads row trees, page by page or by key, and finds roots. Every call is one read-only transaction of its own."""
 
     def facts(self) -> SchemaFacts: ...
-
-    def count(self, plan: EntityPlan) -> int:
-        """Rows that take part, by plain SQL."""
 
     def rows_about(self, plan: EntityPlan) -> int:
         """Rows that take part: counted, or by the database's own estimate where that takes longer than allowed."""
@@ -45,12 +43,6 @@ class Source(Protocol):
 
     def rows_without_key(self, plan: EntityPlan) -> int:
         """Rows with a NULL in their primary key (SQLite allows it): no page can hold them."""
-
-    def key_counts(self, plan: EntityPlan) -> KeyCounts:
-        """Rows that have a key and different keys, compared by the source, in one snapshot."""
-
-    def rows_seen(self, table: TableFacts) -> RowsSeen:
-        """Rows of the whole table, counted, beside what the catalogue's own statistics vouch for."""
 
     def twins(self, plan: EntityPlan, at_most: int) -> list[tuple[SourceKey, int]]:
         """Keys that several of the rows that take part have, as the source compares them, and how many rows.
@@ -80,6 +72,37 @@ class Source(Protocol):
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the given keys, as many as there are, in any order."""
 
+    def close(self) -> None: ...
+
+
+class Totals(Protocol):
+    """Counts and adds up rows in the source's own way, without a row tree. Every call is a transaction of its own."""
+
+    def count(self, plan: EntityPlan) -> int:
+        """Rows that take part, by plain SQL."""
+
+    def count_where(
+        self, plan: EntityPlan, conditions: Sequence[tuple[Column, tuple[Value, ...] | None]]
+    ) -> int:
+        """Rows that take part and hold the conditions (None: the column is not NULL), by plain SQL."""
+
+    def key_counts(self, plan: EntityPlan) -> KeyCounts:
+        """Rows that have a key and different keys, compared by the source, in one snapshot."""
+
+    def rows_seen(self, table: TableFacts) -> RowsSeen:
+        """Rows of the whole table, counted, beside what the catalogue's own statistics vouch for."""
+
+    def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
+        """SUM of each column over the rows that take part and have a key, by plain SQL, as the driver gives it."""
+
+
+class CountedRows(Rows, Totals, Protocol):
+    """What can be moved and verified: all that a source must be that is no SQL database."""
+
+
+class Questions(Protocol):
+    """Answers the statements of a mapping's patterns: of a source that speaks SQL. Each call is a transaction of its own."""
+
     def query(
         self,
         sql: str,
@@ -96,15 +119,9 @@ class Source(Protocol):
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the source has against a statement of `query`, which is not run; '' for nothing."""
 
-    def count_where(
-        self, plan: EntityPlan, conditions: Sequence[tuple[Column, tuple[Value, ...] | None]]
-    ) -> int:
-        """Rows that take part and hold the conditions (None: the column is not NULL), by plain SQL."""
 
-    def sums(self, plan: EntityPlan, columns: Sequence[Column]) -> dict[str, Any]:
-        """SUM of each column over the rows that take part and have a key, by plain SQL, as the driver gives it."""
-
-    def close(self) -> None: ...
+class Source(CountedRows, Questions, Protocol):
+    """All three, as a relational database is."""
 
 
 # ── target ──────────────────────────────────────────────────────────────────────────────────────

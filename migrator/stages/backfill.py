@@ -20,8 +20,8 @@ from migrator.ports import (
     Page,
     Progress,
     Receipt,
+    Rows,
     Run,
-    Source,
     Tally,
 )
 from migrator.results import BackfillResult
@@ -50,7 +50,7 @@ class Backfill:
     `path`: how pages are written; None: alone.
     """
 
-    source: Source
+    source: Rows
     store: ItemStore
     journal: Journal
     claims: Claims

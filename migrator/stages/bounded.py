@@ -7,7 +7,7 @@ from typing import Any
 
 from migrator.errors import StoppedError
 from migrator.mapping.handed import TooManyError
-from migrator.ports import ItemStore, QueryPage, Source
+from migrator.ports import ItemStore, QueryPage, Questions
 
 
 class Bounds:
@@ -26,9 +26,9 @@ class Bounds:
 
 
 class BoundedSource:
-    """The part of ports.Source that answers questions."""
+    """What answers questions of a source, within bounds."""
 
-    def __init__(self, source: Source, bounds: Bounds) -> None:
+    def __init__(self, source: Questions, bounds: Bounds) -> None:
         self._source = source
         self._bounds = bounds
 

@@ -12,7 +12,7 @@ from migrator.facts import TableFacts
 from migrator.mapping.items import CompiledEntity
 from migrator.model import Mapping as MappingModel
 from migrator.model import TableDesign
-from migrator.ports import Probe, Source, TableAdmin
+from migrator.ports import Probe, Questions, Rows, TableAdmin
 from migrator.ports.revisions import Standing
 from migrator.results import Check, CheckState
 from migrator.stages.capture import ROWS_CAPTURED, CaptureStatus
@@ -100,7 +100,7 @@ def check_server(found: Checkup, ask: Callable[[], Server]) -> None:
         check_clock(found, "clock of the source", lambda: server.clock_s)
 
 
-def check_entities(found: Checkup, source: Source, entities: Sequence[CompiledEntity]) -> None:
+def check_entities(found: Checkup, source: Rows, entities: Sequence[CompiledEntity]) -> None:
     """Whether a row of each entity can be read, with all the tables that it is made of."""
     for entity in entities:
         name = f"SELECT for {entity.name}"
@@ -126,7 +126,7 @@ def check_hidden_rows(
         found.tell(name, f"no policy hides rows of {len(tables)} table(s) from this user")
 
 
-def check_statements(found: Checkup, source: Source, mapping: MappingModel) -> None:
+def check_statements(found: Checkup, source: Questions, mapping: MappingModel) -> None:
     """Whether the source understands the SQL of every access pattern."""
     if not mapping.patterns:
         return

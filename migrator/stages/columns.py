@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from migrator.errors import MissingNameError, SourceError
 from migrator.mapping.columns import Change, changes
 from migrator.mapping.items import CompiledEntity
-from migrator.ports import Finding, Journal, Run, Source
+from migrator.ports import Finding, Journal, Rows, Run
 
 _ADVICE = (
     "rows read before and after do not fit together. Correct the mapping where it names them (or put them back),"
@@ -18,7 +18,7 @@ _ADVICE = (
 
 @contextmanager
 def pinned_columns(
-    source: Source, journal: Journal, run: Run, entities: Sequence[CompiledEntity]
+    source: Rows, journal: Journal, run: Run, entities: Sequence[CompiledEntity]
 ) -> Iterator[None]:
     """Looks at the source's columns where a SELECT misses one, and once more when all is done.
 
@@ -33,7 +33,7 @@ def pinned_columns(
     _check(source, journal, run, entities)
 
 
-def _check(source: Source, journal: Journal, run: Run, entities: Sequence[CompiledEntity]) -> None:
+def _check(source: Rows, journal: Journal, run: Run, entities: Sequence[CompiledEntity]) -> None:
     facts = source.facts()
     for entity in entities:
         found = changes(entity.plan, facts)

@@ -10,7 +10,7 @@ from migrator.errors import TooSlowError, TwinRowsError
 from migrator.mapping.costs import Estimate, measure
 from migrator.mapping.items import CompiledEntity
 from migrator.model import RowTree
-from migrator.ports import Source
+from migrator.ports import Rows
 from migrator.stages.projection import project
 
 SPOTS = 8
@@ -18,7 +18,7 @@ SPOT_ROWS = 50
 
 
 def estimate(
-    source: Source,
+    source: Rows,
     entities: Sequence[CompiledEntity],
     now_s: float,
     *,
@@ -40,7 +40,7 @@ def estimate(
     return found
 
 
-def _sample(source: Source, entity: CompiledEntity, rows: int, now_s: float) -> Estimate:
+def _sample(source: Rows, entity: CompiledEntity, rows: int, now_s: float) -> Estimate:
     found = Estimate()
     # Rows of one key end the run itself, which tells them in its findings.
     with suppress(TwinRowsError):
@@ -50,7 +50,7 @@ def _sample(source: Source, entity: CompiledEntity, rows: int, now_s: float) -> 
     return found
 
 
-def _spots(source: Source, entity: CompiledEntity, rows: int) -> Iterator[list[RowTree]]:
+def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[RowTree]]:
     """Rows from the beginning of each of SPOTS equal parts; all rows where there are few.
 
     Where the source ends a jump over so many rows, only the first ones.

@@ -13,7 +13,7 @@ from migrator.mapping.diff import Diff, as_text
 from migrator.model import Mapping as MappingModel
 from migrator.model import Pattern
 from migrator.phase import Side
-from migrator.ports import ItemStore, Source
+from migrator.ports import ItemStore, Questions
 from migrator.replay_results import DiffKind, Example, PatternReplay
 from migrator.results import PartAnswer
 from migrator.stages.draws import Draw
@@ -89,7 +89,7 @@ class Looker:
         mapping: MappingModel,
         pattern: Pattern,
         plans: Sequence[EntityPlan],
-        source: Source,
+        source: Questions,
         store: ItemStore | None,
     ) -> None:
         self._question = Question(mapping, pattern, plans)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.facts import EntityPlan
-from migrator.ports import Finding, Journal, Page, Progress, Run, Source
+from migrator.ports import Finding, Journal, Page, Progress, Rows, Run
 from migrator.stages.twins import need_no_twins
 
 
 def plan_pages(
-    source: Source, journal: Journal, run: Run, plan: EntityPlan, page_rows: int, progress: Progress
+    source: Rows, journal: Journal, run: Run, plan: EntityPlan, page_rows: int, progress: Progress
 ) -> None:
     """Plans the entity's pages, unless that is done already. All are planned or none.
 
@@ -41,7 +41,7 @@ def plan_one_page(journal: Journal, run: Run, plan: EntityPlan) -> None:
         journal.plan_pages(run, name, [Page(name, 1, None, None)])
 
 
-def pages_of(source: Source, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
+def pages_of(source: Rows, plan: EntityPlan, page_rows: int) -> Iterator[Page]:
     """All pages of the entity, by number."""
     name, after, number = plan.entity.name, None, 0
     for number, bound in enumerate(source.page_bounds(plan, page_rows), start=1):

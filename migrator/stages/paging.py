@@ -15,7 +15,7 @@ from migrator.mapping.diff import as_text
 from migrator.mapping.patterns import answer_of
 from migrator.mapping.requests import Request, request_for
 from migrator.model import Item, Pattern
-from migrator.ports import ItemStore, Source
+from migrator.ports import ItemStore, Questions
 from migrator.results import Rows
 from migrator.stages.fetch import Asked, Partition, order_of, side_by_side
 from migrator.stages.query import Question
@@ -122,7 +122,7 @@ def _within(size: int, limit: int | None, place: Place) -> int:
 
 
 def sql_page(
-    question: Question, values: Mapping[str, Any], source: Source, place: Place, size: int
+    question: Question, values: Mapping[str, Any], source: Questions, place: Place, size: int
 ) -> PageRows:
     """The statement has no pages of its own: it is read anew up to the page's end, and the page begins behind the last row
     that was given, wherever that stands by now; where it is gone, as many rows on as were given.
@@ -147,7 +147,7 @@ def sql_page(
 class _First:
     """The source, its statements read to a bound."""
 
-    source: Source
+    source: Questions
     at_most: int
 
     def query(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> Rows:

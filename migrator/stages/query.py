@@ -19,7 +19,7 @@ from migrator.mapping.rules import ruled
 from migrator.mapping.sizes import read_units
 from migrator.model import Mapping as MappingModel
 from migrator.model import Part, Pattern, TableDesign
-from migrator.ports import ItemStore, QueryPage, Source
+from migrator.ports import ItemStore, QueryPage, Questions
 from migrator.results import Answer, PartAnswer, Rows, Took
 from migrator.stages.fetch import fetch
 
@@ -28,7 +28,7 @@ def ask(
     mapping: MappingModel,
     pattern: Pattern,
     params: Mapping[str, Any],
-    source: Source,
+    source: Questions,
     store: ItemStore,
     *,
     plans: Sequence[EntityPlan] = (),
@@ -144,7 +144,7 @@ class Question:
         found = answer_of(self.mapping, self.pattern, fetched.items)
         return TableSide(found, took, request, fetched.read_units)
 
-    def of_sql(self, params: Mapping[str, Any], source: Source) -> SqlSide:
+    def of_sql(self, params: Mapping[str, Any], source: Questions) -> SqlSide:
         """Raises: SettingsError for a statement of other columns than the pattern returns; what the source raises."""
         pattern = self.pattern
         schema = schema_of(self.mapping, pattern, params)

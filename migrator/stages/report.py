@@ -10,7 +10,7 @@ from migrator.mapping.columns import columns_digest
 from migrator.mapping.items import CompiledEntity
 from migrator.model import Mapping as MappingModel
 from migrator.model import TableDesign
-from migrator.ports import ItemStore, Journal, Run, Source
+from migrator.ports import ItemStore, Journal, Rows, Run
 from migrator.ports.evidence import Evidence
 from migrator.ports.finding_groups import FindingGroups
 from migrator.ports.instances import Roster
@@ -70,7 +70,7 @@ class Sides:
     mapping: MappingModel
     table: TableDesign
     entities: Sequence[CompiledEntity] = ()
-    source: Source | None = None
+    source: Rows | None = None
     store: ItemStore | None = None
     notes: Sequence[str] = ()
 
@@ -151,7 +151,7 @@ class Report:
         entities = {one.name: one for one in sides.entities}
         return Pairs(sides.source, sides.store, entities, sides.table, self._showing)
 
-    def _sampled(self) -> Source | None:
+    def _sampled(self) -> Rows | None:
         return self.sides.source if self.options.values else None
 
     def _groups(self, windows: Windows, since: float) -> list[Group]:

@@ -10,7 +10,7 @@ from migrator.mapping.compare import equal
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.keys import item_key_of
 from migrator.model import Item, ItemKey, TableDesign
-from migrator.ports import Finding, ItemStore, Source
+from migrator.ports import Finding, ItemStore, Rows
 from migrator.report_results import Cell
 from migrator.stages.report_shown import Showing
 
@@ -22,7 +22,7 @@ class Pairs:
     What is shown is how both sides are now: a difference that has gone since shows no cell that differs.
     """
 
-    source: Source
+    source: Rows
     store: ItemStore
     entities: Mapping[str, CompiledEntity]
     table: TableDesign

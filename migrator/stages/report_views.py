@@ -12,7 +12,7 @@ from migrator.errors import Interrupted, MigratorError, RowError
 from migrator.mapping.items import CompiledEntity, items_for, kept_columns
 from migrator.model import Entity, Index, Item, ItemDesign, RowTree, Value
 from migrator.model import Mapping as MappingModel
-from migrator.ports import Source
+from migrator.ports import Rows
 from migrator.report_results import Facet, ItemCollection, SampleItem, View
 from migrator.stages.report_shown import Showing
 
@@ -32,7 +32,7 @@ class Views:
     mapping: MappingModel
     entities: Sequence[CompiledEntity]
     showing: Showing
-    source: Source | None = None
+    source: Rows | None = None
     failed: str = ""
     _items: list[tuple[str, Item]] = field(default_factory=list)
 

@@ -12,7 +12,7 @@ from migrator.facts import EntityPlan
 from migrator.mapping.expressions import Row
 from migrator.mapping.items import CompiledEntity
 from migrator.model import SourceKey
-from migrator.ports import Source
+from migrator.ports import Rows
 
 PLACES = 40
 """Places of an entity's keys that rows are read at."""
@@ -22,7 +22,7 @@ ROWS_A_PLACE = 10
 class RowPool:
     """Decoded rows by entity, read when first asked for; the same seed gives the same of the same rows."""
 
-    def __init__(self, source: Source, entities: Sequence[CompiledEntity], seed: int) -> None:
+    def __init__(self, source: Rows, entities: Sequence[CompiledEntity], seed: int) -> None:
         self._source = source
         self._entities = {one.name: one for one in entities}
         self._seed = seed

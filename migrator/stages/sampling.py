@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 
 from migrator.facts import EntityPlan
 from migrator.model import SourceKey
-from migrator.ports import Journal, Page, Run, Source
+from migrator.ports import Journal, Page, Rows, Run
 from migrator.results import Sample
 from migrator.stages.pages import pages_of
 
@@ -21,7 +21,7 @@ _WALKED = 10
 
 
 def plan_sample(
-    source: Source,
+    source: Rows,
     journal: Journal,
     run: Run,
     plan: EntityPlan,
@@ -59,7 +59,7 @@ def _chosen(pages: Sequence[Page], wanted: int, rows: int, seed: str) -> list[Pa
 
 
 def _by_chance(
-    source: Source, plan: EntityPlan, wanted: int, rows: int, size: int, seed: str
+    source: Rows, plan: EntityPlan, wanted: int, rows: int, size: int, seed: str
 ) -> Iterator[Page]:
     """Pages of `size` rows that begin behind rows chosen by chance, and do not overlap."""
     chance = random.Random(seed)
@@ -79,9 +79,7 @@ def _by_chance(
             after = bound
 
 
-def _starts(
-    source: Source, plan: EntityPlan, places: int, rows: int, chance: random.Random
-) -> list[SourceKey]:
+def _starts(source: Rows, plan: EntityPlan, places: int, rows: int, chance: random.Random) -> list[SourceKey]:
     """Keys by chance; where the source finds less than half of them, keys at equal distances, which are looked for by going
     through the key's index once."""
     seed, share = chance.getrandbits(31), chance.uniform(0.75, 1)

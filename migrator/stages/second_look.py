@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import item_key_of
 from migrator.model import Item, ItemKey, SourceKey, TableDesign
-from migrator.ports import Finding, FindingKind, ItemStore, Journal, ObjectStore, Run, Source
+from migrator.ports import Finding, FindingKind, ItemStore, Journal, ObjectStore, Rows, Run
 from migrator.ports.live import Root
 from migrator.stages.projection import project
 from migrator.stages.verify import compare_item, missing_objects
@@ -23,7 +23,7 @@ _AT_ONCE = 200
 class SecondLook:
     """Looks again at every row that a finding names, and forgets what is no difference any more."""
 
-    source: Source
+    source: Rows
     store: ItemStore
     journal: Journal
     entities: Mapping[str, CompiledEntity]

@@ -15,7 +15,7 @@ from migrator.mapping.patterns import schema_of
 from migrator.mapping.requests import request_for
 from migrator.model import Part, Pattern
 from migrator.phase import Side
-from migrator.ports import ItemStore, Source
+from migrator.ports import ItemStore, Questions
 from migrator.results import PartAnswer
 from migrator.stages.bounded import BoundedSource, BoundedStore, Bounds
 from migrator.stages.query import Question
@@ -66,7 +66,7 @@ class Shadowed(Protocol):
 class Edges:
     """Where both sides are asked."""
 
-    source: Source
+    source: Questions
     store: ItemStore
 
     def ask(self, question: Question, side: Side, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -89,7 +89,7 @@ class MappedCall:
         return self.question.pattern
 
     def ask(self, side: Side, bounds: Bounds) -> Any:
-        source = cast("Source", BoundedSource(self.edges.source, bounds))
+        source = cast("Questions", BoundedSource(self.edges.source, bounds))
         store = cast("ItemStore", BoundedStore(self.edges.store, bounds))
         return Edges(source, store).ask(self.question, side, self.values)
 

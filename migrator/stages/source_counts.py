@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from migrator.errors import TooSlowError
 from migrator.facts import EntityPlan, TableFacts
 from migrator.mapping.items import CompiledEntity
-from migrator.ports import Finding, Journal, Run, Source
+from migrator.ports import Finding, Journal, Run, Totals
 from migrator.results import NotCompared
 
 _TOO_SLOW = "the source did not answer within statement_timeout_s of the job; raise it, and verify again"
 
 
 def check_keys(
-    source: Source, journal: Journal, run: Run, entities: Sequence[CompiledEntity]
+    source: Totals, journal: Journal, run: Run, entities: Sequence[CompiledEntity]
 ) -> list[NotCompared]:
     """Writes a finding for each entity whose keys do not tell its rows apart; returns what was left out.
 
@@ -41,7 +41,7 @@ def check_keys(
     return left_out
 
 
-def not_proven(source: Source, entities: Sequence[CompiledEntity]) -> list[NotCompared]:
+def not_proven(source: Totals, entities: Sequence[CompiledEntity]) -> list[NotCompared]:
     """Tables of which the user sees far fewer rows than the catalogue's statistics vouch for."""
     tables = {table.name: table for entity in entities for table in tables_read(entity.plan)}
     found = []

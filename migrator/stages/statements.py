@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from migrator.mapping.patterns import sample_params
 from migrator.model import Mapping, Pattern
-from migrator.ports import Source
+from migrator.ports import Questions
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class StatementFault:
         return f"{self.pattern} {self.part}".strip()
 
 
-def statement_faults(source: Source, mapping: Mapping) -> Iterator[StatementFault]:
+def statement_faults(source: Questions, mapping: Mapping) -> Iterator[StatementFault]:
     """One for each statement that the source refuses. Nothing is run: the source only makes its plans."""
     for pattern in mapping.patterns.values():
         params = sample_params(pattern)

@@ -13,7 +13,7 @@ from migrator.facts import Column, Kind
 from migrator.mapping.items import CompiledEntity, kept_columns
 from migrator.mapping.values import decoder
 from migrator.model import Condition, ItemDesign, Ref
-from migrator.ports import Finding, Journal, Run, Source
+from migrator.ports import Finding, Journal, Run, Totals
 from migrator.results import NotCompared
 from migrator.stages.verify_scan import ScanTotals
 
@@ -22,7 +22,7 @@ _EXACT_KINDS = frozenset({"integer", "number"})
 
 
 def check_totals(
-    source: Source, journal: Journal, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals
+    source: Totals, journal: Journal, run: Run, entities: Sequence[CompiledEntity], scanned: ScanTotals
 ) -> list[NotCompared]:
     """Writes a finding for each total that differs; returns what was left out."""
     left = _left_out(journal, run)
@@ -59,7 +59,7 @@ def _left_out(journal: Journal, run: Run) -> Counter[tuple[str, str, str]]:
 class _TypeTotals:
     """`doubtful`: items lost to a collision of which an older migrator, whose run goes on, kept no type."""
 
-    source: Source
+    source: Totals
     entity: CompiledEntity
     design: ItemDesign
     scanned: ScanTotals

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from migrator.errors import TooSlowError, TwinRowsError
 from migrator.facts import EntityPlan
 from migrator.mapping.uniqueness import key_doubt
-from migrator.ports import Finding, Journal, Run, Source
+from migrator.ports import Finding, Journal, Rows, Run
 
 AT_MOST = 100
 """Keys that are told; as many more are found when these are mended."""
 
 
-def need_no_twins(source: Source, plan: EntityPlan) -> None:
+def need_no_twins(source: Rows, plan: EntityPlan) -> None:
     """Looks through all rows where no constraint says that none have one key.
 
     Where the source has no time for that, each page is looked at when it is read, as it is in any case.

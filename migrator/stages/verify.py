@@ -13,7 +13,7 @@ from migrator.mapping.direct import DirectItems
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import source_named
 from migrator.model import Item, ItemKey
-from migrator.ports import Finding, ItemStore, Journal, ObjectStore, Page, Progress, Run, Source, Tally
+from migrator.ports import CountedRows, Finding, ItemStore, Journal, ObjectStore, Page, Progress, Run, Tally
 from migrator.ports.live import Root
 from migrator.results import NotCompared, Sample, VerifyResult
 from migrator.stages.columns import pinned_columns
@@ -46,7 +46,7 @@ class Verify:
     the run began, so that totals of two moments can be compared. `direct`: items that are not looked at.
     """
 
-    source: Source
+    source: CountedRows
     store: ItemStore
     journal: Journal
     progress: Progress

@@ -14,7 +14,7 @@ from migrator.mapping.direct import DirectItems
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.keys import encode_key, split_source
 from migrator.model import Item, ItemKey, SourceKey, TableDesign
-from migrator.ports import Finding, FindingKind, ItemStore, Journal, Run, SegmentState, Source
+from migrator.ports import Finding, FindingKind, ItemStore, Journal, Rows, Run, SegmentState
 from migrator.stages.projection import key_text
 
 _EXACT = Context(prec=200)
@@ -53,7 +53,7 @@ class ScanTotals:
 class TableScan:
     """Scans segments and looks for the row of each item."""
 
-    source: Source
+    source: Rows
     store: ItemStore
     journal: Journal
     run: Run
