@@ -13,7 +13,7 @@ from pymysql.constants import CLIENT, FIELD_TYPE
 from pymysql.cursors import Cursor
 from sqlalchemy.engine import Connection as SqlConnection
 
-from migrator.source.engines.mysql_server import is_mariadb
+from migrator.source.engines.mysql.server import is_mariadb
 from migrator.source.manners import Manners
 
 _MODES = "ANSI_QUOTES,PIPES_AS_CONCAT"

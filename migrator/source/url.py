@@ -8,7 +8,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from migrator.errors import SettingsError
-from migrator.source.engines.sqlite import SQLITE, sqlite_file
+from migrator.source.engines.sqlite.engine import SQLITE, sqlite_file
 from migrator.source.engines.table import ENGINES, engine_for_scheme, engine_of
 
 _FORMS = [engine.connecting.form for engine in ENGINES]

@@ -18,6 +18,7 @@ from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
+from tests.support_engine import NAME, pond_known
 from tests.support_source import facts_by_hand, rows_of_the_schema
 from tests.support_source_databases import (
     LINGUISTIC,
@@ -118,7 +119,14 @@ def mariadb_url(new_mysql_database: Callable[[], str]) -> str:
     return url
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "postgresql", "mariadb"])
+@pytest.fixture(scope="module")
+def pond_url(sqlite_url: str) -> Iterator[str]:
+    """An engine that was added by the recipe of docs/architecture.md."""
+    with pond_known():
+        yield sqlite_url.replace("sqlite", NAME, 1)
+
+
+@pytest.fixture(scope="module", params=["memory", "sqlite", "pond", "postgresql", "mariadb"])
 def source(request: pytest.FixtureRequest) -> Iterator[Source]:
     if request.param == "memory":
         answers = {PRODUCT_SQL: lambda params: [("fig",), ("pear",), ("plum",)] if params["id"] == 10 else []}

@@ -7,9 +7,9 @@ from sqlalchemy.engine import Engine as Connects
 
 from migrator.errors import SettingsError
 from migrator.source.engines.base import Engine
-from migrator.source.engines.mysql import MYSQL
-from migrator.source.engines.postgresql import POSTGRESQL
-from migrator.source.engines.sqlite import SQLITE
+from migrator.source.engines.mysql.engine import MYSQL
+from migrator.source.engines.postgresql.engine import POSTGRESQL
+from migrator.source.engines.sqlite.engine import SQLITE
 
 ENGINES: list[Engine] = [SQLITE, POSTGRESQL, MYSQL]
 """A new engine is one more row."""

@@ -28,9 +28,9 @@ from migrator.source.engines.base import (
     Writers,
 )
 from migrator.source.engines.servers import drops_unchecked, pool_of
-from migrator.source.engines.sqlite_adapter import OUTCOMES, SESSIONS, STATEMENTS
-from migrator.source.engines.sqlite_capture import CAPTURING
-from migrator.source.engines.sqlite_sql import SQL
+from migrator.source.engines.sqlite.adapter import OUTCOMES, SESSIONS, STATEMENTS
+from migrator.source.engines.sqlite.capture import CAPTURING
+from migrator.source.engines.sqlite.sql import SQL
 from migrator.source.manners import Manners
 
 _NAME = "sqlite"

@@ -12,11 +12,11 @@ from sqlalchemy.engine import URL
 from migrator.errors import SettingsError, how_to_install
 from migrator.source import mysql_facts, types_mysql
 from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
-from migrator.source.engines.mysql_adapter import OUTCOMES, SESSIONS, STATEMENTS
-from migrator.source.engines.mysql_capture import CAPTURING
-from migrator.source.engines.mysql_server import SERVER
-from migrator.source.engines.mysql_sql import SQL
-from migrator.source.engines.mysql_writers import WRITERS
+from migrator.source.engines.mysql.adapter import OUTCOMES, SESSIONS, STATEMENTS
+from migrator.source.engines.mysql.capture import CAPTURING
+from migrator.source.engines.mysql.server import SERVER
+from migrator.source.engines.mysql.sql import SQL
+from migrator.source.engines.mysql.writers import WRITERS
 from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
 from migrator.source.manners import Manners
 

@@ -12,7 +12,7 @@ from migrator.mapping.changes import Captured
 from migrator.source.capture.design import Found, Trigger
 from migrator.source.capture.postgresql import SCHEMA, PostgresqlDdl, quoted
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.postgresql_writers import NAMED, named
+from migrator.source.engines.postgresql.writers import NAMED, named
 
 # Clones on partitions come and go with their parent's trigger.
 _TRIGGERS = sa.text(f"""

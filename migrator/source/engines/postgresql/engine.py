@@ -10,11 +10,11 @@ from sqlalchemy.engine import URL
 from migrator.errors import SettingsError, how_to_install
 from migrator.source import postgresql_facts, types_postgresql
 from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
-from migrator.source.engines.postgresql_adapter import OUTCOMES, SESSIONS, STATEMENTS
-from migrator.source.engines.postgresql_capture import CAPTURING
-from migrator.source.engines.postgresql_server import SERVER, has_blocks
-from migrator.source.engines.postgresql_sql import SQL
-from migrator.source.engines.postgresql_writers import WRITERS
+from migrator.source.engines.postgresql.adapter import OUTCOMES, SESSIONS, STATEMENTS
+from migrator.source.engines.postgresql.capture import CAPTURING
+from migrator.source.engines.postgresql.server import SERVER, has_blocks
+from migrator.source.engines.postgresql.sql import SQL
+from migrator.source.engines.postgresql.writers import WRITERS
 from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
 from migrator.source.manners import Manners
 
