@@ -23,6 +23,7 @@ from migrator.ports.evidence import DiffKey, Sample, Window
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from tests.journey.command import ROOT, Ended, Project, project
+from tests.support_fence import no_fence
 
 # One worker fills the shop once.
 pytestmark = pytest.mark.xdist_group("shadow")
@@ -98,7 +99,7 @@ class Spoiler:
     def __init__(self, shop: Project) -> None:
         self.key_of = design(shop).key_of
         self.store = DynamoStore(
-            dynamodb_client(region=None, profile=None, endpoint=shop.endpoint), design(shop)
+            dynamodb_client(region=None, profile=None, endpoint=shop.endpoint), design(shop), no_fence
         )
         self.before = self._items()
 
