@@ -76,7 +76,7 @@ DEFAULT_SETTLE_S = 10.0
     "--settle",
     "settle_s",
     callback=seconds,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="How long to wait before differences of a live source are looked at again (default 10s).",
 )
 @click.option(
