@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
-from migrator.source_settings import Form, Integer, Number, no_switch
-
-_UNITS_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+from migrator.source_settings import Duration, Form, Integer, Number
 
 EventKind = Literal["run_failed", "rolled_back", "lag_high"]
 EVENTS: tuple[EventKind, ...] = get_args(EventKind)
@@ -69,17 +66,7 @@ class Hook:
     wait_s: float = 10.0
 
 
-def duration_s(value: Any) -> Any:
-    """Seconds of a duration such as 90, 30s, 15m, 24h or 7d; what is no text stays as it is."""
-    if not isinstance(value, str):
-        return no_switch(value)
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h|d)?", value.strip())
-    if found is None:
-        raise ValueError("write a duration such as 30s, 15m, 24h or 7d")
-    return float(found[1]) * _UNITS_S[found[2] or "s"]
-
-
-_Duration = Annotated[float, BeforeValidator(duration_s), Field(gt=0, le=366 * 86_400)]
+_Age = Annotated[Duration, Field(gt=0, le=366 * 86_400)]
 _Share = Annotated[Number, Field(ge=0, le=1)]
 _Limit = Annotated[Number, Field(gt=0, lt=1)]
 _Count = Annotated[Integer, Field(ge=1, le=10**9)]
@@ -93,25 +80,25 @@ def _has_words(command: str | list[str]) -> str | list[str]:
 
 
 class WatchForm(Form):
-    every_s: Annotated[Number, Field(ge=0.1, le=3600)] = 10.0
+    every_s: Annotated[Duration, Field(ge=0.1, le=3600)] = 10.0
     answers_min: _Count = 100
-    lately: _Duration = 600.0
-    watched: _Duration = 7 * 86_400.0
+    lately: _Age = 600.0
+    watched: _Age = 7 * 86_400.0
     mismatch_max: _Limit = 0.005
     error_max: _Limit = 0.01
     p99_factor: _Factor = 3.0
 
 
 class CutoverForm(Form):
-    verify_max_age: _Duration = 86_400.0
-    lag_max_s: Annotated[Number, Field(gt=0, le=3600)] = 10.0
+    verify_max_age: _Age = 86_400.0
+    lag_max_s: Annotated[Duration, Field(gt=0, le=3600)] = 10.0
     comparisons_min: _Count = 1000
     kinds_min: _Share = 0.5
     mismatch_max: _Limit = 0.003
     error_max: _Limit = 0.003
     p99_factor: _Factor = 1.5
-    evidence_max_age: _Duration = 86_400.0
-    quiet: _Duration = 10.0
+    evidence_max_age: _Age = 86_400.0
+    quiet: _Age = 10.0
     leave: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     watch: WatchForm = WatchForm()
 
@@ -128,7 +115,7 @@ class WritesForm(Form):
 class HookForm(Form):
     on: Annotated[list[EventKind], Field(min_length=1)]
     command: Annotated[str | list[str], AfterValidator(_has_words)]
-    wait: Annotated[float, BeforeValidator(duration_s), Field(gt=0, le=300)] = 10.0
+    wait: Annotated[Duration, Field(gt=0, le=300)] = 10.0
 
     def hook(self) -> Hook:
         command = self.command if isinstance(self.command, str) else tuple(self.command)

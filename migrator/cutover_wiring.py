@@ -43,6 +43,7 @@ from migrator.stages.decommission import Dependence, Tombstones, still_needed
 from migrator.stages.judging import judge
 from migrator.stages.lifetimes import Purge
 from migrator.target.conditional import ConditionalWrites
+from migrator.target.store import reads_only
 from migrator.wiring import Laid, Target
 
 _Found = TypeVar("_Found")
@@ -219,8 +220,8 @@ class Court:
 
         writers = SqlWriters(self.desk.journal.database, self.table_id)
         lifetimes = live_wiring.lifetimes_of(self.desk.job)
-        store = ConditionalWrites(self.target.store)
-        purge = Purge(store, writers, self.target.design, lifetimes, dry_run=True)
+        store, design = ConditionalWrites(self.target.store), self.target.design
+        purge = Purge(store, writers, design, lifetimes, reads_only, dry_run=True)
         ripe = sum(purge.run(pages(), writers.now_s()))
         return Tombstones(count, ripe)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Event
 
 from migrator import live_wiring
 from migrator.journal.memory import SqlMemory
 from migrator.journal.store import SqlJournal
 from migrator.journal.traces import SqlTraces
 from migrator.journal.writers import SqlWriters
+from migrator.live_wiring import Live
 from migrator.ports.live import Root
 from migrator.stages.forget import Forget
 from migrator.target.conditional import ConditionalWrites
@@ -16,9 +18,18 @@ from migrator.wiring import Laid, Target
 
 
 def forgetting(
-    laid: Laid, target: Target, journal: SqlJournal, table_id: str, roots: Sequence[Root]
+    laid: Laid,
+    target: Target,
+    journal: SqlJournal,
+    table_id: str,
+    roots: Sequence[Root],
+    *,
+    check: Callable[[], None],
+    live: Live | None,
+    stop: Event,
 ) -> Forget:
-    """The stage that forgets a row, without marks: those are the caller's to add where capture is installed."""
+    """The stage that forgets a row. `live`: capture's edges where it is installed; None where no change leaves a mark."""
+    plans, tuning = [one.plan for one in laid.checked.entities], laid.job.tuning
     writers = SqlWriters(journal.database, table_id)
     entities = {one.name: one for one in laid.checked.entities}
     return Forget(
@@ -34,4 +45,10 @@ def forgetting(
         highest=SqlMemory(journal.database, table_id).highest,
         lifetimes=live_wiring.lifetimes_of(laid.job),
         wait=target.store.retry.wait,
+        check=check,
+        marks=None if live is None else live.marks,
+        captured={} if live is None else {one.name: one for one in live.capture.captured(plans)},
+        segments=tuning.scan_segments,
+        workers=tuning.workers,
+        stop=stop,
     )

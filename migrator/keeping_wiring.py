@@ -26,7 +26,8 @@ from migrator.stages.keeping import (
     refuse_older_journal,
     refuse_phases_of_others,
 )
-from migrator.target.control import ControlItem
+from migrator.target.control import ControlItem, control_state
+from migrator.target.store import by_condition
 from migrator.wiring import Laid, Requests, Target
 
 _ASKED_S = 5.0
@@ -91,7 +92,7 @@ def adoption_of(laid: Laid, target: Target, journal: SqlJournal, table_id: str) 
         pages=lambda: (page.items for page in target.store.scan(0, 1)),
         memory=SqlMemory(database, table_id),
         writers=SqlWriters(database, table_id),
-        control=ControlItem(target.store, lambda state: None),
+        control=ControlItem(target.store.fenced(by_condition), _taken_over),
         identity=SqlIdentity(database, job.name),
         phases=SqlPhases(database, job.name),
         on_record=lambda: on_record(job, journal),
@@ -99,9 +100,13 @@ def adoption_of(laid: Laid, target: Target, journal: SqlJournal, table_id: str) 
     )
 
 
+def _taken_over(state: ControlState) -> None:
+    """Nothing: who adopts a table takes it over, whichever journal has told it something meanwhile."""
+
+
 def refuse_strange(job: Job, target: Target, journal: SqlJournal, *, older: bool = True) -> None:
     """Raises: AnotherJournalError, with `older` also OlderError, where the table keeps what this journal does not know."""
-    state = ControlItem(target.store, lambda state: None).read_control()
+    state = control_state(target.store)
     _refuse_strange(state, job, target, journal, older=older)
 
 
@@ -123,13 +128,13 @@ def _refuse_strange(
 
 def jobs_of(target: Target) -> frozenset[str]:
     """The captured jobs that the table keeps something of."""
-    return frozenset(ControlItem(target.store, lambda state: None).read_control().jobs)
+    return frozenset(control_state(target.store).jobs)
 
 
 def keep_on_record(job: Job, target: Target, journal: SqlJournal, table_id: Callable[[], str]) -> None:
     """The table keeps the lasting phases and direct entities of the journal, where it does not yet. Of a journal that went
     back it learns nothing."""
-    control = control_of(job, target, journal)
+    control = control_of(job, target.fenced(by_condition), journal)
     state, journal_of_job = control.read_control(), on_record(job, journal)
     before = state.jobs.get(job.name)
     if before is not None and journal_of_job.contradicts(before):
@@ -153,7 +158,7 @@ def refuse_strange_start(job: Job, journal: SqlJournal) -> None:
     """
     try:
         target = hasty_target(job)
-        state = ControlItem(target.store, lambda state: None).read_control()
+        state = control_state(target.store)
     except MigratorError as error:
         _log.warning("table_cannot_be_asked_for_its_journal", reason=str(error))
         return

@@ -44,7 +44,7 @@ from migrator.stages.presences import Presences
 from migrator.stages.refresh import LiveEntity, Refresh, behind
 from migrator.stages.relay import Relay, RelayOptions
 from migrator.target.conditional import ConditionalWrites
-from migrator.target.control import ControlItem
+from migrator.target.control import ControlItem, control_state
 from migrator.wiring import Laid, Target, keepers
 
 DDL_LOCK_WAIT_S = 1.0
@@ -215,6 +215,10 @@ class Beside:
     def open_findings(self) -> SqlOpenFindings:
         return SqlOpenFindings(self.journal.database, self.laid.job.name, self.memory.table_id)
 
+    def under(self, check: Callable[[], None]) -> Beside:
+        """The same, every request of which asks `check` as well as the heartbeat."""
+        return replace(self, target=self.target.fenced(both(self.presences.check, check)))
+
     def guard(self) -> None:
         """Raises: SettingsError where source, journal and table do not belong together any more (rule 8)."""
         job, tickets, table_id = self.laid.job, self.live.tickets, self.memory.table_id
@@ -256,6 +260,16 @@ class Beside:
         )
 
 
+def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
+    """A check that is made of two."""
+
+    def check() -> None:
+        one()
+        other()
+
+    return check
+
+
 def own_revision(laid: Laid) -> Revision:
     """What the job's mapping and the columns that it reads are now; entities that are not direct alone."""
     mapping = laid.checked.mapping.revision
@@ -267,7 +281,7 @@ def revisions_of(laid: Laid, journal: SqlJournal) -> SqlRevisions:
 
 
 def presences_of(writers: SqlWriters, revisions: Revisions, job: Job, target: Target) -> Presences:
-    return Presences(writers, revisions, lifetimes_of(job), running_s, lambda: target.store.unanswered)
+    return Presences(writers, revisions, lifetimes_of(job), running_s, lambda: target.store.sent.unanswered)
 
 
 def running_s() -> float:
@@ -312,8 +326,7 @@ def open_beside(
         presences_of(writers, revisions_of(laid, journal), laid.job, target) as presences,
     ):
         # Before every single request: a retry may come long after its batch began.
-        target.store.check = presences.check
-        yield Beside(laid, live, target, journal, memory, presences)
+        yield Beside(laid, live, target.fenced(presences.check), journal, memory, presences)
 
 
 def open_findings_of(job: Job, journal: SqlJournal) -> SqlOpenFindings:
@@ -337,8 +350,7 @@ def known_tickets(job: Job) -> list[int]:
         return []
     with wiring.open_journal(job) as journal:
         highest = SqlMemory(journal.database, state.table_id).highest()
-    control = ControlItem(target.store, lambda state: None)
-    return [highest, control.read_control().ticket]
+    return [highest, control_state(target.store).ticket]
 
 
 def want_repair(job: Job) -> None:
@@ -346,7 +358,7 @@ def want_repair(job: Job) -> None:
     design = wiring.sound_mapping(job.mapping).mapping.table
     target = wiring.open_target(job, design, lambda: False)
     state = target.admin.state(target.design)
-    if state is None or not ControlItem(target.store, lambda state: None).read_control().is_there:
+    if state is None or not control_state(target.store).is_there:
         return
     with wiring.open_journal(job) as journal:
         SqlIdentity(journal.database, job.name).see(state.table_id, target.design.name, UNREPAIRED)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from migrator.source_settings import Form, Integer, Number
+from migrator.source_settings import Duration, Form, Integer, Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,20 @@ class ReadSettings:
 class ShadowForm(Form):
     sample: Annotated[Number, Field(ge=0, le=1)] = 1.0
     at_once: Annotated[Integer, Field(ge=1, le=64)] = 4
-    deadline_s: Annotated[Number, Field(gt=0, le=300)] = 2.0
+    deadline_s: Annotated[Duration, Field(gt=0, le=300)] = 2.0
     per_s: Annotated[Number, Field(gt=0, le=10_000)] = 20.0
     max_rows: Annotated[Integer, Field(ge=1, le=100_000)] = 1000
     breaker_after: Annotated[Integer, Field(ge=1, le=1_000_000)] = 10
-    breaker_pause_s: Annotated[Number, Field(gt=0, le=86_400)] = 30.0
-    settle_s: Annotated[Number, Field(gt=0, le=3600)] = 10.0
+    breaker_pause_s: Annotated[Duration, Field(gt=0, le=86_400)] = 30.0
+    settle_s: Annotated[Duration, Field(gt=0, le=3600)] = 10.0
 
 
 class ReadsForm(Form):
-    phase_cache_s: Annotated[Number, Field(ge=0.05, le=3600)] = 5.0
+    phase_cache_s: Annotated[Duration, Field(ge=0.05, le=3600)] = 5.0
     connections: Annotated[Integer, Field(ge=1, le=1000)] = 10
-    patience_s: Annotated[Number, Field(gt=0, le=300)] = 5.0
+    patience_s: Annotated[Duration, Field(gt=0, le=300)] = 5.0
     cursor_key: Annotated[str, Field(min_length=16)] | None = None
-    cursor_life_s: Annotated[Number, Field(gt=0, le=31_536_000)] = 86_400.0
+    cursor_life_s: Annotated[Duration, Field(gt=0, le=31_536_000)] = 86_400.0
     shadow: ShadowForm = ShadowForm()
 
     def settings(self) -> ReadSettings:

@@ -20,7 +20,7 @@ from migrator.service_wiring import Service
 from migrator.settings import Job
 from migrator.source.manners import Manners, name_of
 from migrator.stages.fetch import AT_ONCE
-from migrator.stages.instances import Role
+from migrator.stages.instances import Role, reads_alone
 from migrator.stages.ledger import Ledger
 from migrator.stages.mapped_reads import MappedReads, question_named
 from migrator.stages.phase_cache import PhaseCache
@@ -77,7 +77,7 @@ def open_reading(asking: Asking) -> Iterator[MappedReads]:
     with ExitStack() as stack:
         edges = stack.enter_context(_edges(service, *_callers(job)))
         shadowed = stack.enter_context(_edges(service, *_shadows(job)))
-        stack.enter_context(heartbeat.playing(Role("read")))
+        stack.enter_context(heartbeat.playing(Role("read", reads_alone)))
 
         def instance() -> str:
             return heartbeat.me.id

@@ -139,7 +139,7 @@ def marking_role(
     looks.append(partial(_need_rows, service))
     if writes:
         looks.append(partial(_refuse_revision, service))
-    return Role("dual_write", mode, known.id, lambda: [look() for look in looks])
+    return Role("dual_write", lambda: [look() for look in looks], mode, known.id)
 
 
 def _need_rows(service: Service) -> None:
@@ -228,15 +228,17 @@ class _Writer:
     def _relay(self, rows: RootFinder, check: Callable[[], None]) -> Relay:
         """A relay that reads inside of the service's transaction, and waits for nothing on its event loop."""
         relay = off_loop(partial(self.beside.relay, check))
-        refresh = relay.refresh
-        relay.finder = refresh.rows = rows
-        refresh.store = cast("ConditionalStore", OffLoop(refresh.store))
-        refresh.tickets = cast("Tickets", OffLoop(refresh.tickets))
-        refresh.memory = cast("Memory", OffLoop(refresh.memory))
-        refresh.control = cast("Control", OffLoop(refresh.control))
-        if refresh.objects is not None:
-            refresh.objects = cast("ObjectStore", OffLoop(refresh.objects))
-        return relay
+        refresh, objects = relay.refresh, relay.refresh.objects
+        inside = replace(
+            refresh,
+            rows=rows,
+            store=cast("ConditionalStore", OffLoop(refresh.store)),
+            tickets=cast("Tickets", OffLoop(refresh.tickets)),
+            memory=cast("Memory", OffLoop(refresh.memory)),
+            control=cast("Control", OffLoop(refresh.control)),
+            objects=None if objects is None else cast("ObjectStore", OffLoop(objects)),
+        )
+        return replace(relay, finder=rows, refresh=inside)
 
 
 @contextmanager
@@ -244,9 +246,9 @@ def _open_writer(service: Service, asked: Asked) -> Iterator[_Writer]:
     _refuse_strict(service, asked)
     table_id = live_wiring.existing_table(service.laid.job, service.target)
     laid = _with_connections(service.laid, asked.sessions)
-    with live_wiring.open_beside(laid, service.target, service.journal, table_id, lambda: False) as beside:
+    with live_wiring.open_beside(laid, service.target, service.journal, table_id, lambda: False) as opened:
         # Before every single request: one that is sent again may come long after the transaction's time.
-        service.target.store.check = partial(_both, beside.presences.check, refuse_late)
+        beside = opened.under(refuse_late)
         beside.live.tickets.highest()
         beside.guard()
         writers, lifetimes = beside.presences.writers, beside.lifetimes
@@ -271,11 +273,6 @@ def _with_connections(laid: Laid, sessions: int | None) -> Laid:
     tuning = replace(laid.job.tuning, workers=max(sessions, laid.job.tuning.workers))
     unlimited = replace(laid.job.source, max_connections=None)
     return replace(laid, job=replace(laid.job, tuning=tuning, source=unlimited))
-
-
-def _both(*checks: Callable[[], None]) -> None:
-    for check in checks:
-        check()
 
 
 def _refuse_strict(service: Service, asked: Asked) -> None:

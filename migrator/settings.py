@@ -15,7 +15,7 @@ from migrator.errors import Fault, MappingError, SettingsError
 from migrator.files import small_text
 from migrator.mapping.document import Document, Ours, load_document, schema_faults
 from migrator.read_settings import ReadSettings, ReadsForm, ShadowForm
-from migrator.source_settings import Form, Integer, Number, SourceForm, SourceSettings
+from migrator.source_settings import Duration, Form, Integer, Number, SourceForm, SourceSettings
 from migrator.table_options import OptionsForm, TableOptions, UnitsForm
 
 _VARIABLE = re.compile(
@@ -138,15 +138,15 @@ class _TuningForm(Form):
     workers: Annotated[Integer, Field(ge=1, le=64)] = 4
     page_rows: Annotated[Integer, Field(ge=1, le=100_000)] = 500
     attempts: Annotated[Integer, Field(ge=1, le=1000)] = 12
-    backoff_cap_s: Annotated[Number, Field(gt=0, le=300)] = 10.0
-    give_up_after_s: Annotated[Number, Field(gt=0, le=86_400)] = 300.0
+    backoff_cap_s: Annotated[Duration, Field(gt=0, le=300)] = 10.0
+    give_up_after_s: Annotated[Duration, Field(gt=0, le=86_400)] = 300.0
     max_refused: Annotated[Integer, Field(ge=0)] = 0
     scan_segments: Annotated[Integer, Field(ge=1, le=1000)] = 4
     max_write_units: Annotated[Integer, Field(ge=1)] | None = None
     confirm_above: Annotated[Number, Field(ge=0)] | None = None
-    request_life_s: Annotated[Number, Field(gt=0, le=3600)] = 60.0
-    silent_s: Annotated[Number, Field(ge=1, le=3600)] = 30.0
-    lease_s: Annotated[Number, Field(ge=1, le=3600)] = 60.0
+    request_life_s: Annotated[Duration, Field(gt=0, le=3600)] = 60.0
+    silent_s: Annotated[Duration, Field(ge=1, le=3600)] = 30.0
+    lease_s: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
 
 
 class _JobForm(Form):

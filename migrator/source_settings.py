@@ -8,6 +8,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from migrator.durations import seconds_of
+
 _DAY_S = 86_400
 _VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
@@ -52,6 +54,11 @@ def no_switch(value: Any) -> Any:
     return value
 
 
+def duration_s(value: Any) -> Any:
+    """The seconds of a duration that is text; what is no text stays as it is, for a number is seconds."""
+    return seconds_of(value) if isinstance(value, str) else no_switch(value)
+
+
 def place(text: str) -> str:
     """The text; one that begins like the place of a URL must name it."""
     kind, colon, rest = text.partition(":")
@@ -69,7 +76,7 @@ def place(text: str) -> str:
 def _limit(limit_s: float) -> float:
     """Seconds; 0 for no limit."""
     if limit_s and not 0.001 <= limit_s <= _DAY_S:
-        raise ValueError("write seconds from 0.001 to 86400; 0 for no limit of ours")
+        raise ValueError("write a duration from 0.001 (seconds) to 1d; 0 for no limit of ours")
     return limit_s
 
 
@@ -83,6 +90,8 @@ _Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 _Word = Annotated[str, Field(min_length=1)]
 Integer = Annotated[int, BeforeValidator(no_switch)]
 Number = Annotated[float, BeforeValidator(no_switch)]
+Duration = Annotated[float, BeforeValidator(duration_s)]
+"""Of any setting that says how long, whether its name ends in _s or not: see durations.py."""
 
 
 class SourceForm(Form):
@@ -90,7 +99,7 @@ class SourceForm(Form):
     read_url: _Place | None = None
     command: Annotated[list[_Word], Field(min_length=1)] | None = None
     max_connections: Annotated[Integer, Field(ge=1, le=1000)] | None = None
-    statement_timeout_s: Annotated[Number, AfterValidator(_limit)] | None = None
+    statement_timeout_s: Annotated[Duration, AfterValidator(_limit)] | None = None
     max_rows_per_s: Annotated[Number, Field(gt=0, le=1e9)] | None = None
 
     @model_validator(mode="after")

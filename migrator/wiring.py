@@ -38,7 +38,7 @@ from migrator.target.client import default_region, dynamodb_client, service_clie
 from migrator.target.credentials import Role
 from migrator.target.objects import S3Objects
 from migrator.target.secrets import read_secret
-from migrator.target.store import DynamoStore
+from migrator.target.store import DynamoStore, reads_only
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import WriteLimit
 from migrator.transforms import load_transforms
@@ -224,12 +224,19 @@ def extra_for(url: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class Target:
-    """One job's table: its design under the job's name, its edges, and the bucket beside it where the job names one."""
+    """One job's table: its design under the job's name, its edges, and the bucket beside it where the job names one.
+
+    As it is opened it can only be read; a writer takes what `fenced` gives.
+    """
 
     design: TableDesign
     admin: DynamoTableAdmin
     store: DynamoStore
     objects: S3Objects | None = None
+
+    def fenced(self, check: Callable[[], None]) -> Target:
+        """The same for a writer; `check` raises when nothing more must be sent, and is asked before every request."""
+        return replace(self, store=self.store.fenced(check))
 
 
 @dataclass(frozen=True)
@@ -260,7 +267,8 @@ def open_target(
     named = design_for(job, design)
     backoff = requests.backoff if requests else backoff_of(job)
     admin = DynamoTableAdmin(client, stop=stop)
-    store = DynamoStore(client, named, backoff, stop, _limit(tuning, named, Retry(backoff, stop)))
+    limit = _limit(tuning, named, Retry(backoff, stop))
+    store = DynamoStore(client, named, reads_only, backoff, stop, limit)
     return Target(named, admin, store, _objects(job, endpoint, named, backoff, stop))
 
 

@@ -15,7 +15,7 @@ import click
 
 from migrator import truth_wiring, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.beside import look_around
+from migrator.cli.beside import Surroundings, look_around
 from migrator.cli.command_line import Leaf
 from migrator.cli.costs import MONEY, Allowed, Bill, bill_of, need_allowed
 from migrator.cli.keys import as_asked, keys_option, tell_masked
@@ -53,7 +53,6 @@ from migrator.report.results import backfill_data, explained_lines, print_backfi
 from migrator.results import BackfillResult
 from migrator.settings import Job
 from migrator.stages.backfill import Backfill, BackfillOptions
-from migrator.stages.claims import Claims
 from migrator.stages.estimate import estimate
 from migrator.wiring import Laid
 
@@ -126,8 +125,7 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool
         need_allowed(read, bill, Allowed(wanted.max_cost, wanted.yes or wanted.dry_run))
         run = _begin(session, identity, wanted)
         keep_installation(session.journal.database, run.id, around.installation)
-        stage = _stage(laid, session, wanted, stop)
-        stage.path, stage.source = around.path(session, stage.claims), around.source(laid)
+        stage = _stage(laid, session, wanted, around, stop)
         with stopped_says(lambda: _stopped(session, run, dry_run=wanted.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:
@@ -209,21 +207,16 @@ def _begin(session: Session, identity: RunIdentity, wanted: Asked) -> Run:
     return run
 
 
-def _stage(laid: Laid, session: Session, wanted: Asked, stop: Event) -> Backfill:
+def _stage(laid: Laid, session: Session, wanted: Asked, around: Surroundings, stop: Event) -> Backfill:
     tuning = laid.job.tuning
     options = BackfillOptions(wanted.workers or tuning.workers, tuning.page_rows, wanted.limit)
-    entities = {entity.name: entity for entity in laid.checked.entities}
-    claims = Claims(session.journal, laid.source, entities, laid.checked.unproved, session.table_id)
     return Backfill(
-        source=laid.source,
-        store=session.store,
+        source=around.source(laid),
         journal=session.journal,
-        claims=claims,
+        path=around.path(laid, session),
         progress=progress(),
         options=options,
         stop=stop,
-        check=session.check,
-        objects=session.objects,
     )
 
 

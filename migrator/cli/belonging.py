@@ -18,6 +18,7 @@ from migrator.keeping_wiring import adoption_of, control_of, hasty_target, keep_
 from migrator.live_wiring import ONCE, Live
 from migrator.settings import Job
 from migrator.stages.keeping import AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError
+from migrator.target.store import by_condition
 from migrator.wiring import Laid, Target
 
 _FORCE = "Take this journal for the table's from now on: the one that it was written with is lost for good."
@@ -147,7 +148,7 @@ def adopt_repaired(laid: Laid, live: Live, target: Target, journal: SqlJournal, 
 def _guard(job: Job, live: Live, target: Target, journal: SqlJournal, table_id: str) -> None:
     keeping_wiring.refuse_strange(job, target, journal)
     if live.capture.installation() is not None:
-        control = control_of(job, target, journal)
+        control = control_of(job, target.fenced(by_condition), journal)
         keeping_of(job, target, journal, table_id, live.tickets, control).guard()
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from threading import Event
 
 import click
@@ -15,9 +14,10 @@ from migrator.cli.instances import tell_unmarked
 from migrator.cli.runs import Session
 from migrator.errors import Interrupted, OldRevisionError, SettingsError
 from migrator.journal.store import SqlJournal
-from migrator.live_wiring import Beside
+from migrator.live_wiring import Beside, both
 from migrator.ports import Rows
 from migrator.ports.capture import Installation
+from migrator.ports.live import Memory
 from migrator.ports.revisions import Standing
 from migrator.settings import Job
 from migrator.stages.claims import Claims
@@ -46,26 +46,32 @@ class Surroundings:
     beside: Beside | None = None
     presence: Presence | None = None
 
-    def path(self, session: Session, claims: Claims) -> PagePath | None:
-        """None: a dry run's."""
+    def path(self, laid: Laid, session: Session) -> PagePath:
         if self.beside is None or self.presence is None:
-            return None
+            claims = _claims(laid, session, None)
+            return FastPath(
+                session.store, claims, time.time, session.check, session.objects, None, frozenset()
+            )
         check = both(session.check, self.presence.check)
         if self.presence.writer.kind == "conditional":
             return BesidePath(self.beside.refresh(check), self.beside.open_findings)
-        among = PutsAmongOthers(self.beside.store, self.beside.target.design)
-        store = among if session.is_shared else session.store
-        path = partial(FastPath, store, claims, live_wiring.now_s, check, session.objects)
-        if not self.installation:
-            return path()
-        claims.memory = self.beside.memory
+        target = self.beside.target
+        store = PutsAmongOthers(self.beside.store, target.design) if session.is_shared else target.store
+        memory = self.beside.memory if self.installation else None
         remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
-        return path(self.beside.memory, remembered)
+        claims = _claims(laid, session, memory)
+        return FastPath(store, claims, live_wiring.now_s, check, session.objects, memory, remembered)
 
     def source(self, laid: Laid) -> Rows:
         """Where pages are read: beside others only where every ticket is already known."""
         conditional = self.presence is not None and self.presence.writer.kind == "conditional"
         return laid.source.at_primary() if conditional else laid.source
+
+
+def _claims(laid: Laid, session: Session, memory: Memory | None) -> Claims:
+    entities = {entity.name: entity for entity in laid.checked.entities}
+    unproved = laid.checked.unproved
+    return Claims(session.journal, laid.source, entities, unproved, session.table_id, memory=memory)
 
 
 def look_around(stack: ExitStack, laid: Laid, session: Session, stop: Event) -> Surroundings:
@@ -132,13 +138,3 @@ def tell_registered(before: Standing) -> None:
         what = f"the job {verb} to this mapping (or to these columns): whoever writes by another one is told to stop"
         rest = "start relays and services anew; rows that do not change keep their items until `migrator backfill`"
         click.echo(f"{what}; {rest}", err=True)
-
-
-def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
-    """A check that is made of two."""
-
-    def check() -> None:
-        one()
-        other()
-
-    return check

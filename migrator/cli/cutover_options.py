@@ -11,9 +11,8 @@ from typing import Any
 
 import click
 
-from migrator.cli.options import json_option, need_yes
+from migrator.cli.options import json_option, need_yes, some_seconds
 from migrator.cutover_results import Judgement
-from migrator.cutover_settings import duration_s
 from migrator.cutover_wiring import Desk
 from migrator.errors import SettingsError
 from migrator.mapping.document import did_you_mean
@@ -104,19 +103,6 @@ def refuse_moved(known: PatternPhase, shown: str | None) -> None:
         )
 
 
-def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    """In seconds. Raises: SettingsError."""
-    if text is None:
-        return None
-    try:
-        found = float(duration_s(text))
-    except ValueError as error:
-        raise SettingsError(f"--evict-older-than {text}: {error}") from None
-    if not found:
-        raise SettingsError("--evict-older-than: write a duration that is more than nothing, such as 10m")
-    return found
-
-
 def move_options(command: Any) -> Any:
     for option in reversed(
         (
@@ -137,7 +123,7 @@ def move_options(command: Any) -> Any:
                 "--evict-older-than",
                 "evict_older_s",
                 metavar="DURATION",
-                callback=_duration,
+                callback=some_seconds,
                 help="Every instance that has been silent for longer is gone for sure, such as 10m after a deployment.",
             ),
             click.option("--wait", is_flag=True, help="Wait until every living reader acts by it."),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event
 
 import click
 
@@ -26,9 +28,12 @@ from migrator.ports.phases import PatternPhase
 from migrator.report.cutover import direct_line
 from migrator.report.decommission import EndSql, EndStep, end_steps, step_lines
 from migrator.report.instances import who
+from migrator.settings import Job
 from migrator.stages.decommission import before_the_end
 from migrator.stages.strip import Strip, StripCounts
+from migrator.target.store import reads_only
 from migrator.target.stripping import DynamoStripping
+from migrator.wiring import Target
 
 
 @click.group(cls=Branch)
@@ -105,24 +110,32 @@ def strip(job: Path, dry_run: bool, yes: bool, as_json: bool) -> int:
         table_id = live_wiring.existing_table(read, target)
         desk = stack.enter_context(open_desk(read))
         _refuse_early(desk, list(mapping.patterns), table_id)
-        stripping = stack.enter_context(DynamoStripping(target.store))
         names = frozenset(entity.name for entity in entities_of(mapping))
-        tuning = read.tuning
-        stage = Strip(
-            target.store, stripping, target.design, names, tuning.scan_segments, tuning.workers, stop
-        )
         if dry_run:
-            return _tell(stage.count(), as_json=as_json, dry_run=True)
-        stage.check = stack.enter_context(RunLease(desk.journal, read.name)).check
+            counts = _stage(stack, read, target, names, reads_only, stop).count()
+            return _tell(counts, as_json=as_json, dry_run=True)
+        lease = stack.enter_context(RunLease(desk.journal, read.name))
+        stage = _stage(stack, read, target.fenced(lease.check), names, lease.check, stop)
         if not yes:
             _need_yes(stage.count(), target.design.name)
-        identity = RunIdentity(
-            "strip", read.name, table_id, mapping.revision, f"segments={tuning.scan_segments}"
-        )
+        identity = RunIdentity("strip", read.name, table_id, mapping.revision, f"segments={stage.segments}")
         run = begin(desk.journal, identity, again=True, after=0)
         with RunEnd(desk.journal, run, read.hooks):
             counts = stage.run(desk.journal, run)
         return _tell(counts, as_json=as_json, dry_run=False)
+
+
+def _stage(
+    stack: ExitStack,
+    job: Job,
+    target: Target,
+    names: frozenset[str],
+    check: Callable[[], None],
+    stop: Event,
+) -> Strip:
+    stripping, tuning = stack.enter_context(DynamoStripping(target.store)), job.tuning
+    segments, workers = tuning.scan_segments, tuning.workers
+    return Strip(target.store, stripping, target.design, names, check, segments, workers, stop)
 
 
 def _refuse_early(desk: Desk, patterns: list[str], table_id: str) -> None:

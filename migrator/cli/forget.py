@@ -25,6 +25,7 @@ from migrator.ports.live import Root
 from migrator.report.forget import forget_data, forgotten_lines, found_lines, hint_lines, left_lines, left_of
 from migrator.results import Forgotten, RowTraces
 from migrator.stages.forget import Forget
+from migrator.target.store import reads_only
 from migrator.wiring import Laid
 
 
@@ -73,19 +74,23 @@ def _stage(
     stack: ExitStack, laid: Laid, compiled: CompiledEntity, key: SourceKey, stop: Event, *, alone: bool
 ) -> Forget:
     """`alone`: holding the job's lease, so that no run of it begins meanwhile."""
-    job, tuning = laid.job, laid.job.tuning
+    job = laid.job
     target = wiring.open_target(job, laid.checked.mapping.table, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
     journal = stack.enter_context(wiring.open_journal(job, stop.is_set))
-    stage = forget_wiring.forgetting(laid, target, journal, table_id, _roots(laid.checked, compiled, key))
-    stage.segments, stage.workers, stage.stop = tuning.scan_segments, tuning.workers, stop
     live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set, source=laid.source))
-    if live_wiring.found_installation(live, laid) is not None:
-        plans = [one.plan for one in laid.checked.entities]
-        stage.marks, stage.captured = live.marks, {one.name: one for one in live.capture.captured(plans)}
-    if alone:
-        stage.check = stack.enter_context(RunLease(journal, job.name)).check
-    return stage
+    is_captured = live_wiring.found_installation(live, laid) is not None
+    check = stack.enter_context(RunLease(journal, job.name)).check if alone else reads_only
+    return forget_wiring.forgetting(
+        laid,
+        target.fenced(check),
+        journal,
+        table_id,
+        _roots(laid.checked, compiled, key),
+        check=check,
+        live=live if is_captured else None,
+        stop=stop,
+    )
 
 
 def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[Root]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from migrator import logs, wiring
+from migrator.durations import ADVICE, seconds_of
 from migrator.errors import INTERRUPTED, Interrupted, RefusedError, SettingsError
 from migrator.mapping.items import CompiledEntity
 from migrator.report.inert import plain
@@ -167,10 +167,18 @@ def stop_on_signals() -> Iterator[Event]:
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """A duration such as 30s, 30 or 2m, in seconds."""
+    """The seconds of a duration such as 90s, 5m, 2h, 1d, or of a number."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|)", text.strip())
-    if found is None:
-        raise click.BadParameter(f"'{text}' is no duration; write 30s or 2m")
-    return float(found[1]) * (60 if found[2] == "m" else 1)
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' is no duration; {error}") from None
+
+
+def some_seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """The same of a duration that is more than nothing."""
+    found = seconds(ctx, param, text)
+    if found == 0:
+        raise click.BadParameter(f"'{text}' is no time at all; {ADVICE}")
+    return found

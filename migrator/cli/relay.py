@@ -30,6 +30,7 @@ from migrator.report.relay import RelayReport, lag_line, open_line
 from migrator.stages.daemon import Daemon
 from migrator.stages.lifetimes import Purge
 from migrator.target.conditional import ConditionalWrites
+from migrator.target.store import by_condition
 from migrator.wiring import Laid
 
 _WRITTEN_ALL_THE_SAME = {"apart"}
@@ -185,14 +186,19 @@ def purge(job: Path, dry_run: bool, as_json: bool) -> int:
         journal = stack.enter_context(wiring.open_journal(read, stop.is_set))
         writers = SqlWriters(journal.database, table_id)
         lifetimes = live_wiring.lifetimes_of(read)
-        stage = Purge(ConditionalWrites(target.store), writers, target.design, lifetimes, dry_run=dry_run)
-        pages = (page.items for page in target.store.scan(0, 1))
         removed = 0
-        for count in stage.run(pages, writers.now_s()):
-            removed += count
+
+        def check() -> None:
             if stop.is_set():
                 gone = f"{removed:,} tombstone(s) {'were counted' if dry_run else 'are taken away'}"
                 raise Interrupted(f"stopped; {gone} by now, and the same command goes on")
+
+        # A tombstone goes by its ticket, so a request of an hour ago takes away nothing else.
+        store = ConditionalWrites(target.store if dry_run else target.store.fenced(by_condition))
+        stage = Purge(store, writers, target.design, lifetimes, check, dry_run=dry_run)
+        for count in stage.run((page.items for page in target.store.scan(0, 1)), writers.now_s()):
+            removed += count
+            check()
     if as_json:
         print_json({"tombstones": removed, "dry_run": dry_run})
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,7 +17,7 @@ from migrator.cli.belonging import belonging
 from migrator.cli.command_line import Leaf
 from migrator.cli.keys import keys_option
 from migrator.cli.lag import Lag, lag_of
-from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
+from migrator.cli.options import job_argument, json_option, read_job, some_seconds, stdout, stop_on_signals
 from migrator.errors import MappingError, MigratorError, SettingsError
 from migrator.journal.evidence import SqlEvidence
 from migrator.journal.finding_groups import SqlFindingGroups
@@ -34,15 +33,6 @@ from migrator.transforms import load_transforms
 
 _PATIENCE_S = 5.0
 """How long a side that does not answer is asked again: the rest is worth showing without it."""
-_UNITS = {"m": 60, "h": 3_600, "d": 86_400}
-
-
-def _since(ctx: click.Context, param: click.Parameter, text: str) -> float:
-    """A time back such as 90m, 24h or 7d, in seconds."""
-    found = re.fullmatch(r"([1-9]\d{0,5}) ?([mhd])", text.strip())
-    if found is None:
-        raise click.BadParameter(f"'{text}' is no time; write 90m, 24h or 7d")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 @click.command(cls=Leaf)
@@ -51,7 +41,8 @@ def _since(ctx: click.Context, param: click.Parameter, text: str) -> float:
 @click.option(
     "--since",
     "since_s",
-    callback=_since,
+    callback=some_seconds,
+    metavar="DURATION",
     default="24h",
     show_default=True,
     help="Comparisons of this time: 90m, 24h, 7d.",

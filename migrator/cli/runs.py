@@ -19,7 +19,7 @@ from migrator.mapping.items import CompiledEntity
 from migrator.model import TableDesign
 from migrator.ports import ItemStore, Journal, ObjectStore, Run, RunIdentity, RunKind
 from migrator.settings import Job
-from migrator.stages.dry import DryStore
+from migrator.stages.dry import DryStore, sends_nothing
 from migrator.wiring import Laid, Target
 
 DRY_TABLE = "dry-run"
@@ -43,7 +43,7 @@ def dry_session(stack: ExitStack, design: TableDesign) -> Session:
     """A session that writes nowhere."""
     journal = SqlJournal.in_memory()
     stack.callback(journal.close)
-    return Session(journal, DryStore(design), DRY_TABLE, lambda: None)
+    return Session(journal, DryStore(design), DRY_TABLE, sends_nothing)
 
 
 def live_session(

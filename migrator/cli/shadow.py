@@ -61,7 +61,7 @@ def shadow() -> None:
     "--settle",
     "settle_s",
     callback=seconds,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="How long both sides may take to come to the same answer (default 3s).",
 )
 @click.option("--control", is_flag=True, help="Compare SQL with SQL: the noise of the source itself.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
@@ -36,6 +36,7 @@ from migrator.report.undo import print_undo, undo_data
 from migrator.results import UndoCounts
 from migrator.settings import Job
 from migrator.stages.undo import AnyRevision, Undo
+from migrator.target.store import reads_only
 from migrator.wiring import Target
 
 
@@ -74,12 +75,12 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
         journal = stack.enter_context(wiring.open_journal(read, stop.is_set))
         _refuse_late(read, mapping, journal, wanted, how)
         names = _own(journal, read, table_id, wanted, named=bool(entities), anyway=how["anyway"])
-        stage = _stage(read, target, names, stop)
         if dry_run:
-            _print(_counted(stage), dry_run=True, as_json=as_json)
+            _print(_counted(_stage(read, target, names, reads_only, stop)), dry_run=True, as_json=as_json)
             return 0
-        stage.check = stack.enter_context(RunLease(journal, read.name)).check
-        _enter_alone(stack, read, target, journal, table_id)
+        lease = stack.enter_context(RunLease(journal, read.name))
+        alone = target.fenced(_enter_alone(stack, read, target, journal, table_id))
+        stage = _stage(read, alone, names, lease.check, stop)
         if not yes:
             _need_yes(_counted(stage), target)
         # Before the deletes: a crash between them leaves items whose pages are worked again; the other order
@@ -120,13 +121,18 @@ def _refuse_late(
         click.echo(f"warning: undo itself would be refused: {error}", err=True)
 
 
-def _enter_alone(stack: ExitStack, job: Job, target: Target, journal: SqlJournal, table_id: str) -> None:
-    """A place among the writers until the stack unwinds. Raises: SettingsError where anybody writes to the table."""
+def _enter_alone(
+    stack: ExitStack, job: Job, target: Target, journal: SqlJournal, table_id: str
+) -> Callable[[], None]:
+    """The check of a place among the writers, kept until the stack unwinds.
+
+    Raises: SettingsError where anybody writes to the table.
+    """
     writers = SqlWriters(journal.database, table_id)
     presences = stack.enter_context(live_wiring.presences_of(writers, AnyRevision(), job, target))
     presence = presences.enter("undo")
     stack.push(lambda kind, *_: presences.leave(presence, clean=kind is None))
-    target.store.check = presences.check
+    return presences.check
 
 
 def _own(
@@ -175,9 +181,9 @@ def _chosen(mapping: Mapping, names: tuple[str, ...], direct: Sequence[str]) -> 
     return frozenset(names or known)
 
 
-def _stage(job: Job, target: Target, names: frozenset[str], stop: Event) -> Undo:
+def _stage(job: Job, target: Target, names: frozenset[str], check: Callable[[], None], stop: Event) -> Undo:
     tuning = job.tuning
-    return Undo(target.store, target.design, names, tuning.scan_segments, tuning.workers, stop)
+    return Undo(target.store, target.design, names, check, tuning.scan_segments, tuning.workers, stop)
 
 
 def _need_yes(counts: UndoCounts, target: Target) -> None:

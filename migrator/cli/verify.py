@@ -7,11 +7,12 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import click
@@ -48,7 +49,7 @@ from migrator.retry import nap
 from migrator.settings import Job
 from migrator.source_settings import place
 from migrator.stages.second_look import LOOKED_AT, SecondLook
-from migrator.stages.verify import Verify, VerifyOptions
+from migrator.stages.verify import Confirm, Verify, VerifyOptions
 from migrator.wiring import Laid, Target
 
 DEFAULT_SETTLE_S = 10.0
@@ -75,7 +76,7 @@ DEFAULT_SETTLE_S = 10.0
     "--settle",
     "settle_s",
     callback=seconds,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="How long to wait before differences of a live source are looked at again (default 10s).",
 )
 @click.option(
@@ -112,10 +113,10 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
             truth_wiring.refuse_complete(read, laid.checked.mapping, journal)
         entities, again = laid.checked.entities, asked["again"]
         identity = identity_of("verify", laid, table_id, entities, _scope(sample, asked["source_url"]))
-        stage = _stage(laid, target, journal, sample, workers)
-        stage.stop, stage.check, stage.direct = stop, lease.check, direct_items(laid.checked)
         # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
-        live, captured = _live(stack, stage, laid, target, asked | {"job": read})
+        live, captured = _live(stack, laid, stop, asked | {"job": read})
+        recheck = _recheck(live, laid, target, journal, stop, asked["settle_s"]) if captured else _STILL
+        stage = _stage(laid, target, journal, lease, recheck, _options(laid, sample, workers), stop)
         run = _begin(journal, identity, live.capture.installation(), again=again)
         stack.enter_context(stopped_says(lambda: _stopped(journal, run, sample, seed, again=again)))
         with RunEnd(journal, run, read.hooks), stage.progress:
@@ -191,14 +192,22 @@ def _marked(
     return True
 
 
-def _live(
-    stack: ExitStack, stage: Verify, laid: Laid, target: Target, asked: Mapping[str, Any]
-) -> tuple[Live, bool]:
+@dataclass(frozen=True)
+class _Recheck:
+    """What a verify is told of rows that change meanwhile: how differences are confirmed, and whether anything changed."""
+
+    confirm: Confirm | None
+    is_quiet: Callable[[], bool]
+
+
+_STILL = _Recheck(None, lambda: True)
+"""Of a source whose changes leave no marks: it is taken to stand still."""
+
+
+def _live(stack: ExitStack, laid: Laid, stop: Event, asked: Mapping[str, Any]) -> tuple[Live, bool]:
     """Capture's edges, and whether it is installed; then the verify knows that rows change meanwhile."""
     source = None if asked["source_url"] else laid.source
-    live = stack.enter_context(
-        live_wiring.open_live(asked["job"], "verify", stop=stage.stop.is_set, source=source)
-    )
+    live = stack.enter_context(live_wiring.open_live(asked["job"], "verify", stop=stop.is_set, source=source))
     if asked["repair"]:
         live_wiring.need_installation(live, laid)
     elif live.capture.installation() is None:
@@ -207,21 +216,27 @@ def _live(
                 "--settle is for a source whose changes are captured; see `migrator capture install`"
             )
         return live, False
+    return live, True
+
+
+def _recheck(
+    live: Live, laid: Laid, target: Target, journal: SqlJournal, stop: Event, settle_s: float | None
+) -> _Recheck:
     entities = {one.name: one for one in laid.checked.entities}
     look = SecondLook(
-        *(laid.source, stage.store, stage.journal, entities, target.design, stage.clock, stage.objects)
+        *(laid.source, target.store, journal, entities, target.design, time.time, target.objects)
     )
-    settle_s = DEFAULT_SETTLE_S if asked["settle_s"] is None else asked["settle_s"]
 
     def confirm(run: Run) -> Mapping[Root, set[ItemKey]]:
-        if any(kind in LOOKED_AT for kind in stage.journal.finding_counts(run)):
-            nap(settle_s, stage.stop.is_set, time.sleep)
+        if any(kind in LOOKED_AT for kind in journal.finding_counts(run)):
+            nap(DEFAULT_SETTLE_S if settle_s is None else settle_s, stop.is_set, time.sleep)
         return look.confirm(run)
 
     before = (live.tickets.highest(), live.marks.state().waiting)
-    stage.confirm = confirm
-    stage.is_quiet = lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1]
-    return live, True
+    return _Recheck(
+        confirm,
+        lambda: before == (live.tickets.highest(), live.marks.state().waiting) and not before[1],
+    )
 
 
 def _print(result: VerifyResult, journal: SqlJournal, laid: Laid, *, as_json: bool, whole_keys: bool) -> None:
@@ -236,11 +251,29 @@ def _print(result: VerifyResult, journal: SqlJournal, laid: Laid, *, as_json: bo
 
 
 def _stage(
-    laid: Laid, target: Target, journal: SqlJournal, sample: Sample | None, workers: int | None
+    laid: Laid,
+    target: Target,
+    journal: SqlJournal,
+    lease: RunLease,
+    recheck: _Recheck,
+    options: VerifyOptions,
+    stop: Event,
 ) -> Verify:
+    return Verify(
+        *(laid.source, target.store, journal, progress()),
+        check=lease.check,
+        confirm=recheck.confirm,
+        is_quiet=recheck.is_quiet,
+        direct=direct_items(laid.checked),
+        options=options,
+        stop=stop,
+        objects=target.objects,
+    )
+
+
+def _options(laid: Laid, sample: Sample | None, workers: int | None) -> VerifyOptions:
     tuning = laid.job.tuning
-    options = VerifyOptions(workers or tuning.workers, tuning.page_rows, tuning.scan_segments, sample)
-    return Verify(laid.source, target.store, journal, progress(), options, objects=target.objects)
+    return VerifyOptions(workers or tuning.workers, tuning.page_rows, tuning.scan_segments, sample)
 
 
 def _sample(part: str | None, seed: int | None) -> Sample | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import Pool, StaticPool
@@ -17,8 +17,7 @@ from sqlalchemy.pool import Pool, StaticPool
 from migrator.errors import MigratorError, SettingsError, StoppedError, how_to_install
 from migrator.files import make_private
 from migrator.forks import tell_of_forks
-from migrator.journal import schema
-from migrator.journal.dialect import add_columns, set_up_alone
+from migrator.journal import steps
 from migrator.journal.failures import LostAnswerError, PassingError, in_words, shown
 from migrator.retry import Retry
 
@@ -115,25 +114,13 @@ class Database:
             self.engine.dispose(close=False)
 
     def _set_up(self) -> None:
+        def reached() -> None:
+            self._reached = True
+
         try:
-            self._make_tables()
+            self.is_new = steps.set_up(self.engine, shown(self.url), reached)
         except SQLAlchemyError as error:
             raise in_words(error, self.url, reached=self._reached, committing=False) from None
-
-    def _make_tables(self) -> None:
-        with set_up_alone(self.engine) as connection:
-            self._reached = True
-            schema.metadata.create_all(connection)
-            add_columns(connection, schema.ADDED)
-            version = connection.execute(select(schema.meta.c.version)).scalar()
-            if version is None:
-                connection.execute(insert(schema.meta).values(version=schema.VERSION))
-                self.is_new = True
-            elif version != schema.VERSION:
-                what = f"the journal {shown(self.url)} is of version {version}, this migrator writes {schema.VERSION}"
-                raise SettingsError(
-                    f"{what}; finish its runs with the migrator that began them, or name another journal"
-                )
 
 
 class _Kept(Protocol):

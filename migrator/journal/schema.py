@@ -17,9 +17,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-VERSION = 2
-"""Raised with every change of a table that is there already. A table that is missing is made when a journal is opened,
-and so is a column of ADDED: an older migrator goes on without it."""
+VERSION = 3
+"""Raised with every change of a table that is there already, by a step in steps.py that brings older journals up. A table
+that is missing is made when a journal is opened."""
 
 metadata = MetaData()
 
@@ -28,6 +28,15 @@ DIGEST = LargeBinary(16).with_variant(mysql.BINARY(16), "mysql")
 LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), "mysql")
 
 meta = Table("migrator_meta", metadata, Column("version", Integer, primary_key=True))
+
+# When the journal came to a version, and by which release.
+step = Table(
+    "migrator_step",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("migrator", String(64), nullable=False),
+)
 
 run = Table(
     "migrator_run",
@@ -358,7 +367,7 @@ sample = Table(
 Index("migrator_sample_kind", sample.c.job, sample.c.pattern, sample.c.kind)
 
 ADDED = (finding.c.item_type, finding.c.owner)
-"""Columns that came after their tables; each may be NULL."""
+"""Columns that came after their tables, while version 2 was written; each may be NULL."""
 
 for table in metadata.tables.values():
     # Names that differ in case, or by an accent, are two names.

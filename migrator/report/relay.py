@@ -40,8 +40,8 @@ class RelayReport:
     run: Run
     marks: Marks
     open_findings: OpenFindings
-    keep: Callable[[], None] = lambda: None
-    seen: Callable[[MarksState], None] = lambda state: None
+    keep: Callable[[], None]
+    seen: Callable[[MarksState], None]
     totals: Counter[str] = field(default_factory=Counter)
     state: MarksState = MarksState()
     open_counts: Mapping[str, int] = field(default_factory=dict)

@@ -8,13 +8,13 @@ from migrator.source.address import Address
 from migrator.source.engine import read_engine
 from migrator.source.engines.table import engine_at
 from migrator.source.manners import Manners
-from migrator.source.reading import Reading
+from migrator.source.reading import Reading, of_the_source
 from migrator.source.replica import Mark, ReplicaCheck, asker, mark_of
 from migrator.source.url import place_of
 
 
 def reading_of(address: Address, manners: Manners, retry: Retry) -> Reading:
-    return Reading(read_engine(address, manners), place_of(address.url()), retry)
+    return Reading(read_engine(address, manners), place_of(address.url()), retry, of_the_source)
 
 
 def replica_of(address: Address, manners: Manners, retry: Retry, primary: Reading) -> Reading:

@@ -19,6 +19,10 @@ from migrator.source.failures import source_error
 Result = TypeVar("Result")
 
 
+def of_the_source(connection: Connection) -> None:
+    """The `admit` of the source itself, of which each connection will do: only a replica may be behind."""
+
+
 class Reading:
     """`place`: what messages call the database. `retry`: how long a server that was there is waited for.
 
@@ -30,7 +34,7 @@ class Reading:
         engine: Engine,
         place: str,
         retry: Retry,
-        admit: Callable[[Connection], None] = lambda connection: None,
+        admit: Callable[[Connection], None],
     ) -> None:
         self.engine = engine
         self.place = place

@@ -14,9 +14,7 @@ from migrator.mapping.keys import item_key_text
 from migrator.model import Item, RowTree
 from migrator.ports import (
     Finding,
-    ItemStore,
     Journal,
-    ObjectStore,
     Page,
     Progress,
     Receipt,
@@ -25,10 +23,9 @@ from migrator.ports import (
     Tally,
 )
 from migrator.results import BackfillResult
-from migrator.stages.claims import Claims
 from migrator.stages.columns import pinned_columns
 from migrator.stages.pages import plan_one_page, plan_pages
-from migrator.stages.paths import FastPath, PagePath
+from migrator.stages.paths import PagePath
 from migrator.stages.pool import in_parallel
 from migrator.stages.projection import key_text
 from migrator.stages.twins import told_twins
@@ -45,22 +42,15 @@ class BackfillOptions:
 
 @dataclass
 class Backfill:
-    """One backfill, made of its edges. `check` is called before each write and raises when the run must stop.
-
-    `path`: how pages are written; None: alone.
-    """
+    """One backfill, made of its edges. `path`: how pages are written, and what is asked before each write."""
 
     source: Rows
-    store: ItemStore
     journal: Journal
-    claims: Claims
+    path: PagePath
     progress: Progress
     options: BackfillOptions = field(default_factory=BackfillOptions)
     stop: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.time
-    check: Callable[[], None] = lambda: None
-    objects: ObjectStore | None = None
-    path: PagePath | None = None
     unwritten: set[str] = field(default_factory=set)
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> BackfillResult:
@@ -97,8 +87,7 @@ class Backfill:
             plan_pages(self.source, self.journal, run, entity.plan, page_rows, self.progress)
         self.progress.entity_started(entity.name, self.journal.tally(run, entity.name).rows, rows_total)
         pages = self.journal.open_pages(run, entity.name)
-        path = self.path or FastPath(self.store, self.claims, self.clock, self.check, self.objects)
-        work = _PageWork(self, run, entity, path, self._unwritten_before(run, entity))
+        work = _PageWork(self, run, entity, self._unwritten_before(run, entity))
         for page, tally, took_ms in in_parallel(work, pages, self.options.workers, self.stop):
             self.progress.page_done(entity.name, page.number, tally, took_ms)
         self.progress.entity_done(entity.name)
@@ -119,13 +108,12 @@ class _PageWork:
     stage: Backfill
     run: Run
     entity: CompiledEntity
-    path: PagePath
     unwritten_before: frozenset[str] = frozenset()
 
     def __call__(self, page: Page) -> tuple[Page, Tally, int]:
         started = time.monotonic()
         stage, entity = self.stage, self.entity
-        copied = self.path.copy(entity, partial(self._read, page))
+        copied = stage.path.copy(entity, partial(self._read, page))
         if copied.receipt.unwritten:
             return self._left_open(page, copied.receipt, started)
         projected, receipt, findings = copied.projected, copied.receipt, copied.findings

@@ -35,7 +35,7 @@ class Claims:
         unproved: Mapping[str, frozenset[str]],
         table_id: str,
         *,
-        memory: Memory | None = None,
+        memory: Memory | None,
     ) -> None:
         self.journal = journal
         self.source = source

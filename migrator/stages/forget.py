@@ -48,12 +48,12 @@ class Forget:
     highest: Callable[[], int]
     lifetimes: Lifetimes
     wait: Callable[[float], None]
-    marks: Marks | None = None
-    captured: Mapping[str, Captured] = field(default_factory=dict)
+    check: Callable[[], None]
+    marks: Marks | None
+    captured: Mapping[str, Captured]
     segments: int = 4
     workers: int = 4
     stop: Event = field(default_factory=Event)
-    check: Callable[[], None] = lambda: None
 
     def look(self) -> RowTraces:
         """All that there is of the row. Reads the whole table, since only its items say which row they are of."""
@@ -87,7 +87,7 @@ class Forget:
         kept = self.traces.forget(self.roots, kinds, self._keys_of(found.tombstones), ticket=found.ticket)
         gone = {"marks": len(found.hopeless), **kept}
         now_s = self.now_s()
-        purge = Purge(self.dead, self.writers, self.design, self.lifetimes)
+        purge = Purge(self.dead, self.writers, self.design, self.lifetimes, self.check)
         gone["tombstones"] = sum(purge.run([list(found.tombstones)], now_s))
         young = len(found.tombstones) - gone["tombstones"]
         ripe_in_s = self._ripe_in_s(found.tombstones, now_s) if young else 0.0

@@ -68,6 +68,10 @@ def _plain(text: str) -> str:
     return shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 1]}…"
 
 
+def reads_alone() -> None:
+    """What a reader looks at with every beat: nothing, since it changes nothing that could have ceased to fit."""
+
+
 @dataclass(eq=False)
 class Role:
     """One thing that a service does with a job. `look`: called with every beat; raises what no longer fits.
@@ -77,9 +81,9 @@ class Role:
     """
 
     name: Literal["dual_write", "read"]
+    look: Callable[[], object]
     mode: InstanceMode = ""
     installation: str = ""
-    look: Callable[[], object] = lambda: None
     fault: MigratorError | None = field(default=None, init=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from migrator.errors import OldRevisionError, StoppedError
@@ -120,12 +120,16 @@ def outlive(
 
 @dataclass(frozen=True)
 class Purge:
-    """Removes tombstones that nobody's put can come under any more (rule 6)."""
+    """Removes tombstones that nobody's put can come under any more (rule 6).
+
+    `check` is called before each removal and raises when nothing more must be removed.
+    """
 
     store: ConditionalStore
     writers: Writers
     design: TableDesign
     lifetimes: Lifetimes
+    check: Callable[[], None]
     dry_run: bool = False
 
     def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
@@ -135,7 +139,11 @@ class Purge:
         before_s = math.floor(min([now_s - self.lifetimes.ripe_s, *begun]))
         for page in pages:
             ripe = [item for item in page if _is_ripe(item, self.design, before_s)]
-            yield len(ripe) if self.dry_run or not ripe else self.store.remove_dead(ripe)
+            yield len(ripe) if self.dry_run or not ripe else self._remove(ripe)
+
+    def _remove(self, ripe: Sequence[Item]) -> int:
+        self.check()
+        return self.store.remove_dead(ripe)
 
 
 def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:

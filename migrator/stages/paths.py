@@ -83,9 +83,9 @@ class FastPath:
     claims: Claims
     clock: Callable[[], float]
     check: Callable[[], None]
-    objects: ObjectStore | None = None
-    memory: Memory | None = None
-    remembered: frozenset[str] = frozenset()
+    objects: ObjectStore | None
+    memory: Memory | None
+    remembered: frozenset[str]
 
     def copy(self, entity: CompiledEntity, read: Read) -> Copied:
         projected = project(entity, read(), self.clock())

@@ -111,8 +111,8 @@ class Refresh:
     entities: Mapping[str, LiveEntity]
     table: TableDesign
     revision: str
+    check: Callable[[], None]
     clock: Callable[[], float] = time.time
-    check: Callable[[], None] = lambda: None
     objects: ObjectStore | None = None
 
     def __call__(self, told: Told) -> Refreshed:

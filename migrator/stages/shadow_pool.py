@@ -24,7 +24,7 @@ class Task:
 
     work: Callable[[Task], Callable[[], None]]
     late: Callable[[], None]
-    spent: Callable[[float], None] = lambda seconds: None
+    spent: Callable[[float], None]
     ends_at: float = 0.0
     abandoned: bool = False
 
@@ -37,7 +37,7 @@ class ShadowPool:
         self,
         threads: int,
         deadline_s: float,
-        admit: Callable[[], bool] = lambda: True,
+        admit: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.threads = threads

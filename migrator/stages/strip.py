@@ -43,10 +43,10 @@ class Strip:
     stripping: Stripping
     table: TableDesign
     entities: frozenset[str]
+    check: Callable[[], None]
     segments: int = 4
     workers: int = 4
     stop: Event = field(default_factory=Event)
-    check: Callable[[], None] = lambda: None
 
     def count(self) -> StripCounts:
         return self._all(self._count_segment)

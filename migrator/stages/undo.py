@@ -43,10 +43,10 @@ class Undo:
     store: ItemStore
     table: TableDesign
     entities: frozenset[str]
+    check: Callable[[], None]
     segments: int = 4
     workers: int = 4
     stop: Event = field(default_factory=Event)
-    check: Callable[[], None] = lambda: None
     gone: int = 0
     """How many items were deleted by now."""
     _lock: Lock = field(default_factory=Lock)

@@ -50,14 +50,14 @@ class Verify:
     store: ItemStore
     journal: Journal
     progress: Progress
+    check: Callable[[], None]
+    confirm: Confirm | None
+    is_quiet: Callable[[], bool]
+    direct: DirectItems
     options: VerifyOptions = field(default_factory=VerifyOptions)
     stop: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.time
-    check: Callable[[], None] = lambda: None
     objects: ObjectStore | None = None
-    confirm: Confirm | None = None
-    is_quiet: Callable[[], bool] = lambda: True
-    direct: DirectItems = DirectItems()
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> VerifyResult:
         """Looks at what it has not looked at yet; findings go to the journal.

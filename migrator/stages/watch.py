@@ -54,7 +54,7 @@ class Watch:
     patterns: Mapping[str, Pattern]
     limits: WatchSettings
     cutover: Cutover
-    tell: Callable[[MovedBack], None] = lambda moved: None
+    tell: Callable[[MovedBack], None]
     faults: Mapping[str, str] = field(default_factory=dict)
     """Why a pattern could not be looked at last time, by its name."""
 

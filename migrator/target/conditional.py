@@ -65,7 +65,7 @@ class ConditionalWrites(Forked):
     def _written(
         self, items: Sequence[Item], put: Callable[[Item], dict[str, Any]], *, fresh: bool
     ) -> list[Outcome]:
-        before = self.store.taken
+        before = self.store.sent.taken
         done: set[int] = self._inserted(items, before) if fresh else set()
         left = [number for number in range(len(items)) if number not in done]
         work = partial(self._put_or_why_not, before, put)
@@ -74,7 +74,7 @@ class ConditionalWrites(Forked):
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         transactions = Transactions(self.store, self._conditional_put, self._refused)
-        work = partial(self._transact_or_why_not, transactions, self.store.taken)
+        work = partial(self._transact_or_why_not, transactions, self.store.sent.taken)
         return [outcome for found in self._all(work, groups) for outcome in found]
 
     def remove_dead(self, tombstones: Sequence[Item]) -> int:
@@ -130,12 +130,12 @@ class ConditionalWrites(Forked):
         try:
             return self._put(put(item), item)
         except ItemRefusedError as error:
-            if not self.store.taken and not isinstance(error, FullCollectionError):
+            if not self.store.sent.taken and not isinstance(error, FullCollectionError):
                 # Nothing says that the table would take any item at all.
                 raise
             return Outcome(item, "unwritten", why=str(error))
         except NeverTakenError:
-            if self.store.taken == before:
+            if self.store.sent.taken == before:
                 raise
             return Outcome(item, "unwritten", why=UNPROCESSED)
 
@@ -145,7 +145,7 @@ class ConditionalWrites(Forked):
         try:
             return transactions.write(items)
         except NeverTakenError:
-            if self.store.taken == before:
+            if self.store.sent.taken == before:
                 raise
             return [Outcome(item, "unwritten", why=UNPROCESSED) for item in items]
 
@@ -163,7 +163,7 @@ class ConditionalWrites(Forked):
             return Outcome(item, "stored")
 
         outcome: Outcome = self.store.retried("put_item", once)
-        self.store.taken += 1
+        self.store.sent.taken += 1
         return outcome
 
     def _refused(self, item: Item, other: Item) -> Outcome:
@@ -229,7 +229,7 @@ class ConditionalWrites(Forked):
             inserted.extend(key[0] for (key, _, _), code in zip(left, codes, strict=True) if not code)
             sent = len(left)
             left = [one for one, code in zip(left, codes, strict=True) if passes_in_batch(code)]
-            self.store.taken += sent - len(left)
+            self.store.sent.taken += sent - len(left)
             if left and self.store.limit is not None:
                 self.store.limit.throttled()
             if len(left) == sent:
@@ -240,7 +240,7 @@ class ConditionalWrites(Forked):
             try:
                 self.store.retried("batch_execute_statement", once)
             except NeverTakenError:
-                if self.store.taken == before:
+                if self.store.sent.taken == before:
                     raise
                 return inserted
             if left and len(left) < remaining:

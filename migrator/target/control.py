@@ -37,7 +37,7 @@ class ControlItem:
         self._known: ControlState | None = None
 
     def read_control(self) -> ControlState:
-        return self._seen(self._stored())
+        return self._seen(_stored(self.store))
 
     def raise_control(self, ticket: int) -> int:
         mark = secrets.token_hex(8)
@@ -86,13 +86,8 @@ class ControlItem:
 
         if self.store.retried("put_item", once):
             return None
-        found = self._stored()
+        found = _stored(self.store)
         return found or {}
-
-    def _stored(self) -> Item | None:
-        request = {"Key": control_key(self.design), "ConsistentRead": True}
-        items = self.store.get_item(request).items
-        return items[0] if items else None
 
     def _request(
         self, wanted: ControlState, known: ControlState, mark: str, ticket: int | None
@@ -119,6 +114,16 @@ class ControlItem:
         if values:
             request["ExpressionAttributeValues"] = {name: encode(value) for name, value in values.items()}
         return request
+
+
+def control_state(store: DynamoStore) -> ControlState:
+    """What the table's control item says, for who only reads it."""
+    return state_of(store.design, _stored(store))
+
+
+def _stored(store: DynamoStore) -> Item | None:
+    items = store.get_item({"Key": control_key(store.design), "ConsistentRead": True}).items
+    return items[0] if items else None
 
 
 def control_key(design: TableDesign) -> Item:

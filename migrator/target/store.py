@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.errors import FullCollectionError, ItemRefusedError, StoppedError
+from migrator.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError
 from migrator.forks import Forked, tell_of_forks
 from migrator.limits import BATCH_GET_KEYS
 from migrator.mapping.sizes import item_bytes, write_units
@@ -31,27 +32,59 @@ from migrator.target.throttle import WriteLimit
 from migrator.target.wire import decode_item, encode, encode_item
 
 
+def reads_only() -> None:
+    """The check of a store that was opened to be read. Raises: TargetError, for a write is a fault of the program."""
+    what = "this table was opened to be read, and nothing is written to it without a check"
+    raise TargetError(f"{what}; please report this, with the command that was run")
+
+
+def by_condition() -> None:
+    """The check of writes that each carry a condition which no late request can meet: nothing more is asked.
+
+    Such are the control item, whose version each write names, and tombstones, which are removed by their ticket.
+    """
+
+
+@dataclass
+class Sent:
+    """What became of the requests of all stores of one client.
+
+    `taken`: how many items were ever taken; only compared with itself, so a lost count between threads does no harm.
+    `unanswered`: writes that were cut off, and may take effect later.
+    """
+
+    taken: int = 0
+    unanswered: int = 0
+
+
 class DynamoStore(Forked):
-    """ports.ItemStore on a DynamoDB table; safe to share between threads."""
+    """ports.ItemStore on a DynamoDB table; safe to share between threads.
+
+    `check` stands before each write, twice; it raises where this writer must send nothing more.
+    """
 
     def __init__(
         self,
         client: Any,
         design: TableDesign,
+        check: Callable[[], None],
         backoff: Backoff | None = None,
         stop: Callable[[], bool] = lambda: False,
         limit: WriteLimit | None = None,
+        sent: Sent | None = None,
     ) -> None:
         self.client = client
         self.design = design
+        self.check = check
         self.retry = Retry(backoff or Backoff(), stop)
-        # How many items were ever taken: only compared with itself, so a lost count between threads does no harm.
-        self.taken = 0
         self.limit = limit
-        # Stands before each write, twice; raises where this writer must send nothing more.
-        self.check: Callable[[], None] = lambda: None
-        self.unanswered = 0
+        self.sent = sent or Sent()
         tell_of_forks(self)
+
+    def fenced(self, check: Callable[[], None]) -> DynamoStore:
+        """A store under another check, on this one's connections, within its limit, counted with it."""
+        retry = self.retry
+        return DynamoStore(self.client, self.design, check, retry.backoff, retry.stop, self.limit, self.sent)
 
     def after_fork(self, *, in_child: bool) -> None:
         """A child that spoke on its parent's connections would read the parent's answers."""
@@ -67,7 +100,11 @@ class DynamoStore(Forked):
             taken = self._write(batch, refused)
             units, requests = units + taken.write_units, requests + taken.requests
             unwritten |= taken.unwritten
-        if refused and not self.taken and not any(isinstance(one, FullCollectionError) for one in refused):
+        if (
+            refused
+            and not self.sent.taken
+            and not any(isinstance(one, FullCollectionError) for one in refused)
+        ):
             # Nothing says that the table would take any item at all.
             raise refused[0]
         size = sum(size for key, _, size in sized if key not in unwritten)
@@ -173,7 +210,7 @@ class DynamoStore(Forked):
         """
         units, count = 0.0, 0
         left = requests
-        before, answered = self.taken, False
+        before, answered = self.sent.taken, False
 
         def once() -> None:
             nonlocal left, units, count, answered
@@ -184,7 +221,7 @@ class DynamoStore(Forked):
             answer = self.metered(largest, lambda: self.client.batch_write_item(**request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
-            self.taken, answered = self.taken + sent - len(left), True
+            self.sent.taken, answered = self.sent.taken + sent - len(left), True
             if left and self.limit is not None:
                 self.limit.throttled()
             if left and len(left) == sent:
@@ -195,7 +232,7 @@ class DynamoStore(Forked):
             try:
                 self.retried("batch_write_item", once)
             except StoppedError:
-                if not answered or self.taken == before:
+                if not answered or self.sent.taken == before:
                     raise
                 return Receipt(
                     write_units=units,
@@ -284,7 +321,7 @@ class DynamoStore(Forked):
                 return call()
         except BotoCoreError:
             # Cut off, or too late: it may take effect all the same, and later than anybody waits.
-            self.unanswered += 1
+            self.sent.unanswered += 1
             raise
 
     def retried(self, operation: str, work: Callable[[], Any]) -> Any:

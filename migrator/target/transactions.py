@@ -60,7 +60,7 @@ class Transactions:
             return [Outcome(item, "stored") for item in items]
 
         outcomes: list[Outcome] = self.store.retried("transact_write_items", once)
-        self.store.taken += len(items)
+        self.store.sent.taken += len(items)
         return outcomes
 
     def _cancelled(self, items: Sequence[Item], reasons: Sequence[Mapping[str, Any]]) -> list[Outcome]:

@@ -24,6 +24,7 @@ from migrator.target.stripping import DynamoStripping
 from migrator.target.table import DynamoTableAdmin
 from tests.faults.proxy import FaultProxy, Faults, Wire
 from tests.journey.small import small_shop
+from tests.support_fence import no_fence
 
 QUICK = Backoff(attempts=3, base_s=0.001, cap_s=0.01, limit_s=20)
 PATIENT = Backoff(attempts=60, base_s=0.001, cap_s=0.01, limit_s=60)
@@ -58,7 +59,7 @@ def design(dynamodb_url: str) -> Iterator[TableDesign]:
 @pytest.fixture
 def table(dynamodb_url: str, design: TableDesign) -> Iterator[DynamoStore]:
     """The table without any fault on the way to it, and empty again after the test."""
-    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=dynamodb_url), design)
+    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=dynamodb_url), design, no_fence)
     yield store
     store.delete([design.key_of(one) for one in stored(store)])
 
@@ -67,7 +68,7 @@ def table(dynamodb_url: str, design: TableDesign) -> Iterator[DynamoStore]:
 def through(table: DynamoStore, faults: Faults, backoff: Backoff = QUICK) -> Iterator[DynamoStore]:
     with FaultProxy(str(table.client.meta.endpoint_url), faults) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
-        yield DynamoStore(client, table.design, backoff)
+        yield DynamoStore(client, table.design, no_fence, backoff)
 
 
 def item(number: int, ticket: int = 5, source: str = "") -> Item:

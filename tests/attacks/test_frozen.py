@@ -13,6 +13,7 @@ from migrator.stages.lifetimes import Presence, Purge
 from tests.faults.proxy import Faults
 from tests.races.conftest import race, sqlite_shop  # noqa: F401
 from tests.races.harness import Race
+from tests.support_fence import no_fence
 
 FROZEN_S = 700.0
 
@@ -23,7 +24,9 @@ def engine() -> str:
 
 
 def purge(race: Race, later_s: float) -> int:  # noqa: F811
-    stage = Purge(race.beside.store, race.presences.writers, race.target.design, race.presences.lifetimes)
+    stage = Purge(
+        race.beside.store, race.presences.writers, race.target.design, race.presences.lifetimes, no_fence
+    )
     now_s = SqlWriters(race.shop.journal.database, race.table_id).now_s()
     return sum(stage.run((page.items for page in race.target.store.scan(0, 1)), now_s + later_s))
 
@@ -41,8 +44,7 @@ def test_a_put_of_one_that_thaws_brings_no_row_back(race: Race, moment: str) -> 
             frozen.presences.lifetimes,
             lambda: now[0],
         )
-        store = frozen.target.store
-        store.check = presence.check
+        frozen.target = frozen.target.fenced(presence.check)
 
         def freeze(**_: Any) -> None:
             if not now[0]:
@@ -58,7 +60,7 @@ def test_a_put_of_one_that_thaws_brings_no_row_back(race: Race, moment: str) -> 
             race.pass_time(FROZEN_S)
             assert purge(race, FROZEN_S) == 1
 
-        store.client.meta.events.register(f"{moment}.dynamodb.PutItem", freeze)
+        frozen.target.store.client.meta.events.register(f"{moment}.dynamodb.PutItem", freeze)
         with pytest.raises(StoppedError, match="could not be told that this run is alive"):
             frozen.relay().once()
         assert (now, proxy.faults.counts["requests PutItem"]) == ([FROZEN_S], 0)

@@ -19,6 +19,7 @@ from migrator.target.table import DynamoTableAdmin
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.support_engine import NAME, pond_known
+from tests.support_fence import no_fence
 from tests.support_source import facts_by_hand, rows_of_the_schema
 from tests.support_source_databases import (
     LINGUISTIC,
@@ -92,11 +93,11 @@ def mariadb_journal(new_mysql_database: Callable[[], str]) -> str:
 def store(request: pytest.FixtureRequest, design: TableDesign) -> Iterator[ItemStore]:
     """`design`: a fixture of the test's module."""
     if request.param == "fake":
-        yield FakeStore(design)
+        yield FakeStore(design, no_fence)
         return
     client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
     DynamoTableAdmin(client).create(design)
-    yield DynamoStore(client, design)
+    yield DynamoStore(client, design, no_fence)
     client.delete_table(TableName=design.name)
 
 

@@ -19,6 +19,7 @@ from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.store import FakeStore
+from tests.support_fence import no_fence
 
 
 @dataclass
@@ -56,12 +57,12 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
     key = KEYS[callspec.params.get("key", "text")]
     design = TableDesign(f"T{secrets.token_hex(6)}", key, "type", ttl="expires")
     if request.param == "fake":
-        store = FakeStore(design)
+        store = FakeStore(design, no_fence)
         yield Table(design, store, store)
         return
     client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
     DynamoTableAdmin(client).create(design)
-    real = DynamoStore(client, design)
+    real = DynamoStore(client, design, no_fence)
     yield Table(design, ConditionalWrites(real), real)
     client.delete_table(TableName=design.name)
 

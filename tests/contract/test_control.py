@@ -18,6 +18,7 @@ from migrator.target.control import ControlItem, control_key
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.store import FakeStore
+from tests.support_fence import no_fence
 
 KEYS: dict[str, tuple[KeyAttribute, ...]] = {
     "text": (KeyAttribute("PK"), KeyAttribute("SK")),
@@ -44,12 +45,12 @@ def store(request: pytest.FixtureRequest) -> str:
 def table(request: pytest.FixtureRequest, store: str) -> Iterator[Table]:
     design = TableDesign(f"T{secrets.token_hex(6)}", KEYS[request.param], "type")
     if store == "fake":
-        fake = FakeStore(design)
+        fake = FakeStore(design, no_fence)
         yield Table(design, fake, fake)
         return
     client = dynamodb_client(region=None, profile=None, endpoint=request.getfixturevalue("dynamodb_url"))
     DynamoTableAdmin(client).create(design)
-    real = DynamoStore(client, design)
+    real = DynamoStore(client, design, no_fence)
     yield Table(design, ControlItem(real, lambda state: None), real)
     client.delete_table(TableName=design.name)
 
@@ -113,9 +114,13 @@ def test_a_writer_is_told_when_another_journal_becomes_the_tables(dynamodb_url: 
     client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
     DynamoTableAdmin(client).create(design)
     told: list[str] = []
-    writer = ControlItem(DynamoStore(client, design), lambda state: told.append(state.jobs["shop"].journal))
+    writer = ControlItem(
+        DynamoStore(client, design, no_fence), lambda state: told.append(state.jobs["shop"].journal)
+    )
     writer.keep("table-1", "shop", Kept("one"))
     writer.raise_control(5)
-    ControlItem(DynamoStore(client, design), lambda state: None).keep("table-1", "shop", Kept("two"))
+    ControlItem(DynamoStore(client, design, no_fence), lambda state: None).keep(
+        "table-1", "shop", Kept("two")
+    )
     assert (writer.raise_control(6), told) == (0, ["two"])
     client.delete_table(TableName=design.name)

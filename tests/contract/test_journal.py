@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from migrator.errors import StoppedError
 from migrator.journal import schema
@@ -114,6 +114,7 @@ def test_a_journal_of_an_older_migrator_gets_the_columns_that_came_later(journal
     with journal.database.begin() as connection:
         for column in schema.ADDED:
             connection.execute(text(f"ALTER TABLE {column.table.name} DROP COLUMN {column.name}"))
+        connection.execute(update(schema.meta).values(version=2))
     opened = SqlJournal(journal.database.engine)
     typed = Finding("collision", "order", "another has it", "[2]", item_type="Order:v2", owner="order:[1]")
     opened.add_findings(run, [typed])

@@ -28,6 +28,7 @@ from migrator.target.table import DynamoTableAdmin
 from migrator.target.wire import decode_item
 from migrator.wiring import Work, checked_on, open_source, read_mapping
 from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
+from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ class Moved:
 
     def verify(self) -> VerifyResult:
         run = self.journal.start_run(_identity("verify", self.store, self.checked))
-        stage = Verify(self.source, self.store, self.journal, Lines(get_logger("migrator")))
+        stage = Verify(
+            *(self.source, self.store, self.journal, Lines(get_logger("migrator"))), **OF_A_STILL_SOURCE
+        )
         return stage.run(run, self.checked.entities)
 
 
@@ -77,7 +80,7 @@ def moved(name: str, url: str, endpoint: str) -> Iterator[Moved]:
         design = replace(checked.mapping.table, name=f"{name}-{secrets.token_hex(4)}")
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
         table_id = DynamoTableAdmin(client).create(design).table_id
-        store, journal = DynamoStore(client, design), SqlJournal.in_memory()
+        store, journal = DynamoStore(client, design, no_fence), SqlJournal.in_memory()
         try:
             result = _backfill(checked, source, store, journal, table_id)
             yield Moved(name, read_golden(name), checked, source, store, journal, result)
@@ -90,8 +93,8 @@ def _backfill(
     checked: Checked, source: SqlSource, store: DynamoStore, journal: SqlJournal, table_id: str
 ) -> BackfillResult:
     entities = {entity.name: entity for entity in checked.entities}
-    claims = Claims(journal, source, entities, checked.unproved, table_id)
-    stage = Backfill(source, store, journal, claims, Lines(get_logger("migrator")))
+    claims = Claims(journal, source, entities, checked.unproved, table_id, memory=None)
+    stage = Backfill(source, journal, written_alone(store, claims), Lines(get_logger("migrator")))
     return stage.run(journal.start_run(_identity("backfill", store, checked)), checked.entities)
 
 

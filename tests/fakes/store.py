@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -26,27 +26,32 @@ _PAGE = 7
 class FakeStore:
     """ports.ItemStore, ports.live.ConditionalStore and OwnStore without a server.
 
-    A test may look at `items` and change them, and see the `queries` asked.
+    `check` stands before each write, and raises where nothing more must be written. A test may look at `items` and
+    change them, and see the `queries` asked.
     """
 
-    def __init__(self, design: TableDesign) -> None:
+    def __init__(self, design: TableDesign, check: Callable[[], None]) -> None:
         self.design = design
+        self.check = check
         self.items: dict[ItemKey, Item] = {}
         self.queries: list[dict[str, Any]] = []
         self._lock = Lock()
         self._control_seen = False
 
     def put(self, items: Sequence[Item]) -> Receipt:
+        self.check()
         sizes = [item_bytes(item) for item in items]
         for item in items:
             self.items[self.design.key_of(item)] = copy.deepcopy(item)
         return Receipt(len(items), sum(sizes), float(sum(map(write_units, sizes))), -(-len(items) // 25))
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+        self.check()
         with self._lock:
             return [self._write(item) for item in items]
 
     def write_own(self, items: Sequence[Item]) -> list[Outcome]:
+        self.check()
         source = self.design.source_attribute
         outcomes = []
         with self._lock:
@@ -61,6 +66,7 @@ class FakeStore:
         return outcomes
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+        self.check()
         with self._lock:
             return [one for group in groups for one in self._transact(group)]
 
@@ -94,6 +100,7 @@ class FakeStore:
 
     def remove_dead(self, tombstones: Sequence[Item]) -> int:
         ticket = self.design.ticket_attribute
+        self.check()
         with self._lock:
             found = [(self.design.key_of(one), one[ticket]) for one in tombstones]
             still = [
@@ -108,6 +115,7 @@ class FakeStore:
         return state_of(self.design, self.items.get(self.design.key_of(control_key(self.design))))
 
     def raise_control(self, ticket: int) -> int:
+        self.check()
         with self._lock:
             found = self.read_control()
             if not found.is_there and self._control_seen:
@@ -127,10 +135,12 @@ class FakeStore:
         return item.get(self.design.type_attribute) == TOMBSTONE
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
+        self.check()
         for key in keys:
             self.items.pop(key, None)
 
     def delete_own(self, items: Sequence[Item]) -> int:
+        self.check()
         source = self.design.source_attribute
         keys = {self.design.key_of(item): item[source] for item in items}
         own = [key for key, text in keys.items() if self.items.get(key, {}).get(source) == text]

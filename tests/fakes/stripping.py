@@ -16,10 +16,12 @@ class FakeStripping:
         self.asked: list[int] = []
 
     def strip(self, items: Sequence[Item]) -> int:
+        self.store.check()
         self.asked.append(len(items))
         return sum(self._strip(item) for item in items)
 
     def remove(self, own: Sequence[Item]) -> int:
+        self.store.check()
         design = self.store.design
         gone = [item for item in own if self._holds(item, design.type_attribute)]
         for item in gone:

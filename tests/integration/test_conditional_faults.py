@@ -19,6 +19,7 @@ from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import WriteLimit
 from tests.faults.proxy import FaultProxy, Faults
+from tests.support_fence import no_fence
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=20)
 PATIENT = Backoff(attempts=60, base_s=0.001, cap_s=0.02, limit_s=60)
@@ -39,7 +40,7 @@ def through(
 ) -> Iterator[ConditionalWrites]:
     with FaultProxy(url, faults) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
-        yield ConditionalWrites(DynamoStore(client, design, backoff, limit=limit))
+        yield ConditionalWrites(DynamoStore(client, design, no_fence, backoff, limit=limit))
 
 
 def items(count: int, ticket: int, source: str = "order") -> list[Item]:
@@ -50,7 +51,7 @@ def items(count: int, ticket: int, source: str = "order") -> list[Item]:
 
 
 def stored(url: str, design: TableDesign) -> list[Item]:
-    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=url), design)
+    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=url), design, no_fence)
     return sorted((one for page in store.scan(0, 1) for one in page.items), key=lambda one: str(one["SK"]))
 
 

@@ -20,6 +20,7 @@ from migrator.target import embedded
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
+from tests.support_fence import no_fence
 
 DESIGN = TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
 
@@ -36,7 +37,7 @@ def admin(endpoint: str) -> DynamoTableAdmin:
 
 
 def store(endpoint: str) -> DynamoStore:
-    return DynamoStore(dynamodb_client(region=None, profile=None, endpoint=endpoint), DESIGN)
+    return DynamoStore(dynamodb_client(region=None, profile=None, endpoint=endpoint), DESIGN, no_fence)
 
 
 def test_commands_share_it_and_a_stop_saves_its_tables(home: Path) -> None:

@@ -16,6 +16,7 @@ from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.faults.proxy import FaultProxy, Faults, Wire
+from tests.support_fence import no_fence
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=20)
 PATIENT = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
@@ -40,7 +41,7 @@ def through(
 ) -> Iterator[DynamoStore]:
     with FaultProxy(url, faults) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
-        yield DynamoStore(client, design, backoff, stop)
+        yield DynamoStore(client, design, no_fence, backoff, stop)
 
 
 def items(number: int) -> list[Item]:
@@ -48,7 +49,7 @@ def items(number: int) -> list[Item]:
 
 
 def stored(url: str, design: TableDesign) -> list[Item]:
-    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=url), design)
+    store = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=url), design, no_fence)
     found = [item for page in store.scan(0, 1) for item in page.items]
     return sorted(found, key=lambda item: str(item["SK"]))
 
@@ -161,7 +162,7 @@ def test_an_answer_that_comes_too_late_is_asked_for_again(dynamodb_url: str, des
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
         client._endpoint.http_session._timeout = 0.4
         client._endpoint.http_session._manager.connection_pool_kw["timeout"] = 0.4
-        DynamoStore(client, design, PATIENT).put(items(200))
+        DynamoStore(client, design, no_fence, PATIENT).put(items(200))
     assert stored(dynamodb_url, design) == items(200)
     assert faults.counts["late"] > 0
     # More than that where the machine itself is late.

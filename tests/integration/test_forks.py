@@ -17,6 +17,7 @@ from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
+from tests.support_fence import no_fence
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 CHILDREN = 3
@@ -90,7 +91,7 @@ def test_answers_of_dynamodb_are_never_another_process_s(dynamodb_url: str) -> N
     design = TableDesign(f"F{secrets.token_hex(4)}", (KeyAttribute("PK"),), "type")
     client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
     DynamoTableAdmin(client).create(design)
-    store = DynamoStore(client, design)
+    store = DynamoStore(client, design, no_fence)
     keys = [(f"K{n}",) for n in range(CHILDREN + 1)]
     store.put([{"PK": key[0], "type": "T", "text": "x" * 1000} for key in keys])
 

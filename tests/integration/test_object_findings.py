@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
+from tests.support_fence import OF_A_STILL_SOURCE, no_fence
 
 TEXT = """
 mapping: 1
@@ -55,7 +57,7 @@ class Archive:
         self.design = self.checked.mapping.table
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
         DynamoTableAdmin(client).create(self.design)
-        self.store = DynamoStore(client, self.design)
+        self.store = DynamoStore(client, self.design, no_fence)
         s3 = service_client("s3", region=None, profile=None, endpoint=endpoint, connections=2)
         self.objects = S3Objects(s3, f"bucket-{secrets.token_hex(6)}", "")
         self.objects.make_bucket()
@@ -66,17 +68,17 @@ class Archive:
 
     def verify(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[VerifyResult, list[Finding]]:
         run = self.journal.start_run(RunIdentity("verify", "job", "table", secrets.token_hex(2), ""))
-        stage = Verify(self.source, self.store, self.journal, Silent(), objects=self.objects)
         entities = {one.name: one for one in self.checked.entities}
         look = SecondLook(
-            *(self.source, self.store, self.journal, entities, self.design, stage.clock, self.objects)
+            *(self.source, self.store, self.journal, entities, self.design, time.time, self.objects)
         )
 
         def confirm(of: Run) -> dict[Root, set[ItemKey]]:
             meanwhile()
             return look.confirm(of)
 
-        stage.confirm = confirm
+        given = {**OF_A_STILL_SOURCE, "confirm": confirm}
+        stage = Verify(self.source, self.store, self.journal, Silent(), objects=self.objects, **given)
         return stage.run(run, self.checked.entities), list(self.journal.findings(run))
 
 

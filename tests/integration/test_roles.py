@@ -21,6 +21,7 @@ from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests import support_services as services
+from tests.support_fence import no_fence
 
 # One worker starts the endpoint once.
 pytestmark = pytest.mark.xdist_group("roles")
@@ -82,7 +83,7 @@ def test_the_role_may_what_the_user_may_not(endpoint: str) -> None:
         DynamoTableAdmin(client(endpoint, None)).create(made)
     acting = client(endpoint, Role(ROLE, "migrator-shop", "the-shop"))
     assert DynamoTableAdmin(acting).create(made).status == "ACTIVE"
-    assert DynamoStore(acting, made).put([{"PK": "P", "SK": "S", "type": "T"}]).items == 1
+    assert DynamoStore(acting, made, no_fence).put([{"PK": "P", "SK": "S", "type": "T"}]).items == 1
 
 
 READS = ["DescribeTable", "DescribeTimeToLive", "GetItem", "Query", "BatchGetItem", "Scan"]
@@ -158,7 +159,7 @@ def test_credentials_are_renewed_before_they_run_out(endpoint: str) -> None:
     made = design()
     acting = client(endpoint, Role(ROLE, "migrator-shop", "the-shop", life_s=2))
     DynamoTableAdmin(acting).create(made)
-    store = DynamoStore(acting, made)
+    store = DynamoStore(acting, made, no_fence)
     for number in range(3):
         time.sleep(1.2)
         store.put([{"PK": f"P{number}", "SK": "S", "type": "T"}])
@@ -179,7 +180,7 @@ def test_credentials_that_run_out_in_mid_run_stop_it_and_it_can_go_on(
     made = design()
     fixed = client(endpoint, None)
     DynamoTableAdmin(fixed).create(made)
-    store = DynamoStore(fixed, made)
+    store = DynamoStore(fixed, made, no_fence)
     store.put([{"PK": "P", "SK": "S", "type": "T"}])
     time.sleep(2.5)
     with pytest.raises(

@@ -24,6 +24,7 @@ from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
 from tests.faults.proxy import FaultProxy, Faults, Wire
+from tests.support_fence import no_fence, written_alone
 
 TEXT = """
 mapping: 1
@@ -59,10 +60,10 @@ def backfill(url: str, store: DynamoStore, journal: SqlJournal, run: Run) -> Non
     source = SqlSource(source_url(url))
     checked = check_mapping(parse_mapping(TEXT % store.design.name, "m.yaml"), source.facts())
     entities = {entity.name: entity for entity in checked.entities}
-    claims = Claims(journal, source, entities, checked.unproved, "table")
+    claims = Claims(journal, source, entities, checked.unproved, "table", memory=None)
     options = BackfillOptions(workers=2, page_rows=50)
     try:
-        Backfill(source, store, journal, claims, Silent(), options).run(run, checked.entities)
+        Backfill(source, journal, written_alone(store, claims), Silent(), options).run(run, checked.entities)
     finally:
         source.close()
 
@@ -89,13 +90,13 @@ def test_it_is_a_finding_until_it_is_written(
     journal = SqlJournal.in_memory()
     identity = RunIdentity("backfill", "job", "table", "revision", "")
     run = journal.start_run(identity)
-    direct = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=dynamodb_url), design)
+    direct = DynamoStore(dynamodb_client(region=None, profile=None, endpoint=dynamodb_url), design, no_fence)
     with FaultProxy(dynamodb_url, faults) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
         with pytest.raises(
             StoppedError, match=r"did not take 1 item\(s\) .* the same command tries them again"
         ):
-            backfill(url, DynamoStore(client, design, QUICK), journal, run)
+            backfill(url, DynamoStore(client, design, no_fence, QUICK), journal, run)
     assert sum(len(page.items) for page in direct.scan(0, 1)) == 299
     (found,) = journal.findings(run)
     assert (found.kind, found.item_key) == ("unwritten", '["THING#77","META"]')
@@ -116,9 +117,9 @@ def test_a_full_collection_alone_stops_nothing_and_a_table_that_refuses_all_does
     full = Faults(refuses=lambda wire: "ItemCollectionSizeLimitExceededException")
     with FaultProxy(dynamodb_url, full) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
-        receipt = DynamoStore(client, design, QUICK).put(items)
+        receipt = DynamoStore(client, design, no_fence, QUICK).put(items)
     assert (receipt.items, len(receipt.unwritten)) == (0, 30)
     with FaultProxy(dynamodb_url, Faults(refuses=lambda wire: "ValidationException")) as proxy:
         client = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
         with pytest.raises(ItemRefusedError, match="table check"):
-            DynamoStore(client, design, QUICK).put(items)
+            DynamoStore(client, design, no_fence, QUICK).put(items)

@@ -17,6 +17,7 @@ from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.faults.proxy import FaultProxy, Faults, Wire
+from tests.support_fence import no_fence
 from tests.unit.stages.live import Shop
 
 QUICK = Backoff(attempts=4, base_s=0.001, cap_s=0.005, limit_s=20)
@@ -48,8 +49,8 @@ def shop_on(url: str, faults: Faults, more: str = "") -> Iterator[tuple[Shop, Dy
     DynamoTableAdmin(client).create(design)
     with FaultProxy(url, faults) as proxy:
         through = dynamodb_client(region=None, profile=None, endpoint=proxy.url)
-        shop.refresh.store = ConditionalWrites(DynamoStore(through, design, QUICK))
-        yield shop, DynamoStore(client, design)
+        shop.refresh.store = ConditionalWrites(DynamoStore(through, design, no_fence, QUICK))
+        yield shop, DynamoStore(client, design, no_fence)
     client.delete_table(TableName=design.name)
 
 

@@ -23,6 +23,7 @@ from migrator.target.control import ControlItem
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
+from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 
 TEXT = """
 mapping: 1
@@ -53,12 +54,13 @@ class Library:
         self.client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
         self.design = self.checked.mapping.table
         DynamoTableAdmin(self.client).create(self.design)
-        self.store = DynamoStore(self.client, self.design)
+        self.store = DynamoStore(self.client, self.design, no_fence)
         self.journal = SqlJournal.in_memory()
         entities = {entity.name: entity for entity in self.checked.entities}
-        claims = Claims(self.journal, self.source, entities, self.checked.unproved, "table")
+        claims = Claims(self.journal, self.source, entities, self.checked.unproved, "table", memory=None)
         run = self.journal.start_run(RunIdentity("backfill", "job", "table", "r", ""))
-        Backfill(self.source, self.store, self.journal, claims, Silent()).run(run, self.checked.entities)
+        path = written_alone(self.store, claims)
+        Backfill(self.source, self.journal, path, Silent()).run(run, self.checked.entities)
 
     def book(self, number: int) -> Item:
         (item,) = self.store.get([(f"BOOK#{number}", "META")]).values()
@@ -66,7 +68,8 @@ class Library:
 
     def findings(self, *, totals: bool = False) -> list[Finding]:
         run = self.journal.start_run(RunIdentity("verify", "job", "table", "r", secrets.token_hex(4)))
-        Verify(self.source, self.store, self.journal, Silent()).run(run, self.checked.entities)
+        stage = Verify(self.source, self.store, self.journal, Silent(), **OF_A_STILL_SOURCE)
+        stage.run(run, self.checked.entities)
         return [one for one in self.journal.findings(run) if totals or one.kind not in ("count", "sum")]
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import TABLE, Request, WriteLimit
 from tests.faults.proxy import FaultProxy, Faults
+from tests.support_fence import no_fence
 
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),), (KeyAttribute("GSI1SK"),))
 QUICK = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
@@ -54,7 +55,7 @@ def test_two_writers_stay_below_the_limit_though_requests_are_throttled(dynamodb
     all_items = items(200)
     with FaultProxy(dynamodb_url, Faults(throttle=0.1, unprocessed=0.02, seed=4)) as proxy:
         watched = Watched(dynamodb_client(region=None, profile=None, endpoint=proxy.url))
-        store = DynamoStore(watched, design, QUICK, limit=limit)
+        store = DynamoStore(watched, design, no_fence, QUICK, limit=limit)
         halves: list[Callable[[], object]] = [
             lambda: store.put(all_items[:100]),
             lambda: store.put(all_items[100:]),
@@ -64,7 +65,7 @@ def test_two_writers_stay_below_the_limit_though_requests_are_throttled(dynamodb
             for future in [executor.submit(half) for half in halves]:
                 future.result()
         took_s = time.monotonic() - began
-    assert len(DynamoStore(plain, design).get([design.key_of(item) for item in all_items])) == 200
+    assert len(DynamoStore(plain, design, no_fence).get([design.key_of(item) for item in all_items])) == 200
     plain.delete_table(TableName=design.name)
     for meter in (TABLE, "GSI1"):
         consumed = sum(spent.get(meter, 0.0) for _, spent in watched.spent)
@@ -89,7 +90,7 @@ def test_a_delete_asks_for_what_its_item_takes(dynamodb_url: str) -> None:
     DynamoTableAdmin(plain).create(design)
     limit = Noted(1000)
     limit.asked = []
-    store = DynamoStore(plain, design, QUICK, limit=limit)
+    store = DynamoStore(plain, design, no_fence, QUICK, limit=limit)
     written: list[Item] = [
         {"PK": "P", "SK": name, "type": "T", "_src": "order:[1]", "filler": "x" * size}
         for name, size in (("small", 10), ("large", 5000))

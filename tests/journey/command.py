@@ -16,6 +16,7 @@ from migrator.model import Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from tests.journey.in_process import LIMIT_S, Ended, run_here
+from tests.support_fence import no_fence
 
 __all__ = ["ROOT", "Ended", "Project", "digest", "keys", "project"]
 
@@ -79,7 +80,9 @@ class Project:
 
     def store(self) -> DynamoStore:
         design = TableDesign(self.table, (KeyAttribute("PK"), KeyAttribute("SK")), "entity")
-        return DynamoStore(dynamodb_client(region=None, profile=None, endpoint=self.endpoint), design)
+        return DynamoStore(
+            dynamodb_client(region=None, profile=None, endpoint=self.endpoint), design, no_fence
+        )
 
     def items(self) -> list[Item]:
         return [item for page in self.store().scan(0, 1) for item in page.items]

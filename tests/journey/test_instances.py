@@ -15,7 +15,7 @@ import pytest
 from migrator import live_wiring, service_wiring
 from migrator.errors import MigratorError, SettingsError
 from migrator.service_wiring import Service
-from migrator.stages.instances import Role
+from migrator.stages.instances import Role, reads_alone
 from tests.journey.command import Project
 from tests.journey.small import MAPPING, small_shop
 
@@ -46,7 +46,7 @@ class Running:
 def running(shop: Project, name: Literal["dual_write", "read"] = "dual_write") -> Iterator[Running]:
     with service_wiring.open_service(shop.job, "shop-api", "1.4.2") as service:
         known = live_wiring.need_installation(service.live, service.laid)
-        role = Role("read") if name == "read" else service_wiring.marking_role(service, known)
+        role = Role("read", reads_alone) if name == "read" else service_wiring.marking_role(service, known)
         with service.heartbeat.playing(role):
             yield Running(service, role)
 

@@ -282,8 +282,8 @@ def test_a_source_or_a_table_that_is_away_is_told_and_the_rest_is_shown(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--since", "yesterday"], "'yesterday' is no time; write 90m, 24h or 7d"),
-        (["--since", "0h"], "'0h' is no time"),
+        (["--since", "yesterday"], "'yesterday' is no duration; write a duration such as 30s"),
+        (["--since", "0h"], "'0h' is no time at all"),
         (["--html", "{folder}"], "this is a folder; name a file in it"),
         (["--html", "{folder}/no/such/page.html"], "there is no folder {folder}/no/such; make it first"),
         (["--html", "{folder}/" + "x" * 300], "it cannot be written (File name too long)"),

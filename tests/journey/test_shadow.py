@@ -23,6 +23,7 @@ from migrator.ports.evidence import DiffKey, Sample, Window
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from tests.journey.command import ROOT, Ended, Project, project
+from tests.support_fence import no_fence
 
 # One worker fills the shop once.
 pytestmark = pytest.mark.xdist_group("shadow")
@@ -98,7 +99,7 @@ class Spoiler:
     def __init__(self, shop: Project) -> None:
         self.key_of = design(shop).key_of
         self.store = DynamoStore(
-            dynamodb_client(region=None, profile=None, endpoint=shop.endpoint), design(shop)
+            dynamodb_client(region=None, profile=None, endpoint=shop.endpoint), design(shop), no_fence
         )
         self.before = self._items()
 
@@ -254,7 +255,7 @@ WRONG = {
     ("--pattern", "get_usr"): "the mapping has no access pattern 'get_usr'; did you mean 'get_user'?",
     ("--samples", "0"): "0 is not in the range x>=1",
     ("--workers", "65"): "65 is not in the range 1<=x<=64",
-    ("--settle", "soon"): "'soon' is no duration; write 30s or 2m",
+    ("--settle", "soon"): "'soon' is no duration; write a duration such as 30s",
     ("--seed", "-1"): "-1 is not in the range x>=0",
 }
 

@@ -12,6 +12,7 @@ from migrator.stages.query import ask
 from tests.fakes.store import FakeStore
 from tests.language.conftest import database_on
 from tests.language.laid import HEAD, checked, items, open_source, plain
+from tests.support_fence import no_fence
 
 TABLES = """
 CREATE TABLE {0}.customer (id INTEGER PRIMARY KEY, name VARCHAR(80));
@@ -115,7 +116,7 @@ access_patterns:
 """
     )
     parsed = parse_mapping(text, "m.yaml")
-    source, store = open_source(url, text), FakeStore(parsed.mapping.table)
+    source, store = open_source(url, text), FakeStore(parsed.mapping.table, no_fence)
     store.put(items(url, text))
     mapping, pattern = parsed.mapping, parsed.mapping.patterns["customer"]
     for tenant in (one, other):

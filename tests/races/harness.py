@@ -31,6 +31,7 @@ from migrator.wiring import Target
 from tests.faults.proxy import FaultProxy, Faults
 from tests.journey.in_process import Ended, run_here
 from tests.races.shop import Shop
+from tests.support_fence import OF_A_STILL_SOURCE
 
 Happens = Callable[[], object]
 
@@ -83,7 +84,7 @@ class Race:
             live_wiring.revisions_of(self.shop.laid, self.shop.journal),
             live_wiring.lifetimes_of(self.shop.job),
             time.monotonic,
-            lambda: self.target.store.unanswered,
+            lambda: self.target.store.sent.unanswered,
         )
 
     @property
@@ -229,7 +230,7 @@ class Race:
         identity = identity_of("verify", laid, self.table_id, laid.checked.entities)
         tuning = laid.job.tuning
         options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
-        stage = Verify(laid.source, target.store, journal, Silent(), options)
+        stage = Verify(*(laid.source, target.store, journal, Silent()), options=options, **OF_A_STILL_SOURCE)
         run = begin(journal, identity, again=True, after=0)
         with RunEnd(journal, run):
             return {

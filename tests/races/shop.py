@@ -20,6 +20,7 @@ from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from migrator.wiring import Laid, Target
 from tests.support_capture import connect
+from tests.support_fence import no_fence
 
 MAPPING = """\
 mapping: 1
@@ -134,12 +135,12 @@ class Shop:
         design = replace(self.laid.checked.mapping.table, name=f"Races{secrets.token_hex(6)}")
         admin = DynamoTableAdmin(self.client)
         admin.create(design)
-        return Target(design, admin, DynamoStore(self.client, design, wiring.backoff_of(self.job)))
+        return Target(design, admin, DynamoStore(self.client, design, no_fence, wiring.backoff_of(self.job)))
 
     def target_through(self, endpoint: str, design: TableDesign) -> Target:
         """The table of that design by way of another endpoint."""
         job = replace(self.job, target=replace(self.job.target, endpoint=endpoint, table=design.name))
-        return wiring.open_target(job, design, lambda: False)
+        return wiring.open_target(job, design, lambda: False).fenced(no_fence)
 
     @contextmanager
     def session(self) -> Iterator[Session]:

@@ -10,6 +10,7 @@ from migrator.journal.writers import SqlWriters
 from migrator.stages.lifetimes import Presence, Purge, fence_off
 from tests.faults.proxy import Faults
 from tests.races.harness import Race
+from tests.support_fence import no_fence
 
 # What is raced for here is in the journal and in the table; the source only has to be there.
 pytestmark = pytest.mark.engines("postgresql", "mariadb")
@@ -21,7 +22,7 @@ LATER_S = 3600.0
 def purge(race: Race, later_s: float = LATER_S) -> int:
     """Tombstones that a purge takes away which comes so much later."""
     lifetimes = race.presences.lifetimes
-    stage = Purge(race.beside.store, race.presences.writers, race.target.design, lifetimes)
+    stage = Purge(race.beside.store, race.presences.writers, race.target.design, lifetimes, no_fence)
     now_s = SqlWriters(race.shop.journal.database, race.table_id).now_s()
     return sum(stage.run((page.items for page in race.target.store.scan(0, 1)), now_s + later_s))
 

@@ -25,6 +25,7 @@ from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from tests.journey.in_process import run_here
 from tests.support_adapter import DRIVERS, service_url
+from tests.support_fence import no_fence
 
 MAPPING = """\
 mapping: 1
@@ -222,7 +223,7 @@ def open_read_shop(
     client = dynamodb_client(region=None, profile=None, endpoint=items_from or endpoint)
     with wiring.open_journal(read) as journal:
         try:
-            yield ReadShop(folder, job, engine, DynamoStore(client, design), journal)
+            yield ReadShop(folder, job, engine, DynamoStore(client, design, no_fence), journal)
         finally:
             engine.dispose()
 

@@ -24,6 +24,7 @@ from migrator.target.table import DynamoTableAdmin
 from tests.journey.in_process import Ended, run_here
 from tests.races.shop import MAPPING, TABLES
 from tests.support_adapter import DRIVERS, service_url
+from tests.support_fence import no_fence
 
 JOB = """\
 job: 1
@@ -142,7 +143,7 @@ def open_shop(
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
         design = wiring.design_for(read, laid.checked.mapping.table)
         DynamoTableAdmin(client).create(design)
-        store = DynamoStore(client, design, wiring.backoff_of(read))
+        store = DynamoStore(client, design, no_fence, wiring.backoff_of(read))
         try:
             yield Shop(engine_name, folder, job, engine, table, store, live)
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from migrator.errors import MigratorError, OldRevisionError, SourceError, StoppedError
@@ -25,6 +25,7 @@ from tests.simulation.journal import Identity
 from tests.simulation.rest import drain, repair_wishes
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import LIFETIMES, Parts, World, checked, live_entities
+from tests.support_fence import no_fence
 
 OWNERS, PETS = (1, 2, 3), (1, 2)
 NAMES = ("ann", "bob", None)
@@ -107,11 +108,7 @@ class Cast:
         """Strict mode: the product's own, over a reader inside of the transaction."""
 
         def relay_of(rows: RootFinder, check: Callable[[], None]) -> Relay:
-            refresh = self.world.refresh(work)
-            refresh.check = check
-            relay = self.world.relay(refresh)
-            relay.finder = rows
-            return relay
+            return replace(self.world.relay(self.world.refresh(check, work)), finder=rows)
 
         reader = Reader(self.database, work)
         strict = Strict(
@@ -144,9 +141,7 @@ class Cast:
         self.world.writers.leave(presence.writer)
 
     def refresh_of(self, presence: Presence) -> Refresh:
-        refresh = self.world.refresh()
-        refresh.check = presence.check
-        return refresh
+        return self.world.refresh(presence.check)
 
     # ── backfills ──
 
@@ -319,7 +314,7 @@ class Cast:
         pages = [list(self.world.table.items.values())]
         design = checked().mapping.table
         writers, table = self.world.writers, self.world.table
-        list(Purge(table, writers, design, LIFETIMES).run(pages, self.schedule.now_s))
+        list(Purge(table, writers, design, LIFETIMES, no_fence).run(pages, self.schedule.now_s))
 
 
 def run(seed: int, cast_of: Callable[[World], Cast] = Cast, parts: Parts = Parts()) -> World:  # noqa: B008  (frozen)

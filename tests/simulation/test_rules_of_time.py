@@ -14,6 +14,7 @@ from tests.simulation.broken import found_out
 from tests.simulation.database import Database, Transaction
 from tests.simulation.journal import Memory, Writers
 from tests.simulation.world import LIFETIMES, Parts
+from tests.support_fence import no_fence
 
 # ── rule 5 ──
 
@@ -46,7 +47,7 @@ class HastyPurge(Cast):
             design = self.world.table.design
             pages = [list(self.world.table.items.values())]
             nobody = Writers(self.schedule)
-            list(Purge(self.world.table, nobody, design, LIFETIMES).run(pages, 1e12))
+            list(Purge(self.world.table, nobody, design, LIFETIMES, no_fence).run(pages, 1e12))
 
 
 def test_rule_6_a_tombstone_that_goes_too_early_is_found_out() -> None:

@@ -32,6 +32,7 @@ from tests.simulation.database import Database, Reader, Transaction
 from tests.simulation.journal import ClaimBook, Identity, Memory, Writers
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.table import REQUEST_LIFE_S, FastStore, Table
+from tests.support_fence import no_fence
 
 HEAD = """
 mapping: 1
@@ -215,7 +216,7 @@ class World:
     def revision(self) -> str:
         return checked().mapping.revision
 
-    def refresh(self, transaction: Transaction | None = None) -> Refresh:
+    def refresh(self, check: Callable[[], None], transaction: Transaction | None = None) -> Refresh:
         return Refresh(
             rows=Reader(self.database, transaction),
             store=self.table,
@@ -225,6 +226,7 @@ class World:
             entities=self.entities,
             table=checked().mapping.table,
             revision=self.revision,
+            check=check,
             clock=self.schedule.clock,
         )
 
@@ -266,7 +268,7 @@ class World:
         return Relay(
             self.database,
             Reader(self.database),
-            refresh or self.refresh(),
+            refresh or self.refresh(no_fence),
             self.open_findings,
             captured(),
             image_keys(),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.cutover_settings import CutoverSettings, Hook, WatchSettings, duration_s
+from migrator.cutover_settings import CutoverSettings, Hook, WatchSettings
 from migrator.errors import MappingError
 from migrator.settings import load_job
 
@@ -72,7 +72,3 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, line: in
     said = str(caught.value)
     assert f"shop.yaml:{line}: " in said
     assert fault in said
-
-
-def test_durations_are_seconds() -> None:
-    assert [duration_s(text) for text in ("90", "30s", "15m", "1.5h", "7 d")] == [90, 30, 900, 5400, 604_800]

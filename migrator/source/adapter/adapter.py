@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,14 +34,14 @@ class Rules:
     `writes`: whether items are written before or after commits."""
 
     installation: str
-    triggered: frozenset[str] = frozenset()
-    unknown_rows: UnknownRows = "refuse"
-    check: Callable[[], None] = lambda: None
-    before_commit: BeforeCommit | None = None
-    clock: Callable[[], float] = time.monotonic
-    reads: bool = True
-    keeps_images: bool = True
-    writes: bool = False
+    triggered: frozenset[str]
+    unknown_rows: UnknownRows
+    check: Callable[[], None]
+    before_commit: BeforeCommit | None
+    clock: Callable[[], float]
+    reads: bool
+    keeps_images: bool
+    writes: bool
 
 
 class Adapter:

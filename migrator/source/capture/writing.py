@@ -17,7 +17,7 @@ from migrator.source.capture.design import Ddl
 from migrator.source.engine import read_engine, write_engine
 from migrator.source.engines.table import engine_at
 from migrator.source.manners import Manners
-from migrator.source.reading import Reading
+from migrator.source.reading import Reading, of_the_source
 from migrator.source.url import place_of
 
 Result = TypeVar("Result")
@@ -31,10 +31,10 @@ class Writing(Reading):
     """
 
     def __init__(self, address: Address, manners: Manners, retry: Retry, looks: Engine | None = None) -> None:
-        super().__init__(write_engine(address, manners), place_of(address.url()), retry)
+        super().__init__(write_engine(address, manners), place_of(address.url()), retry, of_the_source)
         self._own_looks = looks is None
         engine = read_engine(address, replace(manners, pool_size=1)) if looks is None else looks
-        self._looks = _Looks(engine, self.place, retry)
+        self._looks = _Looks(engine, self.place, retry, of_the_source)
         self._ddl: Ddl | None = None
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
@@ -58,7 +58,7 @@ class Writing(Reading):
         """The same, on the same connections, that tries nothing twice."""
         other = copy(self)
         other._retry = Retry(Backoff(attempts=1), self._retry.stop)
-        other._looks = _Looks(self._looks.engine, self.place, other._retry)
+        other._looks = _Looks(self._looks.engine, self.place, other._retry, of_the_source)
         return other
 
     def close(self) -> None:

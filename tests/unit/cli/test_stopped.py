@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 
 import pytest
@@ -10,11 +11,12 @@ from migrator.cli.options import stopped_says
 from migrator.cli.undo import _counted, _deleted
 from migrator.errors import Interrupted, StoppedError
 from migrator.stages.undo import Undo
+from tests.support_fence import no_fence
 from tests.unit.stages.test_undo import TABLE, filled
 
 
-def undo(stop: Event | None = None) -> Undo:
-    return Undo(filled(), TABLE, frozenset({"order"}), segments=4, workers=1, stop=stop or Event())
+def undo(stop: Event | None = None, check: Callable[[], None] = no_fence) -> Undo:
+    return Undo(filled(), TABLE, frozenset({"order"}), check, segments=4, workers=1, stop=stop or Event())
 
 
 def test_an_undo_that_only_counts_has_deleted_nothing() -> None:
@@ -26,8 +28,7 @@ def test_an_undo_that_only_counts_has_deleted_nothing() -> None:
 
 def test_an_undo_says_how_many_items_are_deleted_by_then() -> None:
     stop = Event()
-    stage = undo(stop)
-    stage.check = stop.set
+    stage = undo(stop, stop.set)
     with pytest.raises(Interrupted) as caught:
         _deleted(stage)
     gone = 45 - len(stage.store.items)  # type: ignore[attr-defined]
@@ -41,8 +42,7 @@ def test_an_undo_that_fails_says_so_too() -> None:
         if stage.gone:
             raise StoppedError("the lease is lost")
 
-    stage = undo()
-    stage.check = lost
+    stage = undo(check=lost)
     with pytest.raises(
         StoppedError, match=r"^the lease is lost; [1-9]\d* item\(s\) are deleted; the others are"
     ):

@@ -17,6 +17,7 @@ from migrator.report.relay import RelayReport
 from migrator.results import Refreshed, Worked
 from tests.fakes.journal import FakeOpenFindings
 from tests.fakes.marks import MemoryMarks
+from tests.support_fence import no_fence
 
 
 class Away(MemoryMarks):
@@ -110,7 +111,7 @@ def test_what_relays_of_one_run_have_written_is_kept_in_the_journal(
     journal: SqlJournal, seen: list[MarksState]
 ) -> None:
     one = report(journal, MemoryMarks(), seen)
-    other = RelayReport(journal, one.run, MemoryMarks(), FakeOpenFindings())
+    other = RelayReport(*(journal, one.run, MemoryMarks(), FakeOpenFindings()), no_fence, lambda state: None)
     for relay in (one, other):
         relay.worked(worked(2, 5), 1)
         relay.idle()

@@ -15,6 +15,7 @@ from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.heart import check, facts, table
+from tests.support_fence import no_fence
 
 HEAD = """
 mapping: 1
@@ -51,7 +52,7 @@ class Shop:
         self.checked = check(MAPPING + more, SCHEMA, HEAD)
         self.rows: dict[str, list[dict[str, Any]]] = {"users": [], "orders": []}
         self.source = MemorySource(SCHEMA, self.rows)
-        self.store = FakeStore(self.checked.mapping.table)
+        self.store = FakeStore(self.checked.mapping.table, no_fence)
         self.marks, self.tickets, self.memory = MemoryMarks(), MemoryTickets(), FakeMemory()
         self.open_findings = FakeOpenFindings()
         plans = [one.plan for one in self.checked.entities]
@@ -66,6 +67,7 @@ class Shop:
             entities=entities,
             table=self.checked.mapping.table,
             revision=self.checked.mapping.revision,
+            check=no_fence,
         )
         keys = {
             name: no_keys

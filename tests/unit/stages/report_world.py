@@ -19,6 +19,7 @@ from tests.fakes.phases import FakePhases
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden import heart
+from tests.support_fence import no_fence
 
 NOW_S = 1_700_000_123.0
 OPTIONS = ReportOptions(whole_values=True)
@@ -90,7 +91,7 @@ class World:
         self.evidence = FakeEvidence(lambda: NOW_S)
         self.phases = FakePhases(lambda: NOW_S)
         self.source = MemorySource(SCHEMA, {"users": USERS_ROWS, "orders": ORDERS_ROWS})
-        self.store = FakeStore(CHECKED.mapping.table)
+        self.store = FakeStore(CHECKED.mapping.table, no_fence)
         self.sides = Sides(CHECKED.mapping, CHECKED.mapping.table, CHECKED.entities, self.source, self.store)
         self.lag = LagReport(0)
         for entity in CHECKED.entities:

@@ -14,6 +14,7 @@ from migrator.stages.fetch import fetch
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, request, row
+from tests.support_fence import no_fence
 
 ONE = 'params: {tenant: text, limit: optional integer}\nquery: {key: ["EVENT#{tenant}"], limit: limit}\n'
 BATCH = 'params: {tenant: text, ids: list of integer}\nbatch_get: {key: ["EVENT#{tenant}", "E#{ids:04}"]}\n'
@@ -23,7 +24,7 @@ SHARDS = 'params: {kind: text}\nquery: {index: ByShard, key: ["S#{kind}#{*|shard
 @pytest.fixture
 def store() -> FakeStore:
     made = checked(ONE)
-    found = FakeStore(made.mapping.table)
+    found = FakeStore(made.mapping.table, no_fence)
     found.put(items(made, *(row(number) for number in range(100))))
     return found
 

@@ -38,7 +38,12 @@ class Shop:
         self.checked: Checked = check_mapping(parsed, self.source.facts())
         (self.users,) = self.checked.entities
         self.claims = Claims(
-            SqlJournal.in_memory(), self.source, {"users": self.users}, self.checked.unproved, "table"
+            SqlJournal.in_memory(),
+            self.source,
+            {"users": self.users},
+            self.checked.unproved,
+            "table",
+            memory=None,
         )
 
     def sql(self, statement: str) -> None:

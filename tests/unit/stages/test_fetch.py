@@ -13,6 +13,7 @@ from migrator.ports import QueryPage
 from migrator.stages.fetch import fetch
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import checked, items, request, row
+from tests.support_fence import no_fence
 
 SHARDS = """
 params: {kind: text, least: optional integer, limit: optional integer}
@@ -44,7 +45,7 @@ query: {index: ByDay, key: ["D#{*since,until|date}"]}
 @pytest.fixture
 def store() -> FakeStore:
     made = checked(ONE)
-    found = FakeStore(made.mapping.table)
+    found = FakeStore(made.mapping.table, no_fence)
     found.put(items(made, *(row(number) for number in range(100))))
     return found
 
@@ -173,7 +174,7 @@ def test_days_are_asked_one_by_one(store: FakeStore) -> None:
 
 def test_the_limit_of_a_place_counts_the_nearest() -> None:
     made = checked(NEAR)
-    store = FakeStore(made.mapping.table)
+    store = FakeStore(made.mapping.table, no_fence)
     places = [row(number, lat=number * 10**-3, lng=0) for number in range(8, -1, -1)]
     store.put(items(made, *places))
     assert ids(fetch(store, request(NEAR, lat="0", lng="0")).items) == [0, 1, 2, 3, 4]
@@ -190,14 +191,14 @@ class MovingStore(FakeStore):
 
 
 def test_an_item_that_comes_twice_is_given_once(store: FakeStore) -> None:
-    moving = MovingStore(store.design)
+    moving = MovingStore(store.design, no_fence)
     moving.items = store.items
     assert ids(fetch(moving, request(SHARDS, kind="k")).items) == [-1, *range(100)]
     assert ids(fetch(moving, request(SHARDS, kind="k", limit="3")).items) == [-1, 0, 1]
 
 
 def test_partitions_of_a_table_without_a_sort_key_come_as_they_are_asked() -> None:
-    store = FakeStore(TableDesign("T", (KeyAttribute("PK"),), "type"))
+    store = FakeStore(TableDesign("T", (KeyAttribute("PK"),), "type"), no_fence)
     store.put([{"PK": f"S#{number}", "n": number} for number in range(4)])
     made = request(
         SHARDS.replace("index: ByShard, ", "").replace('"S#{kind}#{*|shard:4}"', '"EVENT#{kind}"'), kind="k"

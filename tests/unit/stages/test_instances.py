@@ -23,8 +23,9 @@ from migrator.journal.instances import SqlInstances
 from migrator.journal.store import SqlJournal
 from migrator.ports.instances import Instance, Instances
 from migrator.processes import birth, visible_processes
-from migrator.stages.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, this_process
+from migrator.stages.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, reads_alone, this_process
 from tests.fakes.journal import FakeInstances
+from tests.support_fence import no_fence
 
 BEAT_S = 0.01
 
@@ -51,7 +52,7 @@ class Service:
 
     def __init__(self, instances: Instances, look: Look, beat_s: float = BEAT_S, **more: Any) -> None:
         self.heartbeat = Heartbeat(instances, me(), beat_s=beat_s, **more)
-        self.role = Role("dual_write", "outbox", "here", look)
+        self.role = Role("dual_write", look, "outbox", "here")
         self._stack = ExitStack()
 
     def start(self) -> Service:
@@ -204,10 +205,10 @@ def test_a_process_that_writes_and_reads_is_one_instance_with_its_roles(
     with running(instances, look, 60) as service:
         (first,) = instances.known()
         assert said(instances) == [("dual_write", "outbox", "here")]
-        with service.heartbeat.playing(Role("read")):
+        with service.heartbeat.playing(Role("read", reads_alone)):
             assert said(instances) == [("dual_write,read", "outbox", "here")]
             assert [(one.reads, one.marks, one.id) for one in instances.known()] == [(True, True, first.id)]
-            strict = Role("dual_write", "strict", "here")
+            strict = Role("dual_write", no_fence, "strict", "here")
             with service.heartbeat.playing(strict):
                 assert said(instances) == [("dual_write,read", "strict", "here")]
             service.stop()
@@ -217,9 +218,9 @@ def test_a_process_that_writes_and_reads_is_one_instance_with_its_roles(
 
 def test_a_process_that_begins_again_is_a_new_instance(instances: FakeInstances, look: Look) -> None:
     service = Service(instances, look)
-    with service.heartbeat.playing(Role("read")):
+    with service.heartbeat.playing(Role("read", reads_alone)):
         (first,) = instances.known()
-    with service.heartbeat.playing(Role("read")):
+    with service.heartbeat.playing(Role("read", reads_alone)):
         (second,) = instances.known()
         until(lambda: instances.known()[0].alive_at > second.alive_at)
     assert first.id != second.id
@@ -231,7 +232,7 @@ def test_what_fits_no_longer_fails_the_writes_of_its_own_role_alone(
 ) -> None:
     other = Look()
     with running(instances, look) as service:
-        strict = Role("dual_write", "strict", "here", other)
+        strict = Role("dual_write", other, "strict", "here")
         with service.heartbeat.playing(strict):
             other.wrong = SettingsError("the relay works by another mapping")
             until(lambda: strict.fault is not None)
@@ -244,7 +245,7 @@ def test_a_role_that_does_not_fit_leaves_the_others_as_they_are(instances: FakeI
     wrong = Look()
     wrong.wrong = SettingsError("no")
     with running(instances, look) as service:
-        with pytest.raises(SettingsError), service.heartbeat.playing(Role("dual_write", "strict", "", wrong)):
+        with pytest.raises(SettingsError), service.heartbeat.playing(Role("dual_write", wrong, "strict")):
             pass
         assert said(instances) == [("dual_write", "outbox", "here")]
         service.check()

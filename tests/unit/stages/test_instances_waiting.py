@@ -52,7 +52,7 @@ def test_a_role_that_begins_while_the_last_one_ends_has_a_heart_that_beats() -> 
     ending = Thread(target=made.stop)
     ending.start()
     assert leaving.wait(30)
-    other = Role("read", look=look)
+    other = Role("read", look)
     with made.heartbeat.playing(other):
         left.set()
         ending.join(30)

@@ -15,6 +15,7 @@ from migrator.stages.query import Question
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, row
+from tests.support_fence import no_fence
 
 ONE = 'params: {tenant: text}\nquery: {key: ["EVENT#{tenant}"]}\n'
 TURNED = 'params: {tenant: text}\nquery: {key: ["EVENT#{tenant}"], descending: true}\n'
@@ -39,7 +40,7 @@ def question_of(pattern: str) -> Question:
 
 def filled(pattern: str) -> FakeStore:
     made = checked(pattern)
-    store = FakeStore(made.mapping.table)
+    store = FakeStore(made.mapping.table, no_fence)
     store.put(items(made, *(row(number) for number in range(100))))
     return store
 

@@ -17,6 +17,7 @@ from migrator.stages.query import ReadMeter, ask
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, row
+from tests.support_fence import no_fence
 
 PARTS = """
 params: {tenant: text, least: optional integer}
@@ -45,7 +46,7 @@ def asked(pattern: str, answers: Mapping[str, list[tuple[Any, ...]]], rows: int 
     """The answer where SQL answers with `answers`; every look at the clock is 2 ms after the one before."""
     made = checked(pattern)
     found = made.mapping.patterns["p"]
-    store = FakeStore(made.mapping.table)
+    store = FakeStore(made.mapping.table, no_fence)
     store.put(items(made, *(row(number, lat=0, lng=0) for number in range(rows))))
     source = MemorySource(SCHEMA, {}, {sql: lambda params, rows=rows: rows for sql, rows in answers.items()})
     ticks = count()
@@ -89,7 +90,7 @@ def test_sql_gets_a_list_as_a_list() -> None:
     made = checked(BATCH)
     source = MemorySource(SCHEMA, {}, {"SELECT 1": lambda params: [seen.append(params["ids"]) or (1,)]})
     found = made.mapping.patterns["p"]
-    store = FakeStore(made.mapping.table)
+    store = FakeStore(made.mapping.table, no_fence)
     store.put(items(made, row(1)))
     assert ask(made.mapping, found, {"tenant": "acme", "ids": [1, 2]}, source, store).same
     assert seen == [[1, 2]]

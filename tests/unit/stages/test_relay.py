@@ -10,6 +10,7 @@ from migrator.model import Item
 from migrator.ports.live import Mark, Outcome
 from migrator.stages.paths import BesidePath
 from tests.fakes.store import FakeStore
+from tests.support_fence import no_fence
 from tests.unit.stages.live import Shop
 
 
@@ -85,7 +86,7 @@ class Refusing(FakeStore):
 
 def test_an_item_that_the_table_refuses_is_one_marks_trouble() -> None:
     shop = Shop()
-    shop.refresh.store = store = Refusing(shop.checked.mapping.table)
+    shop.refresh.store = store = Refusing(shop.checked.mapping.table, no_fence)
     for number in (1, 2, 3):
         shop.change("users", number, name="Ann")
     worked = shop.relay.once()

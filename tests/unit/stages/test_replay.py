@@ -16,6 +16,7 @@ from migrator.stages.replay import Replay, ReplayOptions
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.golden.patterns import SCHEMA, checked, items, row
+from tests.support_fence import no_fence
 
 ROWS = 12
 LIST = """
@@ -51,7 +52,7 @@ class Replayed:
 
     def __init__(self, pattern: str = LIST, answers: Answers = rows_of, **options: Any) -> None:
         self.made = checked(pattern)
-        self.store = FakeStore(self.made.mapping.table)
+        self.store = FakeStore(self.made.mapping.table, no_fence)
         self.store.put(items(self.made, *(row(number) for number in range(ROWS))))
         self.source = MemorySource(
             SCHEMA, {"events": [row(number) for number in range(ROWS)]}, {"SELECT 1": answers}

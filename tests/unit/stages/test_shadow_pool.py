@@ -15,9 +15,13 @@ from tests.unit.stages.test_instances import until
 Done = list[str]
 
 
+def always() -> bool:
+    return True
+
+
 @pytest.fixture
 def pool() -> Iterator[ShadowPool]:
-    made = ShadowPool(2, deadline_s=0.2)
+    made = ShadowPool(2, 0.2, always)
     made.start()
     yield made
     made.stop()
@@ -28,7 +32,7 @@ def task(done: Done, name: str, work: Callable[[], object] = lambda: None) -> Ta
         work()
         return lambda: done.append(name)
 
-    return Task(run, lambda: done.append(f"{name} late"))
+    return Task(run, lambda: done.append(f"{name} late"), lambda seconds: None)
 
 
 def put(pool: ShadowPool, one: Task) -> bool:
@@ -117,7 +121,7 @@ def test_a_later_look_that_is_not_admitted_waits_and_is_given_up() -> None:
 def test_a_later_look_that_is_due_has_the_next_free_thread() -> None:
     done: Done = []
     go = Event()
-    pool = ShadowPool(1, 5.0)
+    pool = ShadowPool(1, 5.0, always)
     pool.start()
     assert put(pool, task(done, "first", go.wait))
     pool.put_later(time.monotonic(), task(done, "later"))
@@ -134,7 +138,7 @@ def test_a_later_look_that_is_due_has_the_next_free_thread() -> None:
 
 def test_what_waits_at_the_end_is_given_up() -> None:
     done: Done = []
-    pool = ShadowPool(1, 5.0)
+    pool = ShadowPool(1, 5.0, always)
     pool.start()
     pool.put_later(time.monotonic() + 60, task(done, "a"))
     pool.stop()

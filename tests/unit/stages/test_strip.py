@@ -14,6 +14,7 @@ from migrator.ports import Run, RunIdentity
 from migrator.stages.strip import Strip, StripCounts
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
+from tests.support_fence import no_fence
 
 TABLE = TableDesign("T", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
 ENTITIES = frozenset({"order"})
@@ -35,12 +36,12 @@ ITEMS = [
 
 class Shop:
     def __init__(self) -> None:
-        self.store = FakeStore(TABLE)
+        self.store = FakeStore(TABLE, no_fence)
         self.store.put(ITEMS)
         self.stripping = FakeStripping(self.store)
         self.journal = SqlJournal.in_memory()
         self.run: Run = self.journal.start_run(RunIdentity("strip", "shop", "T", "rev"))
-        self.stage = Strip(self.store, self.stripping, TABLE, ENTITIES, segments=1, workers=1)
+        self.stage = Strip(self.store, self.stripping, TABLE, ENTITIES, no_fence, segments=1, workers=1)
 
 
 @pytest.fixture

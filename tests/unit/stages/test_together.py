@@ -12,6 +12,7 @@ from migrator.ports.live import Outcome
 from migrator.stages.beside import write_beside
 from migrator.stages.together import group_waves, sorted_out
 from tests.fakes.store import FakeStore
+from tests.support_fence import no_fence
 from tests.unit.stages.live import Shop
 
 ATOMIC = """
@@ -26,7 +27,7 @@ class Noted(FakeStore):
     """Notes the size of each request of writing."""
 
     def __init__(self, design: TableDesign) -> None:
-        super().__init__(design)
+        super().__init__(design, no_fence)
         self.requests: list[int] = []
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:

@@ -15,6 +15,7 @@ from migrator.model import KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.failures import Unprocessed, can_pass, in_words, passes_at
 from migrator.target.store import DynamoStore
+from tests.support_fence import no_fence
 
 
 def refusal(code: str, status: int = 400) -> ClientError:
@@ -74,7 +75,7 @@ def test_an_endpoint_without_an_answer_is_told_as_a_source_is(error: Exception, 
 
 def test_what_was_never_connected_to_is_told_at_once() -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
-    store = DynamoStore(client, TableDesign("Shop", (KeyAttribute("PK"),), "type"))
+    store = DynamoStore(client, TableDesign("Shop", (KeyAttribute("PK"),), "type"), no_fence)
     with pytest.raises(StoppedError, match="nobody listens there") as caught:
         store.get([("a",)])
     assert "gave up after" not in str(caught.value)
