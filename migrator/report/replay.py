@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migrator.mapping.shown_keys import mark
+from migrator.mapping.shown_keys import mask
 from migrator.mapping.shown_values import value_texts
 from migrator.phase import Side
 from migrator.replay_results import DiffKind, Example, Latency, PatternReplay, ReplayResult
@@ -27,7 +27,7 @@ _SHOWN = 3
 
 def replay_data(result: ReplayResult) -> dict[str, Any]:
     """The result as plain values; `clean` is what the exit code says, `not_proven` patterns that were not asked. Redacted
-    values are marks."""
+    values are masked."""
     return {
         "clean": result.clean,
         "not_proven": result.not_proven,
@@ -107,7 +107,7 @@ def _example(one: PatternReplay, example: Example) -> dict[str, Any]:
 
 
 def _params(one: PatternReplay, texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: mark(text) if name in one.hidden.params else text for name, text in texts.items()}
+    return {name: mask(text) if name in one.hidden.params else text for name, text in texts.items()}
 
 
 # ── for people ──────────────────────────────────────────────────────────────────────────────────

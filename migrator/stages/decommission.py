@@ -229,7 +229,7 @@ def marks_lines(found: Dependence) -> Iterator[Line]:
 
 _LEFT_EARLY = "run `migrator relay --once`; see `migrator findings` for those that failed"
 _LEFT_LATE = (
-    "`migrator relay --once --anyway` puts their rows over items, `migrator capture uninstall --discard-marks`"
+    "`migrator relay --once --force` puts their rows over items, `migrator capture uninstall --discard-marks`"
     " leaves the items as they are"
 )
 

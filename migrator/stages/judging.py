@@ -235,7 +235,7 @@ def silent_line(roster: Roster) -> Line:
     silent = roster.silent
     asked = "no instance fell silent without a goodbye"
     found = f"silent: {named(silent)}" if silent else "none did"
-    sure = f"once it is sure that they are gone: --gone {silent[0].id}" if silent else ""
+    sure = f"once it is sure that they are gone: --evict {silent[0].id}" if silent else ""
     mend = f"{sure}; of many: --evict-older-than 10m" if len(silent) > 1 else sure
     return Line("silent", asked, found, "unknown" if silent else "ok", mend=mend)
 

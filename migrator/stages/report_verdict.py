@@ -99,7 +99,7 @@ def _mending(known: Standings) -> tuple[str, str]:
     if not all(one.is_of_answers for one in known.standing):
         if known.lag.waiting is not None:
             return "migrator verify JOB --repair", "mark the rows that differ, for the relay to write again"
-        return "migrator backfill JOB --again", "write every row once more"
+        return "migrator backfill JOB --restart", "write every row once more"
     if _not_verified(known) is not None:
         return "migrator verify JOB", "see whether items are wrong, or only the patterns"
     return _anew(known, known.standing[0].where)

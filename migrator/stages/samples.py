@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from migrator.mapping.diff import as_text
 from migrator.mapping.redaction import Hidden
-from migrator.mapping.shown_keys import mark
+from migrator.mapping.shown_keys import mask
 from migrator.mapping.shown_values import value_texts
 from migrator.model import Pattern
 from migrator.ports.evidence import DiffKey, Sample
@@ -37,7 +37,7 @@ class Sampler:
             writer=self.writer,
             revision=self.revision,
             params={
-                name: mark(text) if name in self.hidden.params else text
+                name: mask(text) if name in self.hidden.params else text
                 for name, text in example.params.items()
             },
             attributes=compared if diff is not None else (),
@@ -53,4 +53,4 @@ def _subject(kind: DiffKind, example: Example) -> str:
     key = example.diff.key if example.diff is not None else None
     if key is None:
         return ""
-    return mark(as_text((kind.part, *(key or sorted(example.params.items())))))
+    return mask(as_text((kind.part, *(key or sorted(example.params.items())))))

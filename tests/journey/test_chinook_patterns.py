@@ -136,7 +136,7 @@ def assert_same(here: Project, one: Golden) -> None:
 
 def test_every_pattern_replays_clean(filled: Project) -> None:
     here = replace(filled, own_process=False)
-    ended = here.run("shadow", "replay", str(here.job), "--samples", "8", "--seed", "1", "--json")
+    ended = here.run("shadow", "replay", str(here.job), "--questions", "8", "--seed", "1", "--json")
     assert ended.code == 0, ended.out
     found = {one["pattern"]: one for one in ended.data["patterns"]}
     assert len(found) == 14
@@ -162,7 +162,7 @@ def test_verify_finds_what_is_changed_missing_and_extra(filled: Project) -> None
     store.delete([("INVOICE#1", "META")])
     try:
         ended = filled.run("verify", job, "--json")
-        found = filled.done("findings", job, "--all", "--keys").out
+        found = filled.done("findings", job, "--all", "--show-keys").out
     finally:
         store.put([track, invoice])
         store.delete([("TRACK#99999", "META"), ("X", "Y")])
