@@ -18,10 +18,11 @@ from migrator.cutover_settings import duration_s
 from migrator.cutover_wiring import Desk
 from migrator.errors import SettingsError
 from migrator.mapping.document import did_you_mean
+from migrator.moments import age_text
 from migrator.phase import PHASES
 from migrator.ports.instances import Instance, Roster
 from migrator.ports.phases import MovedError, PatternPhase
-from migrator.report.instances import age_text, who
+from migrator.report.instances import who
 
 _LETTERS = 500
 _SHOWN = 50
