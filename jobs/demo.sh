@@ -75,7 +75,7 @@ python docker/shop/load.py --seconds 12 --rate 60 --looking 60 "$shop" >"$MIGRAT
 customers=$!
 sleep 2
 run python docker/shop/plant.py products "$(endpoint)"
-no migrator shadow replay "$job" --pattern get_products_by_category --samples 60 --seed 1
+no migrator shadow replay "$job" --pattern get_products_by_category --questions 60 --seed 1
 wait "$customers"
 cat "$MIGRATOR_HOME/customers.txt"
 sleep 7
@@ -85,7 +85,7 @@ no migrator cutover advance "$job" get_products_by_category
 # What differs becomes marks, and the relay does the rest.
 no migrator verify "$job" --repair --settle 1
 sleep 3
-run migrator shadow replay "$job" --pattern get_products_by_category --samples 60 --seed 1
+run migrator shadow replay "$job" --pattern get_products_by_category --questions 60 --seed 1
 
 # Step 7: one pattern moves on evidence, a part of its calls first; each step is judged by what services read since the last.
 moved migrator cutover ramp "$job" recent_orders 50 --wait

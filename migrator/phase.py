@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 Phase = Literal["off", "shadow", "ramp", "live", "complete"]
 Side = Literal["table", "sql"]
+SIDES: tuple[Side, Side] = ("table", "sql")
 """Who answers: DynamoDB's table, or SQL."""
 PHASES: tuple[Phase, ...] = get_args(Phase)
 

@@ -10,6 +10,7 @@ from migrator.mapping.diff import Diff
 from migrator.mapping.redaction import Hidden
 from migrator.model import Pattern
 from migrator.phase import Side
+from migrator.ports.evidence import DiffKey
 
 
 @dataclass(frozen=True)
@@ -21,15 +22,6 @@ class Latency:
     p90_ms: float
     p99_ms: float
     max_ms: float
-
-
-@dataclass(frozen=True, order=True)
-class DiffKind:
-    """What differences are counted by. `kind`: as in Diff, or 'error', whose `attribute` is the side that failed."""
-
-    kind: str
-    part: str = ""
-    attribute: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,8 +59,8 @@ class PatternReplay:
     empty: int = 0
     transient: int = 0
     different: int = 0
-    found: Counter[DiffKind] = field(default_factory=Counter)
-    examples: dict[DiffKind, list[Example]] = field(default_factory=dict)
+    found: Counter[DiffKey] = field(default_factory=Counter)
+    examples: dict[DiffKey, list[Example]] = field(default_factory=dict)
     failed: Counter[tuple[str, ...]] = field(default_factory=Counter)
     latency: dict[Side, Latency] = field(default_factory=dict)
     histograms: dict[Side, str] = field(default_factory=dict)

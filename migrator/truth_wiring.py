@@ -14,16 +14,16 @@ from migrator.phase import ROUTES
 from migrator.settings import Job
 
 ANSWERING = [phase for phase, route in ROUTES.items() if "table" in (route.answers, route.in_share)]
-ANYWAY = "say --anyway where you know that nobody has written to the table yet"
+FORCE = "say --force where you know that nobody has written to the table yet"
 
 
-def need_rows(job: Job, mapping: Mapping, journal: SqlJournal, advice: str = ANYWAY) -> None:
+def need_rows(job: Job, mapping: Mapping, journal: SqlJournal, advice: str = FORCE) -> None:
     """Raises: as need_direct does; SettingsError with `advice` where every pattern is complete."""
     need_direct(job, mapping, journal)
     refuse_complete(job, mapping, journal, advice)
 
 
-def refuse_complete(job: Job, mapping: Mapping, journal: SqlJournal, advice: str = ANYWAY) -> None:
+def refuse_complete(job: Job, mapping: Mapping, journal: SqlJournal, advice: str = FORCE) -> None:
     """Raises: SettingsError with `advice` where every pattern is complete, so that the service may write the table."""
     if all_complete(job, mapping, journal):
         what = "every access pattern is complete, so the service may have written to the table itself"
@@ -46,7 +46,7 @@ def refuse_answering(job: Job, mapping: Mapping, journal: SqlJournal, entities: 
     ]
     if answering:
         what = f"callers are answered from these items: {', '.join(answering)}"
-        advice = "`migrator cutover rollback` these patterns to shadow or off first, or say --anyway"
+        advice = "`migrator cutover rollback` these patterns to shadow or off first, or say --force"
         raise SettingsError(f"{what}; {advice}")
 
 

@@ -16,7 +16,7 @@ import click
 from migrator import truth_wiring, wiring
 from migrator.cli.belonging import belonging
 from migrator.cli.beside import Surroundings, look_around
-from migrator.cli.command_line import Leaf
+from migrator.cli.command_line import Leaf, Renamed
 from migrator.cli.costs import MONEY, Allowed, Bill, bill_of, need_allowed
 from migrator.cli.keys import as_asked, keys_option, tell_masked
 from migrator.cli.options import (
@@ -66,12 +66,12 @@ class Asked:
     limit: int | None
     dry_run: bool
     explain: bool
-    again: bool
+    restart: bool
     into_existing: bool
     max_write_units: int | None
     max_cost: Decimal | None
     yes: bool
-    anyway: bool
+    force: bool
 
 
 @click.command(cls=Leaf)
@@ -81,7 +81,13 @@ class Asked:
 @click.option("--limit", type=click.IntRange(1), help="Only the first rows of each entity.")
 @click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
 @click.option("--explain", is_flag=True, help="With --dry-run: show the source's plans for a page.")
-@click.option("--again", is_flag=True, help="Read and write everything once more after a finished run.")
+@click.option(
+    "--restart",
+    cls=Renamed,
+    former="--again",
+    is_flag=True,
+    help="Read and write everything once more after a finished run.",
+)
 @click.option(
     "--into-existing",
     is_flag=True,
@@ -94,7 +100,13 @@ class Asked:
     "--max-cost", type=MONEY, metavar="USD", help="Do not start where writing would cost more than this."
 )
 @click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
-@click.option("--anyway", is_flag=True, help="Also where every access pattern is complete.")
+@click.option(
+    "--force",
+    cls=Renamed,
+    former="--anyway",
+    is_flag=True,
+    help="Also where every access pattern is complete.",
+)
 @click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
 @keys_option
 @json_option
@@ -160,7 +172,7 @@ def _need_rows(laid: Laid, session: Session, wanted: Asked) -> None:
     """Raises: SettingsError where items are not made of rows any more; a dry run writes none."""
     if wanted.dry_run:
         return
-    ask = truth_wiring.need_direct if wanted.anyway else truth_wiring.need_rows
+    ask = truth_wiring.need_direct if wanted.force else truth_wiring.need_rows
     ask(laid.job, laid.checked.mapping, session.journal)
 
 
@@ -177,7 +189,7 @@ def _bill(
     """What is left to write and costs, told on stderr unless it is nothing."""
     found = session.journal.find_run(identity)
     if found is not None and (
-        (found.state == "done" and wanted.again) or found.id <= _runs_before(session, identity)
+        (found.state == "done" and wanted.restart) or found.id <= _runs_before(session, identity)
     ):
         found = None
     done = (
@@ -196,11 +208,9 @@ def _runs_before(session: Session, identity: RunIdentity) -> int:
 
 
 def _begin(session: Session, identity: RunIdentity, wanted: Asked) -> Run:
-    run = begin(session.journal, identity, again=wanted.again, after=_runs_before(session, identity))
+    run = begin(session.journal, identity, again=wanted.restart, after=_runs_before(session, identity))
     if run.state == "done":
-        what = (
-            f"run {run.id} finished {run.ended_at}: nothing left to do (--again writes everything once more)"
-        )
+        what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart writes everything once more)"
         click.echo(what, err=True)
     elif run.resumed:
         click.echo(f"run {run.id} of {run.started_at} goes on", err=True)

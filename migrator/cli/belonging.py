@@ -1,4 +1,4 @@
-"""Whether a job's journal is its table's: asked before commands that write items or tell phases; `--force` makes it so."""
+"""Whether a job's journal is its table's, asked before commands that write items or tell phases; or made so."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from migrator import keeping_wiring, live_wiring, wiring
+from migrator.cli.command_line import Renamed
 from migrator.cli.options import read_job
 from migrator.errors import MappingError, MigratorError
 from migrator.journal.store import SqlJournal
@@ -21,7 +22,7 @@ from migrator.stages.keeping import AnotherJobError, AnotherJournalError, OlderE
 from migrator.target.store import by_condition
 from migrator.wiring import Laid, Target
 
-_FORCE = "Take this journal for the table's from now on: the one that it was written with is lost for good."
+_ADOPT = "Take this journal for the table's from now on: the one that it was written with is lost for good."
 _REASON = "taken from the table's control item: the journal was lost, or restored from a backup"
 _TOLD = "the table could not be told of phases, which it keeps for the day on which this journal is lost"
 
@@ -34,7 +35,7 @@ def belonging(
     tells: bool = False,
     begins: bool = False,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Refuses a command whose journal is not the table's, and gives it --force.
+    """Refuses a command whose journal is not the table's, and gives it --adopt-journal.
 
     `applies`: whether the options asked for ask for it, too. `older`: whether one that went back is refused as well.
     `keeps`: it may have changed what the table is to keep of the journal. `tells`: it is given `table_away`, why the table
@@ -43,17 +44,17 @@ def belonging(
     """
 
     def decorated(command: Callable[..., int]) -> Callable[..., int]:
-        @click.option("--force", is_flag=True, help=_FORCE)
+        @click.option("--adopt-journal", cls=Renamed, former="--force", is_flag=True, help=_ADOPT)
         @functools.wraps(command)
-        def guarded(job: Path, force: bool, **asked: Any) -> int:
+        def guarded(job: Path, adopt_journal: bool, **asked: Any) -> int:
             is_dry = bool(asked.get("dry_run"))
             # What tells or moves phases needs the right journal even where it only looks.
             if not applies(asked) or (is_dry and not keeps):
                 return command(job=job, **asked)
             read, away = read_job(job), ""
-            if force and not is_dry:
-                _force(read)
-            elif not force:
+            if adopt_journal and not is_dry:
+                _adopt_journal(read)
+            elif not adopt_journal:
                 away = refuse_strange(read, older=older, is_told=keeps, begins=begins)
             code = command(job=job, **asked, **({"table_away": away} if tells else {}))
             if keeps and not is_dry:
@@ -119,7 +120,7 @@ def _warn(error: MigratorError, what: str) -> None:
 # ── adoption ──
 
 
-def _force(job: Job) -> None:
+def _adopt_journal(job: Job) -> None:
     with ExitStack() as stack:
         laid = stack.enter_context(wiring.lay(job, "journal", workers=1))
         target = wiring.open_target(job, laid.checked.mapping.table, lambda: False)

@@ -13,7 +13,7 @@ import click
 from migrator import live_wiring, wiring
 from migrator.cli.belonging import belonging
 from migrator.cli.beside import tell_registered
-from migrator.cli.command_line import Branch
+from migrator.cli.command_line import Branch, Renamed
 from migrator.cli.cutover_told import evidence_table
 from migrator.cli.instances import read_roster, refuse_living
 from migrator.cli.options import (
@@ -279,10 +279,14 @@ def _print(found: CaptureStatus) -> None:
     "--discard-marks", is_flag=True, help="Also where marks wait; their changes are lost to the table."
 )
 @click.option(
-    "--anyway", is_flag=True, help="Also while services run that mark changes; their writes fail then."
+    "--force",
+    cls=Renamed,
+    former="--anyway",
+    is_flag=True,
+    help="Also while services run that mark changes; their writes fail then.",
 )
 @json_option
-def uninstall(job: Path, dry_run: bool, discard_marks: bool, anyway: bool, as_json: bool) -> int:
+def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:
     """Take away the triggers and our tables, so that nothing of ours is left in the source."""
     read = read_job(job)
     design = wiring.sound_mapping(read.mapping).mapping.table
@@ -290,7 +294,7 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, anyway: bool, as_js
         if dry_run:
             _print_text("sql", sql_text(live.capture.uninstall_steps()), as_json=as_json)
             return 0
-        if not anyway:
+        if not force:
             _refuse_living(read)
         steps = CaptureStage(live.capture, read.name, design).uninstall(
             live.marks, discard_marks=discard_marks
@@ -310,7 +314,7 @@ def _refuse_living(job: Job) -> None:
         try:
             live_wiring.refuse_unknown(job, journal)
         except AnotherJournalError as error:
-            raise SettingsError(f"{error}; --anyway where no service runs") from None
+            raise SettingsError(f"{error}; --force where no service runs") from None
     refuse_living(read_roster(job))
 
 

@@ -30,6 +30,14 @@ def log_from(*, verbose: bool) -> None:
     logs.configure(json=not sys.stderr.isatty(), level=level)
 
 
+class Renamed(click.Option):
+    """An option whose `former` name is still taken in this release, and told of; no help shows it."""
+
+    def __init__(self, *args: Any, former: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.former = former
+
+
 class Leaf(click.Command):
     """A command that takes --verbose, too, and refuses an option with one value that is given twice."""
 
@@ -41,9 +49,30 @@ class Leaf(click.Command):
         given = ctx.find_object(Given)
         if given is not None:
             given.context = ctx
+        args = self._renamed(args, tell=not ctx.resilient_parsing)
         if not ctx.resilient_parsing:
             self._refuse_twice(ctx, args)
         return super().parse_args(ctx, args)
+
+    def _renamed(self, args: Sequence[str], *, tell: bool) -> list[str]:
+        """The words with options under their present names; each former one is told of once on standard error."""
+        options = [param for param in self.params if isinstance(param, click.Option)]
+        present = {name for option in options for name in option.opts}
+        former = {option.former: option.opts[0] for option in options if isinstance(option, Renamed)}
+        renamed, told = list(args), []
+        for place in _option_places(self, args):
+            name, equals, value = args[place].partition("=")
+            new = former.get(name)
+            if new is not None and name not in present:
+                renamed[place] = f"{new}{equals}{value}"
+                told.append(
+                    f"{name} is called {new} now; this release is the last that takes the former name"
+                )
+            elif new is not None:
+                told.append(f"{name} no longer means {new}, which is an option of its own")
+        for line in dict.fromkeys(told if tell else ()):
+            click.echo(f"warning: {line}", err=True)
+        return renamed
 
     def _refuse_twice(self, ctx: click.Context, args: Sequence[str]) -> None:
         _, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
@@ -162,14 +191,29 @@ class Given:
                     yield "…" if name in _PRIVATE else shlex.quote(str(one))
 
 
+def _option_places(command: click.Command, words: Sequence[str]) -> Iterator[int]:
+    """Where words stand that are options, and neither values of options nor behind a --."""
+    with_value = _with_value(command)
+    is_value = False
+    for place, word in enumerate(words):
+        if word == "--" and not is_value:
+            return
+        is_option = not is_value and word.startswith("--")
+        if is_option:
+            yield place
+        is_value = not is_value and word in with_value
+
+
+def _with_value(command: click.Command) -> set[str]:
+    """Names of the command's options that take a value, former ones among them."""
+    taking = [param for param in command.params if isinstance(param, click.Option) and not param.is_flag]
+    names = {name for param in taking for name in param.opts}
+    return names | {param.former for param in taking if isinstance(param, Renamed)}
+
+
 def _positional(command: click.Command, words: Sequence[str]) -> Iterator[str]:
     """The words that are no options of the command's and no values of them."""
-    with_value = {
-        name
-        for param in command.params
-        if isinstance(param, click.Option) and not param.is_flag
-        for name in param.opts
-    }
+    with_value = _with_value(command)
     is_value = False
     for word in words:
         if not is_value and not word.startswith("-"):

@@ -85,7 +85,7 @@ def status(job: Path, pattern: str | None, as_json: bool) -> int:
         replaced = [one.id for one in roster.replaced]
         for one in roster.silent:
             more = "; a newer one took its place, so only `complete` asks" if one.id in replaced else ""
-            click.echo(f"silent, no goodbye: {who(one)} (--gone {one.id} once it is sure that it is{more})")
+            click.echo(f"silent, no goodbye: {who(one)} (--evict {one.id} once it is sure that it is{more})")
     if faults := [one.phase.fault for one in shown if one.phase.fault]:
         raise SettingsError("; ".join(faults))
     return CLEAN

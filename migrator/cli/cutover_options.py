@@ -11,15 +11,17 @@ from typing import Any
 
 import click
 
+from migrator.cli.command_line import Renamed
 from migrator.cli.options import json_option, need_yes, some_seconds
 from migrator.cutover_results import Judgement
 from migrator.cutover_wiring import Desk
 from migrator.errors import SettingsError
 from migrator.mapping.document import did_you_mean
+from migrator.moments import age_text
 from migrator.phase import PHASES
 from migrator.ports.instances import Instance, Roster
 from migrator.ports.phases import MovedError, PatternPhase
-from migrator.report.instances import age_text, who
+from migrator.report.instances import who
 
 _LETTERS = 500
 _SHOWN = 50
@@ -49,7 +51,7 @@ class Asked:
         fit_reason(self.override or "")
         fit_reason(self.reason)
         if self.dry_run and (self.gone or self.evict_older_s is not None):
-            option = "--gone strikes an instance" if self.gone else "--evict-older-than strikes instances"
+            option = "--evict strikes an instance" if self.gone else "--evict-older-than strikes instances"
             raise SettingsError(f"{option} off the list, and --dry-run changes nothing; give one of them")
 
     def goes(self, judged: Judgement) -> bool:
@@ -114,7 +116,10 @@ def move_options(command: Any) -> Any:
             click.option("--reason", default="", help="For the audit."),
             click.option("--who", default=own_name, help="For the audit (default: user@host)."),
             click.option(
-                "--gone",
+                "--evict",
+                "gone",
+                cls=Renamed,
+                former="--gone",
                 multiple=True,
                 metavar="ID",
                 help="This silent instance is gone for sure; can be given again.",
@@ -170,11 +175,11 @@ def _named_ones(roster: Roster, ids: Sequence[str]) -> list[Instance]:
     for id_ in ids:
         if id_ not in known:
             silent = ", ".join(one.id for one in roster.silent) or "none"
-            raise SettingsError(f"--gone {id_}: there is no such instance; silent ones: {silent}")
+            raise SettingsError(f"--evict {id_}: there is no such instance; silent ones: {silent}")
         if known[id_] in roster.living:
             age = age_text(roster.age_s(known[id_]))
             raise SettingsError(
-                f"--gone {id_}: {who(known[id_])} is alive, heard of {age} ago; stop it first"
+                f"--evict {id_}: {who(known[id_])} is alive, heard of {age} ago; stop it first"
             )
     return [known[id_] for id_ in ids]
 

@@ -13,7 +13,7 @@ import click
 
 from migrator import forget_wiring, live_wiring, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Leaf
+from migrator.cli.command_line import Leaf, Renamed
 from migrator.cli.options import job_argument, json_option, need_yes, read_job, stop_on_signals
 from migrator.cli.row_keys import entity_named, row_key
 from migrator.errors import DIFFERENT, SettingsError
@@ -37,7 +37,13 @@ from migrator.wiring import Laid
 )
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
 @click.option("--dry-run", is_flag=True, help="Count what is kept, take nothing away.")
-@click.option("--anyway", is_flag=True, help="Also where the row, or items of it, are still there.")
+@click.option(
+    "--force",
+    cls=Renamed,
+    former="--anyway",
+    is_flag=True,
+    help="Also where the row, or items of it, are still there.",
+)
 @json_option
 @belonging()
 def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
@@ -61,7 +67,7 @@ def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: 
         if how["dry_run"]:
             _print(found, None, left, as_json=as_json)
             return 0
-        _refuse(found, anyway=how["anyway"])
+        _refuse(found, force=how["force"])
         if not how["yes"]:
             click.echo("\n".join(found_lines(found)), err=True)
             need_yes("Take these traces away for good?")
@@ -104,17 +110,17 @@ def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[R
     return [(name, key) for name in (compiled.name, *others)]
 
 
-def _refuse(found: RowTraces, *, anyway: bool) -> None:
+def _refuse(found: RowTraces, *, force: bool) -> None:
     """Raises: SettingsError where something is still to be done with the row."""
     if found.waiting:
         what = f"{found.waiting:,} mark(s) of this row wait, and without them its items would stay"
         raise SettingsError(f"{what}; run `migrator relay JOB --once` first, then forget it")
-    if found.is_there and not anyway:
+    if found.is_there and not force:
         what = "the row is still in the source, and the relay would write it again"
-        raise SettingsError(f"{what}; delete it there, run `migrator relay JOB --once`, or say --anyway")
-    if found.items and not anyway:
+        raise SettingsError(f"{what}; delete it there, run `migrator relay JOB --once`, or say --force")
+    if found.items and not force:
         what = f"{found.items:,} item(s) of this row are still in the table, though the row is gone"
-        advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or say --anyway"
+        advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or say --force"
         raise SettingsError(f"{what}; {advice}")
 
 

@@ -52,5 +52,5 @@ def refuse_living(roster: Roster) -> None:
     if living := roster.marking:
         named = "\n".join(f"  {who(one)}" for one in living)
         what = f"{len(living)} instance(s) of services still mark changes, or count on triggers that do:\n{named}"
-        advice = "stop them first; or say --anyway, and their writes fail, or are missed"
+        advice = "stop them first; or say --force, and their writes fail, or are missed"
         raise SettingsError(f"{what}\n{advice}")

@@ -119,7 +119,7 @@ def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, 
     its row was worked well, by a relay or a backfill.
 
     Of keys only what names nobody is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a
-    instead of the rest, unless --keys is given.
+    instead of the rest, unless --show-keys is given.
     """
     read = read_job(job)
     with wiring.open_journal(read) as journal:

@@ -1,4 +1,4 @@
-"""The keys that findings are printed with: masked, or whole where somebody says --keys."""
+"""The keys that findings are printed with: masked, or whole where somebody says --show-keys."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from migrator import wiring
+from migrator.cli.command_line import Renamed
 from migrator.errors import MigratorError
 from migrator.mapping.shown_keys import key_templates
 from migrator.model import Mapping, Template
@@ -15,7 +16,12 @@ from migrator.report.findings import masked
 from migrator.settings import Job
 
 keys_option = click.option(
-    "--keys", "whole_keys", is_flag=True, help="Print keys whole, also the parts that may name a person."
+    "--show-keys",
+    "whole_keys",
+    cls=Renamed,
+    former="--keys",
+    is_flag=True,
+    help="Print keys whole, also the parts that may name a person.",
 )
 
 
@@ -36,4 +42,4 @@ def mapping_of(job: Job) -> Mapping | None:
 def tell_masked(printed: Sequence[Finding], found: Sequence[Finding]) -> None:
     """One line on standard error where a key was masked."""
     if list(printed) != list(found)[: len(printed)]:
-        click.echo("…: a part of a key that may name somebody; --keys prints keys whole", err=True)
+        click.echo("…: a part of a key that may name somebody; --show-keys prints keys whole", err=True)

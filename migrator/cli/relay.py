@@ -16,7 +16,7 @@ from migrator import live_wiring, truth_wiring, wiring
 from migrator.cli.belonging import belonging
 from migrator.cli.beside import begin_revision, tell_unverified
 from migrator.cli.capture_look import CaptureLook
-from migrator.cli.command_line import Leaf
+from migrator.cli.command_line import Leaf, Renamed
 from migrator.cli.instances import tell_unmarked
 from migrator.cli.lag_hook import lag_watch
 from migrator.cli.options import job_argument, json_option, print_json, read_job, shown_live, stop_on_signals
@@ -51,7 +51,13 @@ DISCARDED_TRIES = 3
     is_flag=True,
     help="Delete the marks that could not be worked; verify --repair finds their rows.",
 )
-@click.option("--anyway", is_flag=True, help="Also where every access pattern is complete.")
+@click.option(
+    "--force",
+    cls=Renamed,
+    former="--anyway",
+    is_flag=True,
+    help="Also where every access pattern is complete.",
+)
 @click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
 @json_option
@@ -73,9 +79,9 @@ def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> i
         need_bucket(read, laid.checked.entities)
         if dry_run or asked["discard_failed"]:
             return _marks_alone(stack, laid, stop, discard=not dry_run, as_json=asked["as_json"])
-        beside, journal, run = _open(stack, laid, stop, anyway=asked["anyway"])
+        beside, journal, run = _open(stack, laid, stop, force=asked["force"])
         look = CaptureLook(partial(live_wiring.capture_status, laid))
-        keep = partial(_keep, beside, journal, stop, look, anyway=asked["anyway"])
+        keep = partial(_keep, beside, journal, stop, look, force=asked["force"])
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
         lag = lag_watch(read, later, beside.live.marks.state)
         report = RelayReport(journal, run, beside.live.marks, beside.open_findings, keep, lag.see)
@@ -127,13 +133,13 @@ def _marks_alone(stack: ExitStack, laid: Laid, stop: Event, *, discard: bool, as
     return 0
 
 
-def _open(stack: ExitStack, laid: Laid, stop: Event, *, anyway: bool) -> tuple[Beside, SqlJournal, Run]:
+def _open(stack: ExitStack, laid: Laid, stop: Event, *, force: bool) -> tuple[Beside, SqlJournal, Run]:
     job = laid.job
     target = wiring.open_target(job, laid.checked.mapping.table, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
     journal = stack.enter_context(wiring.open_journal(job, stop.is_set))
     beside = stack.enter_context(live_wiring.open_beside(laid, target, journal, table_id, stop.is_set))
-    ask = truth_wiring.need_direct if anyway else truth_wiring.need_rows
+    ask = truth_wiring.need_direct if force else truth_wiring.need_rows
     ask(job, laid.checked.mapping, journal)
     live_wiring.refuse_old(laid, journal)
     installation = live_wiring.need_installation(beside.live, laid)
@@ -146,11 +152,11 @@ def _open(stack: ExitStack, laid: Laid, stop: Event, *, anyway: bool) -> tuple[B
     return beside, journal, begin(journal, identity, again=True, after=0)
 
 
-def _keep(beside: Beside, journal: SqlJournal, stop: Event, look: CaptureLook, *, anyway: bool) -> None:
-    """What a relay does now and then; it ends where the service may write the table itself, unless `anyway`."""
+def _keep(beside: Beside, journal: SqlJournal, stop: Event, look: CaptureLook, *, force: bool) -> None:
+    """What a relay does now and then; it ends where the service may write the table itself, unless `force`."""
     beside.guard()
     look()
-    if not anyway and _is_over(beside, journal):
+    if not force and _is_over(beside, journal):
         click.echo(
             "every access pattern is complete: nothing is made of rows any more, the relay ends", err=True
         )

@@ -50,7 +50,7 @@ _PATIENCE_S = 5.0
 @click.option(
     "--samples/--no-samples",
     default=None,
-    help="Show values of rows, and keys, whole; --no-samples: no sample items, no examples side by side. Neither: marks.",
+    help="Show values of rows, and keys, whole; --no-samples: no sample items, no examples side by side. Neither: masked.",
 )
 @keys_option
 @json_option
@@ -58,7 +58,7 @@ _PATIENCE_S = 5.0
 def report(job: Path, html: Path | None, since_s: float, as_json: bool, **how: bool | None) -> int:
     """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
 
-    Values of rows, and parts of keys that may name a person, are shown as marks such as …3f9a; with --samples as they are,
+    Values of rows, and parts of keys that may name a person, are masked (…3f9a); with --samples as they are,
     but for those that a pattern redacts: keep such a report where they may be.
     Exit code 0: the report was made, whatever it says; 2: wrong use, or nothing is on record.
     """

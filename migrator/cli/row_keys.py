@@ -43,7 +43,7 @@ def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
 
 
 def _as_found(entity: CompiledEntity, text: str) -> SourceKey:
-    """The key out of the JSON array that a finding shows with --keys."""
+    """The key out of the JSON array that a finding shows with --show-keys."""
     try:
         values = decode_key(text)
         made = encode_key(values)
@@ -51,7 +51,7 @@ def _as_found(entity: CompiledEntity, text: str) -> SourceKey:
         values, made = (), ""
     if len(values) != len(entity.plan.key):
         what = f"--key […] is no key of {entity.name}"
-        raise SettingsError(f"{what}; write it as `migrator findings --keys` shows it, such as '[42]'")
+        raise SettingsError(f"{what}; write it as `migrator findings --show-keys` shows it, such as '[42]'")
     for column, value in zip(entity.plan.key, values, strict=True):
         if column.kind.name == "integer" and (type(value) is not int or not _is_held(value)):
             raise SettingsError(f"the key column {column.name} is an integer of 64 bits")

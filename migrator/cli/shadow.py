@@ -14,7 +14,7 @@ import click
 
 from migrator import live_wiring, logs, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Branch
+from migrator.cli.command_line import Branch, Renamed
 from migrator.cli.options import (
     console_on,
     job_argument,
@@ -52,7 +52,13 @@ def shadow() -> None:
 @job_argument
 @click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
 @click.option(
-    "--samples", type=click.IntRange(1), default=200, show_default=True, help="Questions a pattern."
+    "--questions",
+    cls=Renamed,
+    former="--samples",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="Questions a pattern.",
 )
 @click.option(
     "--seed", type=click.IntRange(0), help="The same seed asks the same questions of the same rows."
@@ -71,7 +77,7 @@ def shadow() -> None:
 @click.option("--no-record", is_flag=True, help="Keep nothing of it in the journal.")
 @json_option
 @belonging(applies=lambda asked: not (asked["control"] or asked["no_record"]))
-def replay(job: Path, names: tuple[str, ...], samples: int, workers: int, **asked: Any) -> int:
+def replay(job: Path, names: tuple[str, ...], questions: int, workers: int, **asked: Any) -> int:
     """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.
 
     Neither source nor table is written to, and no service has to run; what was compared goes to the journal, for
@@ -99,7 +105,7 @@ def replay(job: Path, names: tuple[str, ...], samples: int, workers: int, **aske
             lag_s = RelayLag(live.marks.state)
         progress = _progress()
         stack.enter_context(progress)
-        options = ReplayOptions(samples, seed, settle_s, workers)
+        options = ReplayOptions(questions, seed, settle_s, workers)
         mapping, entities = laid.checked.mapping, laid.checked.read
         stage = Replay(
             mapping, entities, laid.source, store, options, progress=progress, stop=stop, lag_s=lag_s

@@ -13,7 +13,7 @@ import click
 
 from migrator import live_wiring, truth_wiring, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Leaf
+from migrator.cli.command_line import Leaf, Renamed
 from migrator.cli.options import (
     console_on,
     entity_option,
@@ -46,7 +46,9 @@ from migrator.wiring import Target
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
 @click.option("--dry-run", is_flag=True, help="Count what would be deleted, delete nothing.")
 @click.option(
-    "--anyway",
+    "--force",
+    cls=Renamed,
+    former="--anyway",
     is_flag=True,
     help="Delete also what the journal does not know to be of this job alone, and what callers are answered from.",
 )
@@ -74,7 +76,7 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
         table_id = live_wiring.existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read, stop.is_set))
         _refuse_late(read, mapping, journal, wanted, how)
-        names = _own(journal, read, table_id, wanted, named=bool(entities), anyway=how["anyway"])
+        names = _own(journal, read, table_id, wanted, named=bool(entities), force=how["force"])
         if dry_run:
             _print(_counted(_stage(read, target, names, reads_only, stop)), dry_run=True, as_json=as_json)
             return 0
@@ -112,7 +114,7 @@ def _refuse_late(
     """Raises: SettingsError where the service may have written what goes, or callers read it; a dry run only warns."""
     try:
         truth_wiring.refuse_taken_out(job, journal)
-        if not how["anyway"]:
+        if not how["force"]:
             truth_wiring.refuse_complete(job, mapping, journal)
             truth_wiring.refuse_answering(job, mapping, journal, wanted)
     except SettingsError as error:
@@ -136,27 +138,27 @@ def _enter_alone(
 
 
 def _own(
-    journal: SqlJournal, job: Job, table_id: str, wanted: frozenset[str], *, named: bool, anyway: bool
+    journal: SqlJournal, job: Job, table_id: str, wanted: frozenset[str], *, named: bool, force: bool
 ) -> frozenset[str]:
     """Those of the wanted entities that this job wrote into the table, and no other job that the journal knows.
 
-    With `anyway` those of another job as well; what the journal knows of no job only where it was `named`, or where the
+    With `force` those of another job as well; what the journal knows of no job only where it was `named`, or where the
     journal knows of nothing: the agreement to one thing is none to another.
     Raises: SettingsError where there is none, where one that was `named` is not among them, or where another job
     wrote one of them, too.
     """
     writers = journal.writers(table_id)
     mine = wanted & writers.get(job.name, set())
-    if anyway:
+    if force:
         return wanted if named or not mine else mine
     if not mine or (named and mine != wanted):
         missing = f" of {', '.join(sorted(wanted - mine))}" if named else ""
         what = f"the journal knows of no backfill{missing} by job {job.name} into this table"
-        raise SettingsError(f"{what}; name the journal that it used (journal:), or say --anyway")
+        raise SettingsError(f"{what}; name the journal that it used (journal:), or say --force")
     for other, entities in sorted(writers.items()):
         if other != job.name and entities & mine:
             what = f"job {other} wrote {', '.join(sorted(entities & mine))} into this table, too"
-            advice = "undo other entities with --entity, or say --anyway to delete the items of both"
+            advice = "undo other entities with --entity, or say --force to delete the items of both"
             raise SettingsError(f"{what}, and _src does not say which job an item is of; {advice}")
     return mine
 

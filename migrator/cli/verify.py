@@ -19,7 +19,7 @@ import click
 
 from migrator import live_wiring, truth_wiring, verify_wiring, wiring
 from migrator.cli.belonging import adopt_repaired, belonging
-from migrator.cli.command_line import Leaf
+from migrator.cli.command_line import Leaf, Renamed
 from migrator.cli.keys import as_asked, keys_option, tell_masked
 from migrator.cli.options import (
     job_argument,
@@ -65,12 +65,22 @@ DEFAULT_SETTLE_S = 10.0
 @click.option(
     "--repair", is_flag=True, help="Leave a mark for every row that still differs; the relay does the rest."
 )
-@click.option("--anyway", is_flag=True, help="With --repair: also where every access pattern is complete.")
+@click.option(
+    "--force",
+    cls=Renamed,
+    former="--anyway",
+    is_flag=True,
+    help="With --repair: also where every access pattern is complete.",
+)
 @click.option(
     "--dry-run", is_flag=True, help="With --repair: say how many rows it would mark, and mark none."
 )
 @click.option(
-    "--again", is_flag=True, help="Look at everything anew, even where a stopped verify would go on."
+    "--restart",
+    cls=Renamed,
+    former="--again",
+    is_flag=True,
+    help="Look at everything anew, even where a stopped verify would go on.",
 )
 @click.option(
     "--settle",
@@ -109,9 +119,9 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
         table_id = live_wiring.existing_table(read, target)
         journal = stack.enter_context(wiring.open_journal(read, stop.is_set))
         lease = stack.enter_context(RunLease(journal, read.name))
-        if asked["repair"] and not asked["anyway"]:
+        if asked["repair"] and not asked["force"]:
             truth_wiring.refuse_complete(read, laid.checked.mapping, journal)
-        entities, again = laid.checked.entities, asked["again"]
+        entities, again = laid.checked.entities, asked["restart"]
         identity = identity_of("verify", laid, table_id, entities, _scope(sample, asked["source_url"]))
         # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
         live, captured = _live(stack, laid, stop, asked | {"job": read})
@@ -138,7 +148,7 @@ def _stopped(journal: SqlJournal, run: Run, sample: Sample | None, seed: int | N
     drawn = f"--seed {sample.seed}" if sample is not None and seed is None else ""
     if drawn or again:
         how = " and ".join(
-            filter(None, (f"with {drawn}" if drawn else "", "without --again" if again else ""))
+            filter(None, (f"with {drawn}" if drawn else "", "without --restart" if again else ""))
         )
         return f"{said}; given {how}, it goes on within the hour"
     return f"{said}; within the hour the same command goes on from there"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from datetime import UTC, datetime
 from hashlib import blake2b
 from threading import Lock
 from typing import Any
@@ -17,6 +16,7 @@ from migrator.journal.dialect import insert_or_replace, seconds
 from migrator.journal.engine import Database, once_only, repeatable
 from migrator.journal.schema import sample as samples
 from migrator.journal.schema import window as windows
+from migrator.moments import moment
 from migrator.ports.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Sample, Window
 
 _SWEEP_S = 3600.0
@@ -152,7 +152,7 @@ def _window(row: Row[Any]) -> Window:
         found = {DiffKey(kind, part, attribute): number for kind, part, attribute, number in counts["found"]}
         known = {name: _as_kept(name, counts[name]) for name in _COUNTED if name in counts}
     except (ValueError, TypeError, KeyError, AttributeError):
-        at = _moment(row.begun_at)
+        at = moment(row.begun_at)
         what = f"the journal's window of pattern {row.pattern} of {at} by {row.writer} cannot be read"
         raise SettingsError(f"{what}; was it edited? Delete its row of migrator_window") from None
     return Window(**{name: getattr(row, name) for name in _IN_COLUMNS}, found=found, **known)
@@ -179,15 +179,11 @@ def _sample(row: Row[Any]) -> Sample:
         for side in (found.row, found.item):
             dict(zip(found.attributes, found.attributes if side is None else side, strict=True))
     except (ValueError, TypeError, KeyError, AttributeError):
-        what = f"the journal's sample of pattern {row.pattern} of {_moment(row.at)} cannot be read"
+        what = f"the journal's sample of pattern {row.pattern} of {moment(row.at)} cannot be read"
         raise SettingsError(
             f"{what}; was it edited? Delete its row (id {row.id}) of migrator_sample"
         ) from None
     return found
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds")
 
 
 def _digest(key: DiffKey) -> bytes:

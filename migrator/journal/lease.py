@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any
@@ -19,7 +18,8 @@ from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.journal.dialect import insert_or_ignore
 from migrator.journal.schema import lease
 from migrator.journal.store import SqlJournal
-from migrator.processes import birth, is_alive
+from migrator.moments import moment
+from migrator.processes import birth, is_alive, namespace
 
 LIFE_S = 30.0
 HEARTBEAT_S = 5.0
@@ -47,7 +47,7 @@ class RunLease:
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "born": birth(os.getpid()),
-                "namespace": _namespace(),
+                "namespace": namespace(),
                 "lease": os.urandom(4).hex(),
             }
         )
@@ -82,7 +82,12 @@ class RunLease:
         Raises: SettingsError when a live run holds it.
         """
         now = self.clock()
-        row = {"job": self.job, "holder": self.holder, "since": _now(), "expires_at": now + self.life_s}
+        row = {
+            "job": self.job,
+            "holder": self.holder,
+            "since": moment(time.time()),
+            "expires_at": now + self.life_s,
+        }
         with self.journal.database.begin() as connection:
             connection.execute(insert_or_ignore(connection, lease), row)
             held = connection.execute(select(lease).where(lease.c.job == self.job).with_for_update()).first()
@@ -118,24 +123,12 @@ class RunLease:
 def _alive(holder: str) -> bool:
     """False only when the holder is known to be dead: a process of this host and container that is gone."""
     known: dict[str, Any] = json.loads(holder)
-    if (known["host"], known["namespace"]) != (socket.gethostname(), _namespace()):
+    if (known["host"], known["namespace"]) != (socket.gethostname(), namespace()):
         return True
     return is_alive(known["pid"], known["born"])
-
-
-def _namespace() -> str:
-    """Which processes we can see: two containers may share a host's name and count their processes each from 1."""
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
 
 
 def _busy(job: str, holder: str, since: str) -> str:
     known = json.loads(holder)
     who = f"host {known['host']}, process {known['pid']}, since {since}"
     return f"another run of job {job} is at work ({who}); wait for it, or stop it"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(" ", "seconds")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, exists, func, insert, select, update
@@ -16,6 +15,7 @@ from migrator.journal.engine import Database, once_only, repeatable
 from migrator.journal.schema import confirmed_phase as confirmed
 from migrator.journal.schema import move as moves
 from migrator.journal.schema import phase as phases
+from migrator.moments import moment
 from migrator.phase import OFF, state_named
 from migrator.ports.control import KeptPhase
 from migrator.ports.phases import Move, MovedError, PatternPhase
@@ -156,7 +156,7 @@ class SqlPhases:
         query = select(moves).where(moves.c.job == self.job, moves.c.pattern == known.pattern)
         row = connection.execute(query.where(moves.c.version == known.version)).first()
         if row is not None:
-            at = datetime.fromtimestamp(row.at, UTC).isoformat(" ", "seconds")
+            at = moment(row.at)
             now = f"{now}: {row.who} moved it from {row.before} at {at}"
         return f"{now}; look at `migrator cutover status` again, nothing was changed"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from migrator.journal import claims, findings, pages, schema
 from migrator.journal.dialect import insert_or_ignore, seconds
 from migrator.journal.engine import Database, once_only, repeatable
 from migrator.mapping.key_wire import read_key, write_key
+from migrator.moments import moment
 from migrator.ports import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
 from migrator.retry import Retry
 
@@ -272,7 +272,7 @@ class SqlJournal:
 
 def _now(connection: Connection) -> str:
     """By the journal's clock: what ended on one host is judged by its age on another."""
-    return datetime.fromtimestamp(seconds(connection), UTC).isoformat(" ", "seconds")
+    return moment(seconds(connection))
 
 
 def _identity_columns(identity: RunIdentity) -> dict[str, str]:

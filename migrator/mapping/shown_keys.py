@@ -1,4 +1,4 @@
-"""Keys as they may be shown to anybody: what could name a person gives way to a short mark that stays the same."""
+"""Keys as they may be shown to anybody: what could name a person gives way to a short mask that stays the same."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def masked_keys(text: str, templates: Sequence[Template], known: frozenset[str] 
     return "".join([*pieces, text[begin:]])
 
 
-def mark(text: str) -> str:
-    """A mark of four digits: the same for the same text, and for too many others to say which it was."""
+def mask(text: str) -> str:
+    """A mask of four digits: the same for the same text, and for too many others to say which it was."""
     return f"…{hashlib.blake2b(text.encode(errors='surrogatepass'), digest_size=2).hexdigest()}"
 
 
@@ -71,13 +71,13 @@ def _masked(value: Any, templates: Sequence[Template], known: frozenset[str]) ->
         return "".join(piece if constant else _part(piece, known) for piece, constant in pieces)
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    return mark(json.dumps(value, sort_keys=True))
+    return mask(json.dumps(value, sort_keys=True))
 
 
 def _part(text: str, known: frozenset[str]) -> str:
     number = _NUMBER.fullmatch(text)
     plain = number is not None or _UUID.fullmatch(text) or _TIME.fullmatch(text)
-    return text if not text or plain or (text.lstrip("0") or "0") in known else mark(text)
+    return text if not text or plain or (text.lstrip("0") or "0") in known else mask(text)
 
 
 def _fitted(form: Template, text: str) -> list[tuple[str, bool]] | None:

@@ -1,4 +1,4 @@
-"""Values of rows and items as text that may be shown: what a pattern redacts gives way to a short mark. Pure."""
+"""Values of rows and items as text that may be shown: what a pattern redacts gives way to a short mask. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any
 
-from migrator.mapping.shown_keys import mark
+from migrator.mapping.shown_keys import mask
 
 
 def json_ready(value: Any) -> Any:
@@ -24,9 +24,9 @@ def json_ready(value: Any) -> Any:
     return value
 
 
-def marked(value: Any) -> str:
+def value_mask(value: Any) -> str:
     """What stands in place of a redacted value: the same for the same value."""
-    return mark(json.dumps(json_ready(value), sort_keys=True, default=str))
+    return mask(json.dumps(json_ready(value), sort_keys=True, default=str))
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:
@@ -35,15 +35,15 @@ def json_text(value: Any, *, indent: int = 0) -> str:
 
 
 def value_text(value: Any, *, redacted: bool = False) -> str:
-    """A value as JSON text with every digit of a number, so that 9.90 and "9.90" stay two; a mark where it is redacted.
+    """A value as JSON text with every digit of a number, so that 9.90 and "9.90" stay two; a mask where it is redacted.
 
     NULL is nobody's secret.
     """
-    return marked(value) if redacted and value is not None else _text(value)
+    return value_mask(value) if redacted and value is not None else _text(value)
 
 
 def value_texts(names: Sequence[str], values: Sequence[Any], hidden: Set[str]) -> tuple[str, ...]:
-    """The values of the attributes `names` as texts; marks of those that are `hidden`."""
+    """The values of the attributes `names` as texts; masks of those that are `hidden`."""
     pairs = zip(names, values, strict=True)
     return tuple(value_text(value, redacted=name in hidden) for name, value in pairs)
 

@@ -18,8 +18,8 @@ WINDOWS_KEPT_S = 90 * 86_400.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class DiffKey:
-    """What differences are counted by. `kind`: missing, unexpected, value, type, order, error; `attribute` of an error:
-    the side that failed."""
+    """What differences are counted by. `kind`: as in mapping.diff.Diff, or error; `attribute` of an error: the side
+    that failed."""
 
     kind: str
     part: str = ""

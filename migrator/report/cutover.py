@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from migrator.cutover_results import Judgement, Line, Verdict, lines_of
+from migrator.moments import age_text, moment
 from migrator.phase import FORWARD, ROUTES, State
 from migrator.ports.instances import Roster
 from migrator.ports.phases import Move, PatternPhase
-from migrator.report.instances import age_text
 from migrator.report.shapes import whole_names
 
 _COLOURS: Mapping[Verdict, str] = {"ok": "green", "no": "bold red", "unknown": "yellow"}
@@ -192,8 +191,3 @@ def history_data(moves: Sequence[Move]) -> list[dict[str, Any]]:
         }
         for one in moves
     ]
-
-
-def moment(seconds: float) -> str:
-    """UTC, to the second."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds")

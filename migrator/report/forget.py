@@ -16,7 +16,7 @@ def hint_lines(found: RowTraces) -> Iterator[str]:
     # Samples are there, or not, whatever row is meant.
     own = [number for kind, number in found.counts.items() if kind != "samples"]
     if not any((*own, found.items, found.is_there)):
-        yield "If you expected something: is the key written as `migrator findings --keys` shows it?"
+        yield "If you expected something: is the key written as `migrator findings --show-keys` shows it?"
 
 
 def forgotten_lines(done: Forgotten) -> Iterator[str]:

@@ -9,17 +9,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from migrator.moments import age_text
 from migrator.ports.instances import Instance, Roster
 
 _SILENT_SHOWN = 3
 _NOT_TOLD = ("sees", "born")
-_AGES = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
-
-
-def age_text(age_s: float) -> str:
-    """Such as 5 s, 3 min or 2 h; 0 s of what is younger than a second."""
-    size, unit = next(((size, unit) for size, unit in _AGES if age_s >= size), (1.0, "s"))
-    return f"{int(age_s / size)} {unit}"
 
 
 def who(one: Instance) -> str:

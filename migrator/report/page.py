@@ -10,10 +10,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from migrator.moments import age_text, minute
 from migrator.phase import PHASES
 from migrator.report.drawings import bars_of, curves_of, ms_text
 from migrator.report.inert import inert, plain
-from migrator.report.instances import age_text
 from migrator.report.relay import open_line
 from migrator.report.report_words import (
     KIND_WORDS,
@@ -21,7 +21,6 @@ from migrator.report.report_words import (
     answered_words,
     compared_words,
     found_words,
-    moment,
     next_steps,
     rows_words,
 )
@@ -59,7 +58,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "plain": plain,
-        "moment": moment,
+        "moment": minute,
         "age": age_text,
         "ms": ms_text,
         "count": lambda number: f"{number:,}",

@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from migrator.mapping.shown_keys import mark
+from migrator.mapping.shown_keys import mask
 from migrator.mapping.shown_values import value_texts
-from migrator.phase import Side
-from migrator.replay_results import DiffKind, Example, Latency, PatternReplay, ReplayResult
+from migrator.phase import SIDES
+from migrator.ports.evidence import DiffKey
+from migrator.replay_results import Example, Latency, PatternReplay, ReplayResult
 from migrator.report.inert import plain
 from migrator.report.shapes import whole_names
 
-_SIDES: tuple[Side, Side] = ("table", "sql")
 LAG_SHOWN_S = 1.0
 """Seconds; a change is always some moments on its way."""
 _SHOWN = 3
@@ -27,7 +27,7 @@ _SHOWN = 3
 
 def replay_data(result: ReplayResult) -> dict[str, Any]:
     """The result as plain values; `clean` is what the exit code says, `not_proven` patterns that were not asked. Redacted
-    values are marks."""
+    values are masked."""
     return {
         "clean": result.clean,
         "not_proven": result.not_proven,
@@ -79,7 +79,7 @@ def _pattern_data(one: PatternReplay) -> dict[str, Any]:
     }
 
 
-def _kind_data(kind: DiffKind) -> dict[str, Any]:
+def _kind_data(kind: DiffKey) -> dict[str, Any]:
     return {"class": kind.kind, "part": kind.part, "attribute": kind.attribute}
 
 
@@ -107,7 +107,7 @@ def _example(one: PatternReplay, example: Example) -> dict[str, Any]:
 
 
 def _params(one: PatternReplay, texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: mark(text) if name in one.hidden.params else text for name, text in texts.items()}
+    return {name: mask(text) if name in one.hidden.params else text for name, text in texts.items()}
 
 
 # ── for people ──────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +143,7 @@ def _names(result: ReplayResult) -> tuple[str, str]:
 
 
 def _milliseconds(one: PatternReplay) -> Iterator[str]:
-    for side in _SIDES:
+    for side in SIDES:
         found = one.latency.get(side)
         yield from (f"{ms:,.1f} ms" for ms in (found.p50_ms, found.p99_ms)) if found else ("–", "–")
 

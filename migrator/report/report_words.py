@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 
 from migrator.phase import Side
 from migrator.report.relay import open_line
@@ -35,11 +34,6 @@ _FOUND: Mapping[Found, str] = {
     "replay": "replay",
 }
 _STANDING = {"clean": "clean", "different": "not clean", "unproven": "not proven"}
-
-
-def moment(seconds: float) -> str:
-    """Such as 2026-03-01 14:05 UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def found_words(found: Sequence[Found]) -> str:

@@ -75,7 +75,7 @@ def print_verify(console: Console, result: VerifyResult) -> None:
         )
     if result.run.resumed:
         since = f"rows were read since {result.run.started_at}, when this verify began before it was stopped"
-        console.print(f"{since}; --again reads all of them anew", markup=False)
+        console.print(f"{since}; --restart reads all of them anew", markup=False)
     for one in result.not_compared:
         console.print(f"not compared by plain SQL: {one.what} ({one.why})", markup=False)
     for one in result.not_proven:

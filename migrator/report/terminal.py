@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from migrator.phase import Side
+from migrator.moments import age_text, minute
+from migrator.phase import SIDES
 from migrator.report.drawings import ms_text
 from migrator.report.inert import plain
-from migrator.report.instances import age_text
 from migrator.report.report_words import (
     SIDE_WORDS,
     answered_words,
@@ -19,7 +19,6 @@ from migrator.report.report_words import (
     found_words,
     kind_of_question,
     lag_words,
-    moment,
     next_steps,
     rows_words,
     run_words,
@@ -31,13 +30,12 @@ from migrator.report_results import Difference, Group, PatternReport, ReportMode
 _GROUPS = 20
 _MOVES = 5
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_SIDES: tuple[Side, Side] = ("table", "sql")
 _COLOURS = {"clean": "green", "different": "red", "unproven": "yellow"}
 
 
 def print_report(console: Console, model: ReportModel) -> None:
     """The whole report; nothing of a row is obeyed by the terminal."""
-    made, since = moment(model.made_at), age_text(model.since_s)
+    made, since = minute(model.made_at), age_text(model.since_s)
     _say(console, f"{model.job} into {model.table}, {made}, comparisons of the last {since}")
     console.print(
         Text(
@@ -100,7 +98,7 @@ def _patterns(console: Console, model: ReportModel) -> Iterator[str]:
     for move in model.moves[:_MOVES]:
         against = " against its evidence" if move.override else ""
         reason = f": {move.reason}" if move.reason else ""
-        yield f"{moment(move.at)} {move.pattern}: {move.before} → {move.after} by {move.who}{against}{reason}"
+        yield f"{minute(move.at)} {move.pattern}: {move.before} → {move.after} by {move.who}{against}{reason}"
 
 
 def _differences(console: Console, groups: Sequence[Group]) -> Iterator[str]:
@@ -151,7 +149,7 @@ def _timeline(timeline: Timeline) -> Iterator[str]:
         most = max(counts)
         drawn = "".join(_BLOCKS[-(-count * (len(_BLOCKS) - 1) // most) if most else 0] for count in counts)
         yield f"{name:>9} │{drawn}│ at most {most:,} in {age_text(timeline.width_s)}"
-    yield f"{'':>9}  from {moment(timeline.spans[0].begun_at)} to {moment(timeline.spans[-1].begun_at)}"
+    yield f"{'':>9}  from {minute(timeline.spans[0].begun_at)} to {minute(timeline.spans[-1].begun_at)}"
 
 
 def _latency(console: Console, patterns: Sequence[PatternReport]) -> Iterator[str]:
@@ -161,7 +159,7 @@ def _latency(console: Console, patterns: Sequence[PatternReport]) -> Iterator[st
         return
     table = _table("pattern", "side", "answers ", "p50 ", "p90 ", "p99 ", "p99.9 ")
     for one in timed:
-        for side in _SIDES:
+        for side in SIDES:
             if (curve := one.latency.get(side)) is not None:
                 shares = (ms_text(curve.at(share)) for share in (50.0, 90.0, 99.0, 99.9))
                 table.add_row(*_cells(one.name, SIDE_WORDS[side], f"{curve.answers:,}", *shares))

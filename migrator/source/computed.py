@@ -11,7 +11,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from migrator.facts import Column, TableFacts
 from migrator.source.held import Held
-from migrator.source.statements import translated_expression
+from migrator.source.statements import row_expression
 
 
 class ComputedColumn(ColumnElement[Any]):
@@ -28,8 +28,8 @@ class ComputedColumn(ColumnElement[Any]):
 
 @compiles(ComputedColumn)
 def _compiled(element: ComputedColumn, compiler: SQLCompiler, **words: Any) -> str:
-    checked = _translated(element.sql, element.table_facts, compiler.dialect.name, element.alias)
+    checked = _checked(element.sql, element.table_facts, compiler.dialect.name, element.alias)
     return f"({compiler.escape_literal_column(checked.sql)})"  # type: ignore[no-untyped-call]
 
 
-_translated = lru_cache(maxsize=1_000)(translated_expression)
+_checked = lru_cache(maxsize=1_000)(row_expression)

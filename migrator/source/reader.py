@@ -27,6 +27,7 @@ from migrator.source.explain import PageSelect, examine, explained, rows_expecte
 from migrator.source.facts import reflect
 from migrator.source.fetching import first_rows
 from migrator.source.manners import Manners
+from migrator.source.mapping_names import expression_advice, statement_advice
 from migrator.source.names import NameRule
 from migrator.source.opening import reading_of, replica_of
 from migrator.source.pace import Pace
@@ -36,7 +37,7 @@ from migrator.source.random_keys import random_keys
 from migrator.source.reading import Reading
 from migrator.source.roots import roots_select
 from migrator.source.selects import Key, KeyRange, KeySet
-from migrator.source.statements import Statements
+from migrator.source.statements import checked_statement
 from migrator.source.statistics import rows_at_least
 from migrator.source.trees import key_reader, row_trees, rows_read, twins_of
 from migrator.source.volatile import volatile_parts
@@ -75,7 +76,7 @@ class SqlSource:
         self._pace = pace or Pace()
         self._names = names
         self._schemas = tuple(schemas)
-        self._statements = Statements(names, self.dialect, self.facts)
+        self._facts: SchemaFacts | None = None
 
     @property
     def dialect(self) -> str:
@@ -94,7 +95,8 @@ class SqlSource:
     def facts(self) -> SchemaFacts:
         doing = "reading the schema"
         found = self._reading.read(doing, lambda one: reflect(one, self._names, self._schemas))
-        return self._statements.learn(found)
+        self._facts = found
+        return found
 
     def count(self, plan: EntityPlan) -> int:
         """Rows that take part, by plain SQL; rows without a key among them."""
@@ -161,13 +163,17 @@ class SqlSource:
 
     def computed_fault(self, table: TableFacts, column: Column) -> str:
         """What the database has against the SQL of a computed column; '' for nothing."""
+        fault = ""
         try:
             self._rows("its SQL", selects.computed_select(table, column))
         except HiddenRowsError:
             return ""  # no fault of the SQL's; whoever reads rows is told
         except (SettingsError, SourceError) as error:
-            return str(error)
-        return ""
+            fault = str(error)
+        if self._names == "exact":
+            return fault
+        advice = expression_advice(column.sql or "", table, self._known_facts(), refused=bool(fault))
+        return "; ".join(filter(None, (fault, advice)))
 
     def hidden_fault(self, table: TableFacts) -> str:
         """What would leave rows of a table or view out for this user; '' for nothing."""
@@ -275,12 +281,12 @@ class SqlSource:
         *,
         at_most: int | None = None,
     ) -> list[tuple[Any, ...]]:
-        """Rows of one SELECT in written names, values as the driver gives them. A list after IN is its values.
+        """Rows of one SELECT in the source's own names, values as the driver gives them. A list after IN is its values.
 
         `schema`: of tables that name none. `at_most`: so many, and one more where there are more.
-        Raises: SettingsError when it is no SELECT that only reads, or cannot be put into the source's names.
+        Raises: SettingsError when it is no SELECT that only reads.
         """
-        statement, bound = bound_statement(self._statements.translated(sql, schema), params)
+        statement, bound = bound_statement(checked_statement(sql, self.dialect, schema), params)
         self._pace.wait()
         found = self._reading.read(
             "a query of the mapping", lambda connection: first_rows(connection, statement, bound, at_most)
@@ -290,12 +296,19 @@ class SqlSource:
 
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the database has against a statement of `query`, which is not run; '' for nothing."""
+        fault = ""
         try:
-            statement, bound = bound_statement(self._statements.translated(sql, schema), params)
+            statement, bound = bound_statement(checked_statement(sql, self.dialect, schema), params)
             self._reading.read("its SQL", lambda connection: examine(connection, statement, bound))
         except (SettingsError, SourceError) as error:
-            return str(error)
-        return ""
+            fault = str(error)
+        if self._names == "exact":
+            return fault
+        advice = statement_advice(sql, self._known_facts(), refused=bool(fault))
+        return "; ".join(filter(None, (fault, advice)))
+
+    def _known_facts(self) -> SchemaFacts:
+        return self._facts or self.facts()
 
     def pooling(self) -> Pooling:
         """What stands between us and the server."""

@@ -1,4 +1,4 @@
-"""Names as a statement spells them, and the edits that put real names in their place."""
+"""Names in a statement: how each dialect quotes and folds them, and edits that put text before one."""
 
 from __future__ import annotations
 
@@ -40,29 +40,15 @@ def edited(sql: str, edits: Iterable[Edit]) -> str:
 
 @dataclass(frozen=True)
 class Speller:
-    """Spells names in `sql`, a statement of the SQLAlchemy dialect called `dialect`."""
+    """Names in `sql`, a statement of the SQLAlchemy dialect called `dialect`."""
 
     sql: str
     dialect: str
 
-    def edit(self, identifier: exp.Identifier, real: str, *, before: str = "", after: str = "") -> list[Edit]:
-        """What makes `identifier` say `real`: nothing where it does so already."""
-        unchanged = identifier.name == real and (identifier.quoted or self.is_plain(real))
-        if unchanged and not before and not after:
-            return []
-        start, end = self._place(identifier)
-        text = self.sql[start:end] if unchanged else self.quoted(real)
-        return [Edit(start, end, before + text + after)]
-
     def prefixed(self, identifier: exp.Identifier, before: str) -> list[Edit]:
-        """What puts `before` in front of a name that stays."""
+        """What puts `before` in front of a name; the name stays as it is written."""
         start, _ = self._place(identifier)
         return [Edit(start, start, before)] if before else []
-
-    def written(self, identifier: exp.Identifier) -> str:
-        """The characters that the statement has there, quotes included."""
-        start, end = self._place(identifier)
-        return self.sql[start:end]
 
     def name(self, name: str) -> str:
         """The name as it must stand in a statement, quoted where it needs to be."""
@@ -81,8 +67,7 @@ class Speller:
         start, end = identifier.meta.get("start", 0), identifier.meta.get("end", -1) + 1
         found = self.sql[start:end]
         if found != identifier.name and found[1:-1].replace(found[-1:] * 2, found[-1:]) != identifier.name:
-            what = "a name in this statement cannot be put into the source's own spelling"
-            raise SettingsError(f"{what}; write source: {{names: exact}} in the mapping")
+            raise SettingsError("the SQL cannot be read here: a name in it stands at no certain place")
         return start, end
 
 

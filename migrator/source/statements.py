@@ -1,16 +1,14 @@
-"""A mapping's SQL in the source's own names: text in, text out, all but the names as it was written."""
+"""A mapping's SQL: the source's own, checked, and told where its columns and tables are."""
 
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Callable
-from dataclasses import replace
+from functools import lru_cache
 
 from sqlglot import TokenType, exp
 
 from migrator.errors import SettingsError
-from migrator.facts import SchemaFacts, TableFacts
+from migrator.facts import TableFacts
 from migrator.source.gate import (
     SELECT,
     CheckedExpression,
@@ -19,12 +17,10 @@ from migrator.source.gate import (
     select_tokens,
     tokens_of,
 )
-from migrator.source.names import NameRule
 from migrator.source.parameters import has_comment, parameter_names
-from migrator.source.renaming import renaming_edits
-from migrator.source.scopes import Relation, column_in
-from migrator.source.spelling import Speller, edited
+from migrator.source.spelling import Edit, Speller, edited, folded
 
+_OF_THE_DATABASE = ("pg_", "sqlite_")
 _NOT_OF_ONE_ROW = (
     exp.Query,
     exp.AggFunc,
@@ -38,78 +34,24 @@ _NOT_OF_ONE_ROW = (
 )
 
 
-def translated(sql: str, facts: SchemaFacts, schema: str | None = None) -> CheckedStatement:
-    """`sql`, one SELECT in written names, as the source takes it: real names, quoted where they must be.
+@lru_cache(maxsize=1_000)
+def checked_statement(sql: str, dialect: str, schema: str | None = None) -> CheckedStatement:
+    """`sql`, one SELECT of the source's, as it was written. `schema`: put before tables that name none.
 
-    `:name` parameters, aliases and unknown names stay. `schema`: of tables that name none.
-    Where written names are the real ones and there is no schema, `sql` stays as it is.
     Raises: SettingsError when it is no single SELECT that only reads, or cannot be read as the source's dialect.
     """
-    if schema is None and _exact(facts):
-        return CheckedStatement(sql, facts.dialect)
-    # As it was written first: what writes has no scopes of names to be followed.
-    written = CheckedStatement(sql, facts.dialect)
-    select = parsed(sql, select_tokens(sql, facts.dialect), facts.dialect)
-    edits = renaming_edits(select, facts, Speller(sql, facts.dialect), schema)
-    return CheckedStatement(edited(written.sql, edits), facts.dialect)
+    try:
+        # As it was written first: nothing is looked for in what is no SELECT.
+        written = CheckedStatement(sql, dialect)
+        return written if schema is None else CheckedStatement(_in_schema(sql, dialect, schema), dialect)
+    except SettingsError as error:
+        raise SettingsError(f"a query of the mapping: {error}") from None
 
 
-class Statements:
-    """Translates the statements of one source; reads its schema once, where nobody has read it yet.
+def row_expression(sql: str, table: TableFacts, dialect: str, alias: str | None = None) -> CheckedExpression:
+    """`sql`, one expression of the source's over a row of `table`; put it in parentheses.
 
-    `reflect`: reads the schema and gives it to `learn`. Safe to use from many threads at once.
-    """
-
-    def __init__(self, names: NameRule, dialect: str, reflect: Callable[[], SchemaFacts]) -> None:
-        self._names = names
-        self._dialect = dialect
-        self._reflect = reflect
-        self._lock = threading.RLock()
-        self._facts: SchemaFacts | None = None
-        self._known: dict[tuple[str, str | None], CheckedStatement] = {}
-
-    def learn(self, facts: SchemaFacts) -> SchemaFacts:
-        """Takes the facts for all statements from now on; gives them back."""
-        with self._lock:
-            if facts != self._facts:
-                self._facts = facts
-                self._known.clear()
-        return facts
-
-    def translated(self, sql: str, schema: str | None = None) -> CheckedStatement:
-        """As the function `translated`; a statement is read once. Raises: SettingsError."""
-        with self._lock:
-            if (sql, schema) not in self._known:
-                try:
-                    self._known[sql, schema] = self._read(sql, schema)
-                except SettingsError as error:
-                    raise SettingsError(f"a query of the mapping: {error}") from None
-            return self._known[sql, schema]
-
-    def _read(self, sql: str, schema: str | None) -> CheckedStatement:
-        if self._names == "exact" and schema is None:
-            return CheckedStatement(sql, self._dialect)
-        return translated(sql, _within(self._facts or self._reflect(), schema), schema)
-
-
-def _within(facts: SchemaFacts, schema: str | None) -> SchemaFacts:
-    """The facts as they are seen from inside of a schema: its tables without its name."""
-    if schema is None:
-        return facts
-    own = {
-        name.removeprefix(f"{schema}."): one
-        for name, one in facts.tables.items()
-        if name.startswith(f"{schema}.")
-    }
-    return replace(facts, tables={**facts.tables, **own})
-
-
-def translated_expression(
-    sql: str, table: TableFacts, dialect: str, alias: str | None = None
-) -> CheckedExpression:
-    """`sql`, one expression over a row of `table` in written names, in real ones; put it in parentheses.
-
-    `alias`: what the table is called where the expression will stand; each column then begins with it.
+    `alias`: what the table is called where the expression will stand; each of its columns then begins with it.
     Raises: SettingsError when it is anything else: several, an aggregate, a subquery, a parameter, a comment.
     """
     if has_comment(sql, dialect) or parameter_names(sql, dialect):
@@ -124,13 +66,12 @@ def translated_expression(
             "this is not one value of one row (an aggregate, a subquery, a star, an alias or a list)"
         )
     columns = list(found.find_all(exp.Column))
-    if any(one.args.get("table") is not None for one in columns):
+    if any(column.args.get("table") is not None for column in columns):
         raise SettingsError(f"write the columns of {table.name} without the table's name")
     speller = Speller(text, dialect)
     before = f"{speller.name(alias)}." if alias else ""
-    relation = Relation(None, {column.name: column.real for column in table.columns})
-    known = [(one.this, column_in(relation, one.this)) for one in columns]
-    edits = [speller.edit(name, real, before=before) for name, real in known if real is not None]
+    own = {column.real for column in table.columns}
+    edits = [speller.prefixed(column.this, before) for column in columns if folded(own, column.this)]
     return CheckedExpression(edited(text, itertools.chain(*edits))[len(SELECT) :], dialect)
 
 
@@ -146,8 +87,46 @@ def _only_expression(select: str, dialect: str) -> exp.Expr | None:
     return found.expressions[0] if only and single and len(found.expressions) == 1 else None
 
 
-def _exact(facts: SchemaFacts) -> bool:
-    tables = facts.tables.values()
-    return all(table.name == table.real for table in tables) and all(
-        column.name == column.real for table in tables for column in table.columns
-    )
+# ── tables of a schema ──
+
+
+def _in_schema(sql: str, dialect: str, schema: str) -> str:
+    """`sql` with the schema's name before every table that names none; the database's own tables stay."""
+    select = parsed(sql, select_tokens(sql, dialect), dialect)
+    speller = Speller(sql, dialect)
+    before = f"{speller.name(schema)}."
+    edits: list[Edit] = []
+    for table in select.find_all(exp.Table):
+        if _is_table_of_the_default_schema(table, dialect):
+            edits += speller.prefixed(table.this, before)
+    return edited(sql, edits)
+
+
+def _is_table_of_the_default_schema(table: exp.Table, dialect: str) -> bool:
+    """Whether it names a table without its schema: no function, no CTE, none of the database's own."""
+    if not isinstance(table.this, exp.Identifier) or table.args.get("db") is not None:
+        return False
+    return not table.name.startswith(_OF_THE_DATABASE) and not is_cte(table, dialect)
+
+
+def is_cte(table: exp.Table, dialect: str) -> bool:
+    """Whether a WITH around the table gives its name."""
+    node: exp.Expr = table
+    while node.parent is not None:
+        if folded(_ctes_seen(node, dialect), table.this) is not None:
+            return True
+        node = node.parent
+    return False
+
+
+def _ctes_seen(node: exp.Expr, dialect: str) -> list[str]:
+    """Names that the WITH above `node` gives to what is in `node`: to a CTE those before it, and itself if recursive."""
+    above = node.parent
+    if isinstance(above, exp.With):
+        names = [cte.alias for cte in above.expressions]
+        # SQLite needs no word RECURSIVE.
+        recursive = bool(above.args.get("recursive")) or dialect == "sqlite"
+        place = next(number for number, cte in enumerate(above.expressions) if cte is node)
+        return names[: place + (recursive and isinstance(node.this, exp.SetOperation))]
+    with_ = above.args.get("with_") if above is not None else None
+    return [cte.alias for cte in with_.expressions] if with_ is not None and with_ is not node else []

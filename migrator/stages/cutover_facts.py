@@ -87,11 +87,3 @@ def verdict(is_ok: bool) -> Verdict:
 def age_of(facts: Facts, counts: Counted) -> float | None:
     """Seconds since the newest of the counted windows began."""
     return None if counts.newest_at is None else max(0.0, facts.now_s - counts.newest_at)
-
-
-def age(seconds: float) -> str:
-    """A limit's age, such as 24 h."""
-    for size, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:g} {unit}"
-    return f"{seconds:g} s"

@@ -8,11 +8,12 @@ from fnmatch import fnmatchcase
 
 from migrator.cutover_results import Line
 from migrator.cutover_settings import CutoverSettings
+from migrator.moments import limit_text
 from migrator.ports.activity import Looked
 from migrator.ports.instances import Roster
 from migrator.ports.live import MarksState
 from migrator.ports.phases import PatternPhase
-from migrator.stages.cutover_facts import Unknown, Verified, age, verdict
+from migrator.stages.cutover_facts import Unknown, Verified, verdict
 from migrator.stages.instances import FORGOTTEN_S
 from migrator.stages.judging import named, silent_line
 
@@ -229,7 +230,7 @@ def marks_lines(found: Dependence) -> Iterator[Line]:
 
 _LEFT_EARLY = "run `migrator relay --once`; see `migrator findings` for those that failed"
 _LEFT_LATE = (
-    "`migrator relay --once --anyway` puts their rows over items, `migrator capture uninstall --discard-marks`"
+    "`migrator relay --once --force` puts their rows over items, `migrator capture uninstall --discard-marks`"
     " leaves the items as they are"
 )
 
@@ -237,7 +238,7 @@ _LEFT_LATE = (
 def _verify(found: Dependence, limits: CutoverSettings) -> Iterator[Line]:
     # With all complete the table may be newer than the rows: no later verify is clean, and none is asked for.
     limit_s = limits.verify_max_age_s if found.reading else float("inf")
-    within = f", within {age(limit_s)}" if found.reading else ""
+    within = f", within {limit_text(limit_s)}" if found.reading else ""
     asked = f"a full verify by this mapping, clean{within}"
     known, mend = found.verified, "run `migrator verify` anew"
     if isinstance(known, Unknown):

@@ -9,11 +9,12 @@ from typing import TypeAlias
 from migrator.cutover_results import Line
 from migrator.cutover_settings import CutoverSettings
 from migrator.model import Pattern
+from migrator.moments import limit_text
 from migrator.phase import Phase, State, is_back
 from migrator.ports.instances import Instance, Roster
 from migrator.stages.chance import chance_of_fewer
 from migrator.stages.counted import Counted
-from migrator.stages.cutover_facts import Facts, Unknown, age, age_of, verdict
+from migrator.stages.cutover_facts import Facts, Unknown, age_of, verdict
 
 DOUBT = 0.05
 """A share counts as below its limit where chance alone explains the counts less often than that."""
@@ -73,7 +74,7 @@ def _relay(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
 
 
 def _verify(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
-    asked = f"a full verify by this mapping, clean for the pattern's entities, within {age(limits.verify_max_age_s)}"
+    asked = f"a full verify by this mapping, clean for the pattern's entities, within {limit_text(limits.verify_max_age_s)}"
     found, mend = facts.verified, "run `migrator verify` anew"
     if isinstance(found, Unknown):
         yield Line("verify", asked, found.why, "unknown", mend=mend)
@@ -91,7 +92,9 @@ def _verify(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
 
 def _comparisons(facts: Facts, limits: CutoverSettings) -> Iterable[Line]:
     recent = facts.counts(limits, since_move=True)
-    since = "since the last move" if facts.phase.version else f"within {age(limits.evidence_max_age_s)}"
+    since = (
+        "since the last move" if facts.phase.version else f"within {limit_text(limits.evidence_max_age_s)}"
+    )
     asked = f"{limits.comparisons_min:,} answers compared {since}"
     others = sum(one.compared for one in facts.windows if one.revision != facts.revision)
     more = f"; {others:,} by another mapping do not count" if others else ""
@@ -235,7 +238,7 @@ def silent_line(roster: Roster) -> Line:
     silent = roster.silent
     asked = "no instance fell silent without a goodbye"
     found = f"silent: {named(silent)}" if silent else "none did"
-    sure = f"once it is sure that they are gone: --gone {silent[0].id}" if silent else ""
+    sure = f"once it is sure that they are gone: --evict {silent[0].id}" if silent else ""
     mend = f"{sure}; of many: --evict-older-than 10m" if len(silent) > 1 else sure
     return Line("silent", asked, found, "unknown" if silent else "ok", mend=mend)
 

@@ -118,7 +118,7 @@ def refuse_another(state: ControlState, job: str, journal: OnRecord, table: str)
 
 LOST_ADVICE = (
     "name that journal (`journal:` in the job, one on a server where services or hosts share it), or restore it; if it"
-    " is lost for good, say --force once, "
+    " is lost for good, say --adopt-journal once, "
     "then run `migrator verify --repair` (see docs/lost-journal.md)"
 )
 

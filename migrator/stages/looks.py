@@ -14,7 +14,8 @@ from migrator.model import Mapping as MappingModel
 from migrator.model import Pattern
 from migrator.phase import Side
 from migrator.ports import ItemStore, Questions
-from migrator.replay_results import DiffKind, Example, PatternReplay
+from migrator.ports.evidence import DiffKey
+from migrator.replay_results import Example, PatternReplay
 from migrator.results import PartAnswer
 from migrator.stages.draws import Draw
 from migrator.stages.query import Question, SqlSide, TableSide
@@ -142,19 +143,19 @@ class Doubt:
         """Whether the difference, one of the last look, was there in every look."""
         return (part, "many", 0) in self.lasting or any(one in self.lasting for one in signs_of(part, diff))
 
-    def found(self, texts: Mapping[str, str]) -> Iterator[tuple[DiffKind, Example]]:
+    def found(self, texts: Mapping[str, str]) -> Iterator[tuple[DiffKey, Example]]:
         """Every difference that lasted. `texts`: the parameters that show it."""
         for side, why in self.look.errors.items():
-            yield DiffKind("error", attribute=side), Example(texts, why=why)
+            yield DiffKey("error", attribute=side), Example(texts, why=why)
         for answer in self.look.parts:
             name = answer.part.name
             if (name, "several", 0) in self.lasting:
                 counted = f"{len(answer.items):,} item(s), {len(answer.rows):,} row(s)"
                 why = f"{counted}, though the part says one: true"
-                yield DiffKind("unexpected", name), Example(texts, why=why)
+                yield DiffKey("unexpected", name), Example(texts, why=why)
             for diff in answer.diffs:
                 if self.lasts(name, diff):
-                    yield DiffKind(diff.kind, name, diff.attribute), Example(texts, answer.compared, diff)
+                    yield DiffKey(diff.kind, name, diff.attribute), Example(texts, answer.compared, diff)
 
 
 class Suspect(Doubt):
@@ -177,8 +178,8 @@ class Suspect(Doubt):
         return self
 
     def _keep(self) -> None:
-        self.counts: Counter[DiffKind] = Counter()
-        self.examples: dict[DiffKind, list[Example]] = {}
+        self.counts: Counter[DiffKey] = Counter()
+        self.examples: dict[DiffKey, list[Example]] = {}
         for kind, example in self.found(self.draw.texts):
             self.counts[kind] += 1
             kept = self.examples.setdefault(kind, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
-from migrator.ports.evidence import DiffKey, Evidence, Sample, Window
+from migrator.ports.evidence import Evidence, Sample, Window
 from migrator.replay_results import PatternReplay, ReplayResult
 from migrator.stages.samples import Sampler
 
@@ -61,7 +61,7 @@ class ReplayRecord:
                 for kind, count in one.kinds.items()
                 if (left := count - one.failed[kind])
             },
-            found={DiffKey(kind.kind, kind.part, kind.attribute): count for kind, count in one.found.items()},
+            found=dict(one.found),
             latency=dict(one.histograms),
         )
 

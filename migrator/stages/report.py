@@ -42,7 +42,7 @@ _MOVES_SHOWN = 50
 @dataclass(frozen=True)
 class ReportOptions:
     """`since_s`: how far back comparisons are counted. `values`: whether rows are read, so that examples are shown at all;
-    `whole_values`: whether their values are shown and not marks, and with them keys."""
+    `whole_values`: whether their values are shown and not masked, and with them keys."""
 
     since_s: float = 86_400.0
     values: bool = True
@@ -177,7 +177,7 @@ class Report:
             told |= self._places(run)
             left -= sum(len(one.differences) for one in of_run)
             found += of_run
-        # Causes are told by whole values, so these give way to marks only now.
+        # Causes are told by whole values, so these give way to masks only now.
         named = [
             replace(
                 one,
@@ -302,7 +302,7 @@ class Report:
             notes.append("values of rows are left out (--no-samples)")
         elif not self.options.whole_values:
             notes.append(
-                "values of rows, and parts of keys that may name a person, are marks (…): --samples shows them"
+                "values of rows, and parts of keys that may name a person, are masked (…): --samples shows them"
             )
         return list(dict.fromkeys(notes))
 

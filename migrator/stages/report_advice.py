@@ -38,7 +38,9 @@ class Circumstances:
     @property
     def repair(self) -> str:
         return (
-            _REPAIR if self.captured else "`migrator backfill JOB --again`, which writes every row once more"
+            _REPAIR
+            if self.captured
+            else "`migrator backfill JOB --restart`, which writes every row once more"
         )
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from migrator.facts import EntityPlan
 from migrator.mapping.redaction import Hidden, hidden_by_pattern, redaction_of
-from migrator.mapping.shown_keys import integers_of, key_templates, mark, masked_keys
-from migrator.mapping.shown_values import marked, value_text
+from migrator.mapping.shown_keys import integers_of, key_templates, mask, masked_keys
+from migrator.mapping.shown_values import value_mask, value_text
 from migrator.model import Item, ItemDesign, Template
 from migrator.model import Mapping as MappingModel
 from migrator.report_results import Difference, ItemCollection, View
 
-_MARK = re.compile(r"…[0-9a-f]{4}")
+_MASK = re.compile(r"…[0-9a-f]{4}")
 LONGEST = 2_000
 """Letters of a value; more would be a wall."""
 
@@ -64,9 +64,9 @@ class Showing:
         return text if self.whole_keys else masked_keys(text, templates, integers_of(known))
 
     def item(self, entity: str, item: Item) -> dict[str, str]:
-        """Every attribute but the type and our own, as text; marks in place of what is redacted, and of keys made of it.
+        """Every attribute but the type and our own, as text; masks in place of what is redacted, and of keys made of it.
 
-        Of a type that the mapping does not know all values are marks.
+        Of a type that the mapping does not know all values are masked.
         """
         type_ = self.table.type_of(item)
         left_out = {self.table.type_attribute, *self.table.own_attributes}
@@ -77,7 +77,7 @@ class Showing:
         }
 
     def sample(self, pattern: str, names: Sequence[str], texts: Sequence[str]) -> list[str]:
-        """Texts of a sample, with marks in place of what another mapping did not redact when it was taken, and this one
+        """Texts of a sample, with masks in place of what another mapping did not redact when it was taken, and this one
         does."""
         known = self._of_pattern.get(pattern, Hidden(self._names))
         pairs = zip(names, texts, strict=True)
@@ -85,7 +85,7 @@ class Showing:
         return [_marked_text(text) if name in hidden else clipped(text) for name, text in pairs]
 
     def difference(self, one: Difference) -> Difference:
-        """The same, with marks in place of values unless these may be shown."""
+        """The same, with masks in place of values unless these may be shown."""
         if self.whole_values:
             return one
         cells = [
@@ -98,7 +98,7 @@ class Showing:
         return replace(one, cells=cells, asked=one.asked if self.whole_keys else asked)
 
     def view(self, one: View) -> View:
-        """The same, with marks in place of values unless these may be shown."""
+        """The same, with masks in place of values unless these may be shown."""
         if self.whole_values:
             return one
         return replace(one, collections=[self._collection(one, found) for found in one.collections])
@@ -114,17 +114,17 @@ class Showing:
         return {name: self._masked(name, text) or "" for name, text in texts.items()}
 
     def _masked(self, name: str, text: str | None) -> str | None:
-        """A key's text with what names nobody left whole; of any other value a mark, unless there is none."""
-        if text is None or text == "null" or _MARK.fullmatch(text):
+        """A key's text with what names nobody left whole; of any other value a mask, unless there is none."""
+        if text is None or text == "null" or _MASK.fullmatch(text):
             return text
         if name not in self._key_names:
-            return mark(text)
+            return mask(text)
         if self.whole_keys:
             return text
         try:
             json.loads(text)
         except ValueError:
-            return mark(text)  # it was clipped
+            return mask(text)  # it was clipped
         return masked_keys(f"[{text}]", self._templates)[1:-1]
 
     def _value(self, entity: str, type_: str, name: str, value: Any) -> str:
@@ -132,7 +132,7 @@ class Showing:
         hidden = self._hidden.get(known)
         if hidden is None or name in hidden or name in self._names:
             return value_text(value, redacted=True)
-        return marked(value) if name in self._secret_keys[known] else clipped(value_text(value))
+        return value_mask(value) if name in self._secret_keys[known] else clipped(value_text(value))
 
 
 def clipped(text: str) -> str:
@@ -141,10 +141,10 @@ def clipped(text: str) -> str:
 
 
 def _marked_text(text: str) -> str:
-    """A mark, unless it is one already, or says that there is nothing."""
-    return text if _MARK.fullmatch(text) or text == "null" else mark(text)
+    """A mask, unless it is one already, or says that there is nothing."""
+    return text if _MASK.fullmatch(text) or text == "null" else mask(text)
 
 
 def _masked_param(text: str) -> str:
     """A parameter as a part of a key: numbers, UUIDs and times stay."""
-    return text if _MARK.fullmatch(text) else str(json.loads(masked_keys(json.dumps([text]), ()))[0])
+    return text if _MASK.fullmatch(text) else str(json.loads(masked_keys(json.dumps([text]), ()))[0])

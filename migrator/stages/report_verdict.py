@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from migrator.phase import Side
+from migrator.phase import SIDES, Side
 from migrator.report_results import Group, LagReport, PatternReport, Refused, RunReport, Verdict
 from migrator.stages.report_advice import LATE_S
 
 _NAMED = 3
-_SIDES: tuple[Side, Side] = ("table", "sql")
 _ERRORS = 0.003
 """The share of calls that may fail: what cutover allows unless the job says otherwise."""
 _UNSETTLED = 0.003
@@ -99,7 +98,7 @@ def _mending(known: Standings) -> tuple[str, str]:
     if not all(one.is_of_answers for one in known.standing):
         if known.lag.waiting is not None:
             return "migrator verify JOB --repair", "mark the rows that differ, for the relay to write again"
-        return "migrator backfill JOB --again", "write every row once more"
+        return "migrator backfill JOB --restart", "write every row once more"
     if _not_verified(known) is not None:
         return "migrator verify JOB", "see whether items are wrong, or only the patterns"
     return _anew(known, known.standing[0].where)
@@ -223,7 +222,7 @@ def _clean(known: Standings) -> Verdict:
     if (run := known.run("verify")) is not None:
         reasons.append(f"{run.rows:,} row(s) and their items say the same")
     if errors := sum(sum(one.errors.values()) for one in known.patterns):
-        calls = sum(_calls(one, side) for one in known.patterns for side in _SIDES)
+        calls = sum(_calls(one, side) for one in known.patterns for side in SIDES)
         reasons.append(f"{errors:,} of {calls:,} call(s) failed, too few to stand against a move")
     left = [one for one in known.patterns if one.phase != "complete"]
     if known.lag.waiting is None and not known.lag.reason:

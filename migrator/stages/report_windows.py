@@ -6,13 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from migrator.phase import Side
+from migrator.phase import SIDES, Side
 from migrator.ports.evidence import DiffKey, Window
 from migrator.ports.phases import PatternPhase
 from migrator.report_results import Coverage, Curve, PatternReport, Span, Timeline
 from migrator.stages.latencies import added
 
-_SIDES: tuple[Side, Side] = ("table", "sql")
 _SPANS_AT_LEAST, _SPANS_AT_MOST = 24, 96
 _HISTOGRAMS = 300
 """Merged for one curve, spread over the time; a day of four instances has more, and each takes a fifth of a millisecond."""
@@ -123,7 +122,7 @@ class Windows:
 
 
 def _curves(windows: Sequence[Window]) -> dict[Side, Curve]:
-    texts = {side: [one.latency[side] for one in windows if side in one.latency] for side in _SIDES}
+    texts = {side: [one.latency[side] for one in windows if side in one.latency] for side in SIDES}
     curves = {side: added(_spread(found)).curve() for side, found in texts.items()}
     return {side: curve for side, curve in curves.items() if curve is not None}
 

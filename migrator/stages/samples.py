@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from migrator.mapping.diff import as_text
 from migrator.mapping.redaction import Hidden
-from migrator.mapping.shown_keys import mark
+from migrator.mapping.shown_keys import mask
 from migrator.mapping.shown_values import value_texts
 from migrator.model import Pattern
 from migrator.ports.evidence import DiffKey, Sample
-from migrator.replay_results import DiffKind, Example
+from migrator.replay_results import Example
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Sampler:
     writer: str
     revision: str
 
-    def sample(self, kind: DiffKind, example: Example, at: float) -> Sample:
+    def sample(self, kind: DiffKey, example: Example, at: float) -> Sample:
         """The example as the journal keeps it. `at`: seconds since 1970."""
         diff = example.diff
         compared = tuple(example.compared)
@@ -32,12 +32,12 @@ class Sampler:
         ]
         return Sample(
             pattern=self.pattern.name,
-            key=DiffKey(kind.kind, kind.part, kind.attribute),
+            key=kind,
             at=at,
             writer=self.writer,
             revision=self.revision,
             params={
-                name: mark(text) if name in self.hidden.params else text
+                name: mask(text) if name in self.hidden.params else text
                 for name, text in example.params.items()
             },
             attributes=compared if diff is not None else (),
@@ -48,9 +48,9 @@ class Sampler:
         )
 
 
-def _subject(kind: DiffKind, example: Example) -> str:
+def _subject(kind: DiffKey, example: Example) -> str:
     """A mark of the row; of an answer of one row its parameters say which it is."""
     key = example.diff.key if example.diff is not None else None
     if key is None:
         return ""
-    return mark(as_text((kind.part, *(key or sorted(example.params.items())))))
+    return mask(as_text((kind.part, *(key or sorted(example.params.items())))))

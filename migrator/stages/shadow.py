@@ -15,7 +15,7 @@ from migrator.mapping.handed import TooManyError
 from migrator.phase import Side
 from migrator.ports.evidence import DiffKey, Sample
 from migrator.read_settings import ShadowSettings
-from migrator.replay_results import DiffKind, Example
+from migrator.replay_results import Example
 from migrator.stages.bounded import Bounds
 from migrator.stages.breaker import Breaker, Budget
 from migrator.stages.ledger import Ledger
@@ -196,7 +196,7 @@ class Shadow:
 
     def _blame(self, name: str, side: Side, why: str, texts: Mapping[str, str]) -> None:
         example = Example(texts, why=why)
-        sample = self.sampler(name).sample(DiffKind("error", attribute=side), example, self.ledger.clock())
+        sample = self.sampler(name).sample(DiffKey("error", attribute=side), example, self.ledger.clock())
         self.ledger.failed(name, side, sample)
 
     # ── the looks after it ──
@@ -247,9 +247,8 @@ class Shadow:
         found: Counter[DiffKey] = Counter()
         samples: list[Sample] = []
         for kind, example in doubted.doubt.found(doubted.answered.texts):
-            key = DiffKey(kind.kind, kind.part, kind.attribute)
-            found[key] += 1
-            if found[key] <= SAMPLES_A_CALL:
+            found[kind] += 1
+            if found[kind] <= SAMPLES_A_CALL:
                 samples.append(sampler.sample(kind, example, now))
         return found, samples
 

@@ -22,7 +22,6 @@ from migrator.stages.query import Question
 
 _LOOP_TICK_S = 0.05
 """How often it is looked at whether a loop still runs: one that stops tells nobody who waits for it."""
-SIDES: tuple[Side, Side] = ("table", "sql")
 
 
 class SideError(MigratorError):

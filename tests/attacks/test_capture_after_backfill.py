@@ -44,7 +44,7 @@ ASKING = (
     ("status",),
     ("doctor", "--json"),
     ("relay", "--once"),
-    ("backfill", "--again"),
+    ("backfill", "--restart"),
 )
 
 

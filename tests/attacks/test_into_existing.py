@@ -44,7 +44,7 @@ def own(shop: Project) -> int:
 
 def told(shop: Project) -> set[str]:
     """Partition keys of the findings of the last run."""
-    rows = shop.done("findings", str(shop.job), "--json", "--keys", "--all").data["findings"]
+    rows = shop.done("findings", str(shop.job), "--json", "--show-keys", "--all").data["findings"]
     assert {one["kind"] for one in rows} == {"collision"}
     return {part for part in IN_THE_WAY for one in rows if f'"{part}"' in one["item_key"]}
 
@@ -55,7 +55,7 @@ def test_nothing_of_others_is_replaced(shop: Project) -> None:
     assert shop.run("backfill", job, "--into-existing").code == 1
     assert (theirs(shop), own(shop), told(shop)) == (STRANGERS, OWN, IN_THE_WAY)
     # A run that needs the option no more, since the journal knows of the table now.
-    assert shop.run("backfill", job, "--again").code == 1
+    assert shop.run("backfill", job, "--restart").code == 1
     assert (theirs(shop), own(shop), told(shop)) == (STRANGERS, OWN, IN_THE_WAY)
     shop.done("undo", job, "--yes")
     assert (theirs(shop), own(shop)) == (STRANGERS, 0)
@@ -66,7 +66,7 @@ def test_own_items_are_written_anew(shop: Project) -> None:
     shop.run("backfill", job, "--into-existing")
     changed = [{**one, "name": "old"} for one in shop.items() if one["type"] == "Customer"]
     shop.store().put(changed)
-    shop.run("backfill", job, "--again")
+    shop.run("backfill", job, "--restart")
     assert "old" not in {one.get("name") for one in shop.items()}
 
 

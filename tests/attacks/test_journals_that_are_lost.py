@@ -65,7 +65,7 @@ def words_for(shop: Project) -> list[Sequence[str]]:
         ["relay", job, "--once"],
         ["backfill", job, "--into-existing"],
         ["verify", job, "--repair", "--settle", "0s"],
-        ["undo", job, "--yes", "--anyway"],
+        ["undo", job, "--yes", "--force"],
         ["purge", job],
         ["forget", job, "--entity", "customer", "--key", "99", "--yes"],
         ["cutover", "status", job],
@@ -78,7 +78,7 @@ def words_for(shop: Project) -> list[Sequence[str]]:
         ["decommission", "strip", job, "--yes"],
         ["report", job],
         ["status", job],
-        ["shadow", "replay", job, "--samples", "1"],
+        ["shadow", "replay", job, "--questions", "1"],
         ["capture", "install", job],
     ]
 
@@ -89,10 +89,13 @@ def test_every_command_that_writes_or_tells_phases_refuses(shop: Project) -> Non
     before = shop.items()
     for words in words_for(shop):
         refused = shop.run(*words)
-        assert (refused.code, LOST in refused.err, "--force" in refused.err) == (2, True, True), (
+        assert (refused.code, LOST in refused.err, "--adopt-journal" in refused.err) == (2, True, True), (
             words,
             refused.err,
         )
+    for words in (["relay", "--once"], ["backfill"], ["undo", "--yes"]):
+        agreed_to_another_thing = shop.run(*words, str(shop.job), "--force")
+        assert (agreed_to_another_thing.code, LOST in agreed_to_another_thing.err) == (2, True), words
     assert shop.items() == before
     assert phase(shop) == "off", "nothing was made up either"
 
@@ -112,7 +115,7 @@ def test_the_journal_that_is_put_back_goes_on(shop: Project) -> None:
 def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
     """The phases, and the keys that the lost journal remembered: one that moves leaves nothing behind."""
     lose(shop)
-    forced = shop.done("relay", str(shop.job), "--once", "--force")
+    forced = shop.done("relay", str(shop.job), "--once", "--adopt-journal")
     assert f"`migrator verify {shop.job} --repair`" in forced.err
     assert phase(shop) == "live"
     shop.done("cutover", "status", str(shop.job))
@@ -127,7 +130,7 @@ def test_forced_it_takes_over_what_the_table_keeps(shop: Project) -> None:
 
 def test_the_former_journal_is_another_one_from_then_on(shop: Project) -> None:
     files = lose(shop)
-    shop.done("relay", str(shop.job), "--once", "--force")
+    shop.done("relay", str(shop.job), "--once", "--adopt-journal")
     for file in Path(shop.environment["MIGRATOR_HOME"]).glob("shop.db*"):
         if file not in files:
             file.unlink()
@@ -189,7 +192,7 @@ def test_complete_and_direct_are_kept(
         monkeypatch.setenv(name, value)
     with Migration.load(shop.job) as migration, pytest.raises(SettingsError, match=LOST):
         migration.begin_reading()
-    shop.done("cutover", "status", str(shop.job), "--force")
+    shop.done("cutover", "status", str(shop.job), "--adopt-journal")
     assert phase(shop, OTHER) == "complete"
     shop.done("relay", str(shop.job), "--once")
 

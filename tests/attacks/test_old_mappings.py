@@ -91,7 +91,7 @@ def test_a_relay_of_the_old_mapping_is_refused_and_takes_nothing_away(shop: Proj
     shop.done("backfill", job)
     assert cities(shop) == {"Rome"}
     change(shop, RENAME)
-    for words in (["relay", "--once"], ["backfill"], ["backfill", "--again"], ["capture", "install"]):
+    for words in (["relay", "--once"], ["backfill"], ["backfill", "--restart"], ["capture", "install"]):
         refused = shop.run(*words, old)
         assert (refused.code, f"`migrator capture install {old} --go-back`" in refused.err) == (
             2,

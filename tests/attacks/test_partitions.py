@@ -56,7 +56,7 @@ def test_a_relay_works_the_rows_of_a_new_partition_and_says_what_leaves_no_mark(
 
 
 def test_a_backfill_goes_on_beside_a_new_partition(sensors: Project) -> None:
-    assert "truncate_leaves_no_mark" in sensors.done("backfill", str(sensors.job), "--again").err
+    assert "truncate_leaves_no_mark" in sensors.done("backfill", str(sensors.job), "--restart").err
 
 
 def test_status_and_doctor_name_the_new_partition_until_the_next_install(sensors: Project) -> None:

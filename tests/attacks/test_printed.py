@@ -63,9 +63,9 @@ def test_no_terminal_obeys_a_row(made: Project) -> None:
     job = str(made.job)
     source = made.environment["MIGRATOR_SOURCE_URL"]
     told = [
-        made.run("backfill", job, "--keys"),
-        made.run("findings", job, "--keys"),
-        made.run("verify", job, "--keys"),
+        made.run("backfill", job, "--show-keys"),
+        made.run("findings", job, "--show-keys"),
+        made.run("verify", job, "--show-keys"),
         made.run("query", job, "by_id", "-p", "id=1", "--explain"),
         made.run("query", job, "by_id", "-p", f"id={HOSTILE}"),
         made.run("mapping", "try", "mapping.yaml", "--source", source, "--entity", "t", "--key", "1"),
@@ -89,7 +89,7 @@ def test_json_stays_json(made: Project) -> None:
     answered = made.run("query", job, "by_id", "-p", "id=1", "--json")
     assert is_plain(answered)
     assert HOSTILE in _texts(answered.data)
-    found = made.run("findings", job, "--keys", "--json")
+    found = made.run("findings", job, "--show-keys", "--json")
     assert is_plain(found)
     assert {one["kind"] for one in found.data["findings"]} == {"collision"}
 

@@ -132,7 +132,7 @@ def test_a_backfill_beside_a_relay_buries_them_too_and_verify_agrees(shop: Proje
     job = str(shop.job)
     for name, (refusing, mending) in REFUSALS.items():
         change(shop.folder, refusing, "DELETE FROM migrator_mark")
-        assert shop.run("backfill", job, "--again").code == 1, name
+        assert shop.run("backfill", job, "--restart").code == 1, name
         assert keys(shop) == left(refusing), name
         assert verified(shop) == ["refused"], name
         change(shop.folder, mending)

@@ -75,7 +75,7 @@ def test_a_relay_that_starts_again_stops_whatever_changed(shop: Shop, change: st
         refused = shop.command("relay", "--once")
         assert (refused.code, REPAIR in refused.err) == (2, True), refused.err
     assert shop.marks() == marks
-    assert shop.command("backfill", "--again").code == 2
+    assert shop.command("backfill", "--restart").code == 2
     mend(shop)
     assert shop.items()["C#1", "META"]["name"] == ("after" if "after" in change else "ann")
 

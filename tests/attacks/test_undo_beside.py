@@ -37,7 +37,7 @@ def test_nothing_is_deleted_while_somebody_writes(filled: Race, kind: WriterKind
     assert filled.command("undo", "--dry-run").code == 0
     refused = filled.command("undo", "--yes")
     assert (refused.code, "undo deletes, and these write to the same table" in said(refused)) == (2, True)
-    assert (filled.command("undo", "--yes", "--anyway").code, filled.live()) == (2, before)
+    assert (filled.command("undo", "--yes", "--force").code, filled.live()) == (2, before)
     filled.presences.leave(presence, clean=True)
     assert filled.command("undo", "--yes").code == 0
     assert filled.live() == {}

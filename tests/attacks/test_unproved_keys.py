@@ -88,16 +88,16 @@ def ends_with_findings(made: Project, keys: int) -> None:
     assert ended.code == 2
     assert f"{keys} key(s) that several rows have" in ended.err
     assert made.items() == []
-    told = made.run("findings", str(made.job), "--keys").out
+    told = made.run("findings", str(made.job), "--show-keys").out
     assert told.count("2 rows have this key") == keys
 
 
 def ends_so_again(made: Project) -> None:
     """The same findings once more, and verify does not call it clean."""
-    told = made.run("findings", str(made.job), "--keys").out
+    told = made.run("findings", str(made.job), "--show-keys").out
     again = made.run("backfill", str(made.job), "--yes")
     assert again.code == 2
-    assert made.run("findings", str(made.job), "--keys").out == told
+    assert made.run("findings", str(made.job), "--show-keys").out == told
     assert made.run("verify", str(made.job)).code == 2
 
 

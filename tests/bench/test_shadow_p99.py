@@ -93,7 +93,7 @@ def is_given_a_million(shop: ReadShop, faults: Faults) -> None:
 def differs(shop: ReadShop, faults: Faults) -> None:
     """Two hundred rows, each with another status than its item."""
     shop.sql(MANY_OF_ONE, "ANALYZE orders")
-    assert run_here(["backfill", "--again", str(shop.job)], shop.folder, dict(os.environ)).code == 0
+    assert run_here(["backfill", "--restart", str(shop.job)], shop.folder, dict(os.environ)).code == 0
     shop.sql("UPDATE orders SET status = 'other' WHERE user_id = 3")
 
 

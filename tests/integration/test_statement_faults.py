@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from pathlib import Path
 
 import pytest
 
 from migrator.mapping.parse import parse_mapping
+from migrator.source.names import snake_case
 from migrator.source_settings import SourceSettings
 from migrator.stages.statements import statement_faults
 from migrator.wiring import open_source
 from tests.journey.command import ROOT, project
 
 CHINOOK = (ROOT / "mappings" / "chinook.yaml").read_text(encoding="utf-8")
+CHINOOK_POSTGRESQL = (ROOT / "mappings" / "chinook_postgresql.yaml").read_text(encoding="utf-8")
 TYPES = """\
   every_type:
     params: {i: integer, n: number, t: text, b: boolean, d: date, s: timestamp, l: list of integer, o: optional integer, m: integer}
     get: {key: ["ARTIST#{i}", META]}
     returns: [name]
     sql: >
-      SELECT ar.name FROM artist ar WHERE ar.artist_id = :i AND ar.artist_id > :n AND ar.name = :t AND 1 = :i
-      AND ar.artist_id IN :l AND ar.artist_id = COALESCE(:o, 1) AND EXISTS (SELECT 1 FROM invoice iv WHERE iv.invoice_date > :d)
+      SELECT ar.Name FROM Artist ar WHERE ar.ArtistId = :i AND ar.ArtistId > :n AND ar.Name = :t AND 1 = :i
+      AND ar.ArtistId IN :l AND ar.ArtistId = COALESCE(:o, 1) AND EXISTS (SELECT 1 FROM Invoice iv WHERE iv.InvoiceDate > :d)
       LIMIT :m
+"""
+MAPPINGS_NAMES = """\
+  mappings_names:
+    params: {id: integer}
+    get: {key: ["ARTIST#{id}", META]}
+    returns: [name]
+    sql: SELECT ar.name FROM artist ar WHERE ar.artist_id = :id
 """
 WRONG = """\
   no_column:
     params: {id: integer}
     get: {key: ["ARTIST#{id}", META]}
     returns: [name]
-    sql: SELECT ar.nam FROM artist ar WHERE ar.artist_id = :id
+    sql: SELECT ar.Nam FROM Artist ar WHERE ar.ArtistId = :id
   no_sql:
     params: {id: integer}
     get: {key: ["ARTIST#{id}", META]}
     returns: [name]
-    sql: SELECT ar.name FROM artist ar WHERE WHERE ar.artist_id = :id
+    sql: SELECT ar.Name FROM Artist ar WHERE WHERE ar.ArtistId = :id
   writes:
     params: {id: integer}
     get: {key: ["ARTIST#{id}", META]}
     returns: [name]
-    sql: DELETE FROM artist WHERE artist_id = :id
+    sql: DELETE FROM Artist WHERE ArtistId = :id
 """
 
 
@@ -53,7 +63,10 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 def faults(url: str, patterns: str) -> list[str]:
-    parsed = parse_mapping(CHINOOK + patterns, "m.yaml")
+    if url.startswith("postgres"):
+        patterns = re.sub(r"\b(?:[A-Z][a-z]+)+\b", lambda name: snake_case(name[0]), patterns)
+    mapping = CHINOOK_POSTGRESQL if url.startswith("postgres") else CHINOOK
+    parsed = parse_mapping(mapping + patterns, "m.yaml")
     with open_source(SourceSettings(url), parsed) as source:
         return [one.name for one in statement_faults(source, parsed.mapping)]
 
@@ -70,14 +83,16 @@ def test_check_and_doctor_say_it_with_the_line(
     tmp_path: Path, chinook_sqlite: Path, dynamodb_url: str
 ) -> None:
     made = project(tmp_path, f"sqlite:///{chinook_sqlite}", dynamodb_url, f"C{secrets.token_hex(4)}")
-    (tmp_path / "wrong.yaml").write_text(CHINOOK + WRONG)
+    (tmp_path / "wrong.yaml").write_text(CHINOOK + WRONG + MAPPINGS_NAMES)
     made.job.write_text(made.job.read_text().replace(str(ROOT / "mappings" / "chinook.yaml"), "wrong.yaml"))
     line = CHINOOK.count("\n") + 5
     ended = made.run("mapping", "check", "wrong.yaml")
     assert ended.code == 2
     assert f"wrong.yaml:{line}: access_patterns.no_column.sql: " in ended.err
     assert "there is no such column" in ended.err
-    assert "3 fault(s)" in ended.err
+    assert "4 fault(s)" in ended.err
+    of_the_mapping = next(line for line in ended.err.splitlines() if "mappings_names" in line)
+    assert 'names: snake_case is for the mapping\'s alone); write "ArtistId" for artist_id' in of_the_mapping
     doctor = made.run("doctor", str(made.job), "--json").data["checks"]
     failed = {check["name"] for check in doctor if check["state"] == "failed"}
     assert {"SQL of no_column", "SQL of no_sql", "SQL of writes"} <= failed

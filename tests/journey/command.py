@@ -96,10 +96,12 @@ def project(
     *,
     through: str = "",
     tuning: str = "",
-    mapping: str = "chinook",
+    mapping: str = "",
     own_process: bool = False,
 ) -> Project:
-    """`through`: the endpoint that the command uses, where it is another one than the test's."""
+    """`through`: the endpoint that the command uses, where it is another one than the test's. `mapping`: Chinook's
+    for the source's engine unless it is said."""
+    mapping = mapping or chinook_mapping(source)
     job = folder / "shop.yaml"
     job.write_text(
         f"job: 1\nmapping: {ROOT / 'mappings' / f'{mapping}.yaml'}\nsource: {{url: '${{MIGRATOR_SOURCE_URL}}'}}\n"
@@ -107,6 +109,11 @@ def project(
     )
     environment = {**os.environ, "MIGRATOR_SOURCE_URL": source, "PYTHONPATH": str(ROOT)}
     return Project(folder, job, table, endpoint, environment, own_process)
+
+
+def chinook_mapping(source: str) -> str:
+    """The name of the shipped mapping of Chinook whose SQL is in the names of the engine's script."""
+    return "chinook_postgresql" if source.startswith("postgres") else "chinook"
 
 
 def digest(entries: Sequence[Sequence[str]]) -> str:

@@ -68,7 +68,7 @@ def test_every_table_of_chinook_is_captured(
         .replace("type: entity", "type: entity\n  ttl: expiresAt")
     )
     (tmp_path / "mapping.yaml").write_text(mapping)
-    made = project(tmp_path, url, "http://127.0.0.1:1", "Chinook")
+    made = project(tmp_path, url, "http://127.0.0.1:1", "Chinook", mapping="chinook")
     made.job.write_text(made.job.read_text().replace(str(ROOT / "mappings" / "chinook.yaml"), "mapping.yaml"))
     job = str(made.job)
     assert "11 table(s) captured" in made.done("capture", "install", job).out

@@ -18,7 +18,13 @@ from tests.journey.command import Project
 from tests.journey.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled, live
 
 SAID = "every access pattern is complete"
-WRITING = (["backfill", "--again"], ["relay"], ["relay", "--once"], ["verify", "--repair"], ["undo", "--yes"])
+WRITING = (
+    ["backfill", "--restart"],
+    ["relay"],
+    ["relay", "--once"],
+    ["verify", "--repair"],
+    ["undo", "--yes"],
+)
 
 
 def complete(shop: Project, *patterns: str) -> Project:
@@ -48,7 +54,7 @@ def test_nothing_of_ours_writes_over_what_the_service_wrote(shop: Project) -> No
     change(shop, "UPDATE customer SET name = 'old' WHERE id = 2")
     for command, *words in WRITING:
         refused = shop.run(command, str(shop.job), *words)
-        assert (refused.code, SAID in refused.err, "--anyway" in refused.err) == (2, True, True), command
+        assert (refused.code, SAID in refused.err, "--force" in refused.err) == (2, True, True), command
     assert item in shop.items()
 
 
@@ -58,17 +64,17 @@ def test_what_callers_are_answered_from_is_not_taken_away(shop: Project) -> None
     assert (refused.code, said in refused.err) == (2, True), refused.err
     assert len(shop.items()) > 1
     shop.done("undo", str(shop.job), "--dry-run")
-    shop.done("undo", str(shop.job), "--yes", "--anyway")
+    shop.done("undo", str(shop.job), "--yes", "--force")
 
 
 def test_who_knows_that_nobody_writes_the_table_yet_says_so(shop: Project) -> None:
     job = str(complete(shop, PATTERN, OTHER).job)
     change(shop, "UPDATE customer SET name = 'late' WHERE id = 2")
-    shop.done("relay", job, "--once", "--anyway")
+    shop.done("relay", job, "--once", "--force")
     assert shop.store().get([("C#2", "META")])[("C#2", "META")]["name"] == "late"
-    shop.done("verify", job, "--settle", "0", "--repair", "--anyway")
-    shop.done("backfill", job, "--again", "--anyway")
-    shop.done("undo", job, "--yes", "--anyway")
+    shop.done("verify", job, "--settle", "0", "--repair", "--force")
+    shop.done("backfill", job, "--restart", "--force")
+    shop.done("undo", job, "--yes", "--force")
 
 
 def test_what_changes_nothing_is_still_allowed(shop: Project) -> None:
@@ -82,7 +88,7 @@ def test_as_long_as_one_pattern_may_go_back_rows_are_the_truth(shop: Project) ->
     job = str(complete(shop, PATTERN).job)
     change(shop, "UPDATE customer SET name = 'new' WHERE id = 2")
     shop.done("relay", job, "--once")
-    shop.done("backfill", job, "--again")
+    shop.done("backfill", job, "--restart")
 
 
 def test_a_relay_that_runs_ends_by_itself(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:

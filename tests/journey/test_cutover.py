@@ -143,14 +143,14 @@ BAD = {
     "the history of none": (["history", "customers"], "the mapping has no access pattern 'customers'"),
     "a reason too long": (["rollback", PATTERN, "--reason", "x" * 501], "at most 500 letters"),
     "back from off": (["rollback", PATTERN], "it is in off already"),
-    "a stranger who is gone": (["advance", PATTERN, "--gone", "abc"], "there is no such instance"),
+    "a stranger who is gone": (["advance", PATTERN, "--evict", "abc"], "there is no such instance"),
     "nobody's age": (["advance", PATTERN, "--evict-older-than", "soon"], "write a duration such as 30s"),
     "no age": (["advance", PATTERN, "--evict-older-than", "0"], "more than nothing"),
     "the old ones gone, and changed nothing": (
         ["advance", PATTERN, "--evict-older-than", "10m", "--dry-run"],
         "--evict-older-than strikes instances off the list, and --dry-run changes nothing",
     ),
-    "gone, and changed nothing": (["advance", PATTERN, "--gone", "abc", "--dry-run"], "give one of them"),
+    "gone, and changed nothing": (["advance", PATTERN, "--evict", "abc", "--dry-run"], "give one of them"),
 }
 
 
@@ -178,12 +178,12 @@ def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bar
     gone = dead(bare)
     words = ["advance", job, PATTERN]
     assert evidence(bare, *words)["silent"] == "unknown"
-    assert f"--gone {gone.id}" in bare.done("cutover", "status", job).out
+    assert f"--evict {gone.id}" in bare.done("cutover", "status", job).out
     with desk_of(bare) as desk:
         living = reader(desk, bare)
-        alive = bare.run("cutover", *words, "--gone", living.id)
+        alive = bare.run("cutover", *words, "--evict", living.id)
         assert (alive.code, "is alive, heard of" in alive.err) == (2, True)
-    bare.done("cutover", *words, "--gone", gone.id, "--override", "drill")
+    bare.done("cutover", *words, "--evict", gone.id, "--override", "drill")
     line = bare.done("cutover", "history", job, "--json").data[-1]
     assert line["reason"].startswith("drill; said to be gone: killed 1 on ")
     assert "silent" not in bare.done("cutover", "status", job).out
@@ -202,7 +202,7 @@ def test_instances_that_are_silent_for_longer_than_an_operator_says_are_gone_at_
     with desk_of(bare) as desk:
         living = reader(desk, bare)
         assert len(desk.instances.known()) == 4
-    bare.done("cutover", *words, "--gone", lately.id, "--override", "drill")
+    bare.done("cutover", *words, "--evict", lately.id, "--override", "drill")
     line = bare.done("cutover", "history", job, "--json").data[-1]
     said = "said to be gone, silent for over 10 min: "
     assert line["reason"].startswith("drill; said to be gone: killed 1 on ")

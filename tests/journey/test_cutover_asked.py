@@ -83,13 +83,13 @@ def test_who_is_said_to_be_gone_stays_on_the_list_where_the_move_is_refused(bare
     job = str(bare.job)
     force(bare, "advance", job, PATTERN)
     gone = dead(bare)
-    refused = bare.run("cutover", "advance", job, PATTERN, "--gone", gone.id, "--json")
+    refused = bare.run("cutover", "advance", job, PATTERN, "--evict", gone.id, "--json")
     assert refused.code == 1
     verdicts = {line["name"]: line["verdict"] for line in refused.data["evidence"]}
     # Judged as if it were gone, and the list says that it was never struck: no line of the audit would tell who did.
     assert (verdicts["silent"], gone.id in known(bare)) == ("ok", True)
-    assert f"--gone {gone.id}" in bare.done("cutover", "status", job).out
-    bare.done("cutover", "advance", job, PATTERN, "--gone", gone.id, "--override", "drill")
+    assert f"--evict {gone.id}" in bare.done("cutover", "status", job).out
+    bare.done("cutover", "advance", job, PATTERN, "--evict", gone.id, "--override", "drill")
     assert gone.id not in known(bare)
 
 
@@ -98,7 +98,7 @@ def test_a_move_back_strikes_whom_its_audit_names(bare: Project) -> None:
     for words in (["advance"], ["ramp", "50"]):
         force(bare, words[0], job, PATTERN, *words[1:])
     gone = dead(bare)
-    bare.done("cutover", "ramp", job, PATTERN, "5", "--gone", gone.id)
+    bare.done("cutover", "ramp", job, PATTERN, "5", "--evict", gone.id)
     line = bare.done("cutover", "history", job, "--json").data[-1]
     assert line["reason"].startswith("said to be gone: killed 1 on ")
     assert gone.id not in known(bare)
@@ -106,14 +106,17 @@ def test_a_move_back_strikes_whom_its_audit_names(bare: Project) -> None:
 
 def test_nobody_is_struck_where_nobody_can_be_asked(proven: Project) -> None:
     gone = dead(proven)
-    asked = proven.run("cutover", "advance", str(proven.job), PATTERN, "--gone", gone.id)
+    asked = proven.run("cutover", "advance", str(proven.job), PATTERN, "--evict", gone.id)
     assert (asked.code, "nobody can be asked" in asked.err) == (2, True), asked.err
     assert gone.id in known(proven)
 
 
 def test_a_no_moves_nothing_and_strikes_nobody(proven: Project) -> None:
     gone = dead(proven)
-    with at_a_terminal(proven, "advance", str(proven.job), PATTERN, "--gone", gone.id) as (process, keyboard):
+    with at_a_terminal(proven, "advance", str(proven.job), PATTERN, "--evict", gone.id) as (
+        process,
+        keyboard,
+    ):
         os.write(keyboard, b"n\n")
         assert process.wait(30) == 1
     assert (phase(proven), gone.id in known(proven)) == ("live", True)

@@ -20,7 +20,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 
 
 def test_a_deleted_row_leaves_no_trace(shop: Project) -> None:
-    assert "collision" in shop.run("findings", str(shop.job), "--keys").out
+    assert "collision" in shop.run("findings", str(shop.job), "--show-keys").out
     deleted(shop, BOB)
     counted = forget(shop, BOB, "--dry-run", "--json").data
     assert (counted["row_in_source"], counted["items"], counted["forgotten"]) == (False, 0, None)
@@ -59,7 +59,9 @@ def test_nothing_of_another_row_goes(shop: Project) -> None:
 
 def test_the_row_that_owns_what_another_wants_is_forgotten_in_both_rows_findings(shop: Project) -> None:
     """The finding of the other row names the first one."""
-    first = ANN if f'member ["{ANN}"] makes' in shop.run("findings", str(shop.job), "--keys").out else BOB
+    first = (
+        ANN if f'member ["{ANN}"] makes' in shop.run("findings", str(shop.job), "--show-keys").out else BOB
+    )
     deleted(shop, first)
     time.sleep(RIPE_S)
     assert forget(shop, first, "--yes").code == 0
@@ -80,7 +82,7 @@ def test_a_row_that_is_still_there_is_not_forgotten(shop: Project) -> None:
     assert "the row is still in the source, and the relay would write it again" in refused.err
     assert BOB not in refused.err + refused.out
     before = shop.items()
-    anyway = forget(shop, BOB, "--yes", "--anyway", "--json")
+    anyway = forget(shop, BOB, "--yes", "--force", "--json")
     assert anyway.code == 0
     assert anyway.data["forgotten"]["findings"] >= 0
     assert not {"claims", "contests", "remembered keys"} & anyway.data["forgotten"].keys()
@@ -90,7 +92,7 @@ def test_a_row_that_is_still_there_is_not_forgotten(shop: Project) -> None:
 
 def test_a_row_whose_mark_waits_is_not_forgotten(shop: Project) -> None:
     change(shop, "DELETE FROM member WHERE mail = ?", (BOB,))
-    for words in (["--yes"], ["--yes", "--anyway"]):
+    for words in (["--yes"], ["--yes", "--force"]):
         refused = forget(shop, BOB, *words)
         assert refused.code == 2
         assert "mark(s) of this row wait" in refused.err
@@ -121,7 +123,7 @@ def test_items_that_outlived_their_row_are_told(shop: Project) -> None:
     refused = forget(shop, BOB, "--yes")
     assert refused.code == 2
     assert "item(s) of this row are still in the table, though the row is gone" in refused.err
-    anyway = forget(shop, BOB, "--yes", "--anyway")
+    anyway = forget(shop, BOB, "--yes", "--force")
     assert anyway.code == 0
     assert "item(s) of the row in the table" in anyway.out
     # The item is still to be buried, and the key that nobody can work out is still known for it.
@@ -134,7 +136,7 @@ def test_items_that_outlived_their_row_are_told(shop: Project) -> None:
 def test_without_capture_the_journals_traces_go(tmp_path: Path, shop: Project) -> None:
     shop.done("capture", "uninstall", str(shop.job))
     change(shop, "DELETE FROM member WHERE mail = ?", (BOB,))
-    done = forget(shop, BOB, "--yes", "--anyway")
+    done = forget(shop, BOB, "--yes", "--force")
     assert done.code == 0
     assert "item(s) of the row in the table" in done.out
 

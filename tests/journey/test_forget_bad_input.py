@@ -63,6 +63,6 @@ def test_nobody_to_ask_is_wrong_use(shop: Project) -> None:
 def test_a_key_that_nobody_ever_had_is_nothing_and_says_so(shop: Project) -> None:
     ended = forget(shop, "nobody@example.com", "--dry-run")
     assert "kept of the row: nothing" in ended.out
-    assert f"is the key written as `migrator findings {shop.job} --keys` shows it?" in ended.out
+    assert f"is the key written as `migrator findings {shop.job} --show-keys` shows it?" in ended.out
     done = forget(shop, "nobody@example.com", "--yes")
     assert (done.code, "is the key written as" in done.out) == (0, True)

@@ -88,7 +88,7 @@ def test_changes_that_services_mark_reach_the_table_without_a_trigger(shop: Proj
     assert "marked by services; no instance is alive, so changes leave no mark" in status.out
     assert "no instance of one is alive" in shop.done("backfill", job).err
     with running(shop):
-        assert "no instance of one is alive" not in shop.done("backfill", job, "--again").err
+        assert "no instance of one is alive" not in shop.done("backfill", job, "--restart").err
         assert "1 instance alive marks changes" in shop.done("capture", "status", job).out
         assert shop.done("capture", "status", job, "--json").data["marking"] == 1
         changed(shop)
@@ -128,7 +128,7 @@ def test_an_uninstall_waits_for_services_unless_told_otherwise(shop: Project) ->
         assert "1 instance(s) of services still mark changes" in refused.err
         assert "shop-api 1.4.2 on " in refused.err
         assert "marked by services" in shop.done("capture", "status", job).out
-        shop.done("capture", "uninstall", job, "--anyway")
+        shop.done("capture", "uninstall", job, "--force")
         assert "capture is not installed" in fault_of(beating)
 
 

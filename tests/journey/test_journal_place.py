@@ -96,7 +96,7 @@ def test_doctor_tells_it(shop: Project) -> None:
 def test_it_becomes_the_tables_once_that_is_said(shop: Project) -> None:
     """The other one is lost for good. A pattern in shadow is off then: SQL answers it in both."""
     job = str(shop.job)
-    forced = elsewhere(shop, "cutover", "status", job, "--json", "--force", home="fresh")
+    forced = elsewhere(shop, "cutover", "status", job, "--json", "--adopt-journal", home="fresh")
     assert phase(forced) == "off"
     assert "this journal is the table's from now on" in forced.err
     assert elsewhere(shop, "relay", job, "--once", home="fresh").code == 0

@@ -275,7 +275,7 @@ def test_a_lost_journal_is_told(shop: Project) -> None:
         refused = shop.run(*words)
         assert (refused.code, "was written with another journal than this one" in refused.err) == (2, True)
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
-    again = shop.done("backfill", job, "--into-existing", "--force")
+    again = shop.done("backfill", job, "--into-existing", "--adopt-journal")
     assert "this journal is the table's from now on" in again.err
     assert "path: conditional" in again.err
     shop.done("relay", job, "--once")
@@ -312,7 +312,7 @@ def test_a_source_that_was_restored_is_refused_until_the_epoch_is_raised(shop: P
     shop.done("relay", job, "--once")
     shutil.copyfile(shop.folder / "backup.db", source)
     change(shop, "UPDATE customer SET name = 'after' WHERE id = 5")
-    for command in (["relay", "--once"], ["backfill", "--again"]):
+    for command in (["relay", "--once"], ["backfill", "--restart"]):
         refused = shop.run(command[0], *command[1:], job)
         assert refused.code == 2
         why = "restored to an older state, or capture was uninstalled and installed anew"

@@ -92,7 +92,7 @@ def test_a_backfill_and_a_repair_close_what_left_no_mark(shop: Project) -> None:
         "DELETE FROM customer WHERE id = 2",
         "DELETE FROM migrator_mark",
     )
-    assert shop.run("backfill", job, "--again").code == 0
+    assert shop.run("backfill", job, "--restart").code == 0
     assert opened(shop) == {"collision": 1}
     repaired = shop.run("verify", job, "--repair", "--settle", "0")
     assert "marked; run `migrator relay " in repaired.err

@@ -101,8 +101,8 @@ def test_a_run_on_sqlite_says_nothing_of_its_rows(tmp_path: Path, dynamodb_url: 
     assert re.search(r'item \w+ \["member#…', text)
 
     whole = (
-        made.run("findings", str(made.job), "--all", "--keys").out
-        + made.run("verify", str(made.job), "--keys").out
+        made.run("findings", str(made.job), "--all", "--show-keys").out
+        + made.run("verify", str(made.job), "--show-keys").out
     )
     assert (
         f'missing: member ["{PLANTED[6]}@example.com"] item Member ["MEMBER#{PLANTED[6]}@example.com"'

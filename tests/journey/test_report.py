@@ -86,7 +86,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Project
     made = shop_in(tmp_path_factory.mktemp("report"), dynamodb_url)
     for words in (["table", "create"], ["backfill"], ["verify"]):
         made.done(*words, str(made.job))
-    made.done("shadow", "replay", str(made.job), "--samples", "8", "--seed", "1", "--settle", "0s")
+    made.done("shadow", "replay", str(made.job), "--questions", "8", "--seed", "1", "--settle", "0s")
     return made
 
 
@@ -99,7 +99,7 @@ def spoiled(shop: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     shop.store().put([{**items["C#1", "META"], "email": "eve@example.com"}])
     shop.store().delete([("C#5", "META")])
     assert shop.run("verify", str(shop.job)).code == 1
-    words = ("--samples", "30", "--seed", "1", "--settle", "0s")
+    words = ("--questions", "30", "--seed", "1", "--settle", "0s")
     assert shop.run("shadow", "replay", str(shop.job), *words).code == 1
     return shop
 
@@ -135,7 +135,7 @@ def test_a_clean_table_is_told_as_clean_with_the_next_command(shop: Project) -> 
 def test_every_kind_of_difference_is_grouped_with_its_cause(spoiled: Project) -> None:
     data = spoiled.done("report", str(spoiled.job), "--json", "--samples").data
     assert data["verdict"]["standing"] == "different"
-    assert data["verdict"]["command"] == f"migrator backfill {spoiled.job} --again"
+    assert data["verdict"]["command"] == f"migrator backfill {spoiled.job} --restart"
     groups = {(one["where"], one["kind"], one["attribute"]): one for one in data["groups"]}
     units = "the item is 100 times SQL's: another unit, such as cents beside whole ones"
     for place in (("invoices_of", "value", "total"), ("invoice", "different", "total")):
@@ -158,7 +158,7 @@ def test_what_is_redacted_is_nowhere(spoiled: Project, tmp_path: Path) -> None:
         spoiled.done("report", str(spoiled.job)).out,
         spoiled.done("report", str(spoiled.job), "--samples").out,
         spoiled.done("report", str(spoiled.job), "--json", "--samples").out,
-        spoiled.done("report", str(spoiled.job), "--json", "--keys").out,
+        spoiled.done("report", str(spoiled.job), "--json", "--show-keys").out,
     ]
     for form in forms:
         assert "example.com" not in form

@@ -64,8 +64,8 @@ def test_a_verify_says_what_was_compared_and_how_it_goes_on(shop: Project) -> No
         r"nothing was changed, and [\d,]+ of 3,0\d\d page\(s\) planned by now were compared", said
     ), said
     assert "within the hour the same command" in said
-    assert "given without --again, it goes on within the hour" in stopped(
-        shop, "verify", str(shop.job), "--again"
+    assert "given without --restart, it goes on within the hour" in stopped(
+        shop, "verify", str(shop.job), "--restart"
     )
     drawn = stopped(shop, "verify", str(shop.job), "--sample", "99%")
     assert re.search(r"given with --seed \d+, it goes on within the hour", drawn), drawn

@@ -85,7 +85,7 @@ def test_twice_is_once(shop: Project) -> None:
     assert (again.data["run"], again.data["total"]) == (first["run"], first["total"])
     assert "nothing left to do" in again.err
     assert shop.items() == items
-    shop.done("backfill", job, "--again")
+    shop.done("backfill", job, "--restart")
     key = json.dumps
     assert sorted(map(key, shop.items())) == sorted(map(key, items))
 

@@ -66,7 +66,7 @@ def test_dry_runs_change_nothing_and_twice_is_once(tmp_path: Path, dynamodb_url:
     once = items(made)
     assert len(once) == 150
     assert "nothing left to do" in made.done("backfill", job).err
-    made.done("backfill", job, "--again")
+    made.done("backfill", job, "--restart")
     assert items(made) == once
 
     made.done("verify", job)

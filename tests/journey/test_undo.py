@@ -71,7 +71,7 @@ def test_what_the_journal_does_not_know_stays(shop: Project, tmp_path: Path) -> 
         refused = stranger.run("undo", str(shop.job), *words)
         assert (refused.code, "the journal knows of no backfill" in refused.err) == (2, True)
     assert types(shop) == EVERYTHING
-    assert stranger.done("undo", str(shop.job), "--anyway", "--yes", "--json").data["deleted"] == 150
+    assert stranger.done("undo", str(shop.job), "--force", "--yes", "--json").data["deleted"] == 150
 
 
 def test_only_entities_that_the_job_wrote_are_deleted(tmp_path: Path, dynamodb_url: str) -> None:
@@ -82,9 +82,9 @@ def test_only_entities_that_the_job_wrote_are_deleted(tmp_path: Path, dynamodb_u
     assert (refused.code, "no backfill of customer by job shop" in refused.err) == (2, True)
     assert shop.done("undo", str(shop.job), "--yes", "--json").data["deleted"] == 120
     assert types(shop) == Counter({"Customer": 1})
-    shop.done("backfill", str(shop.job), "--entity", "invoice", "--again", "--into-existing")
-    assert shop.done("undo", str(shop.job), "--anyway", "--yes", "--json").data["deleted"] == 120
-    named = ("undo", str(shop.job), "--anyway", "--yes", "--json", "--entity", "customer")
+    shop.done("backfill", str(shop.job), "--entity", "invoice", "--restart", "--into-existing")
+    assert shop.done("undo", str(shop.job), "--force", "--yes", "--json").data["deleted"] == 120
+    named = ("undo", str(shop.job), "--force", "--yes", "--json", "--entity", "customer")
     assert shop.done(*named).data["deleted"] == 1
 
 

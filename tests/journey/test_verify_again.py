@@ -54,9 +54,9 @@ def test_a_resumed_verify_says_since_when_it_looked_and_again_begins_anew(
     resumed = shop.run("verify", job, *words)
     assert "goes on" in resumed.err
     assert "rows were read since" in resumed.out
-    assert "--again reads all of them anew" in resumed.out
+    assert "--restart reads all of them anew" in resumed.out
     stopped(shop, 0.5)
-    anew = shop.run("verify", job, *words, "--again")
+    anew = shop.run("verify", job, *words, "--restart")
     assert (anew.code, "goes on" in anew.err, "rows were read since" in anew.out) == (1, False, False)
 
 

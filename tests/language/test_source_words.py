@@ -56,7 +56,7 @@ source: {names: snake_case}
 entities:
   order_details:
     where: deleted_at
-    columns: {due_in: "unit_price - paid"}
+    columns: {due_in: '"Unit Price" - "Paid"'}
     items:
       Detail: {key: ["ORDER#{order_id}", "LINE#{line_no:03}"], attributes: {due: due_in}}
 """
@@ -110,6 +110,7 @@ BAD_COLUMNS = {
     "an end of the list": ("paid) FROM note; --", "neither comments nor parameters"),
     "a subquery": ("(SELECT 1)", "not one value of one row"),
     "no SQL": ("paid +", "not one expression"),
+    "names of the mapping": ("paid - unit_price", 'write .*["`]Unit Price["`] for unit_price'),
 }
 
 

@@ -53,7 +53,7 @@ backfill JOB --dry-run
 backfill JOB
 query JOB {PATTERN} -p id=1
 query JOB {PATTERN} -p id=1 --explain
-shadow replay JOB --samples 40 --seed 1
+shadow replay JOB --questions 40 --seed 1
 verify JOB
 findings JOB --run 2
 relay JOB --dry-run

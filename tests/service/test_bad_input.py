@@ -124,7 +124,7 @@ def test_capture_that_is_taken_away_stops_the_service(shop: Shop) -> None:
         with sessions.begin() as session:
             session.add(a_user(1))
         assert "shop" in shop.command("capture", "uninstall").err
-        shop.done("capture", "uninstall", "--anyway", "--discard-marks")
+        shop.done("capture", "uninstall", "--force", "--discard-marks")
         # By the mark that cannot be left, or by the heartbeat, whichever is first.
         gone = pytest.raises((UnmarkedError, SettingsError), match="capture install")
         with gone, sessions.begin() as session:
@@ -286,7 +286,7 @@ def test_the_heartbeat_finds_what_no_longer_fits(shop: Shop) -> None:
     with shop.migration() as migration:
         migration.dual_write(shop.sessions)
         assert "shop" in shop.done("status")
-        shop.done("capture", "uninstall", "--anyway")
+        shop.done("capture", "uninstall", "--force")
         ends_at = time.monotonic() + 10
         while time.monotonic() < ends_at:
             try:

@@ -72,7 +72,7 @@ def kill_often(made: Project, *words: str) -> None:
 def test_kills_of_backfill_and_of_verify_lose_nothing(chinook: tuple[Project, Faults]) -> None:
     made, faults = chinook
     made.done("table", "create", str(made.job))
-    kill_often(made, "backfill", str(made.job), "--again")
+    kill_often(made, "backfill", str(made.job), "--restart")
     made.done("backfill", str(made.job))
     items = made.items()
     assert len(items) == 15_666

@@ -87,7 +87,7 @@ def rage_among_services(made: Project, url: str, storm: Storm, seed: int) -> Wea
 def _commands(made: Project, storm: Storm, seed: int, stop: threading.Event) -> dict[str, Killed]:
     job = str(made.job)
     commands = {
-        "backfill": ("backfill", job, "--again"),
+        "backfill": ("backfill", job, "--restart"),
         "relay 1": ("relay", job),
         "relay 2": ("relay", job),
     }

@@ -128,7 +128,7 @@ def _blow(made: Project, url: str, storm: Storm, seed: int, weather: Weather) ->
     known = Known(list(range(1, storm.customers + 1)), list(range(1, 2 * storm.customers + 1)))
     job, stop = str(made.job), threading.Event()
     commands = {
-        "backfill": ("backfill", job, "--again"),
+        "backfill": ("backfill", job, "--restart"),
         "relay 1": ("relay", job),
         "relay 2": ("relay", job),
     }

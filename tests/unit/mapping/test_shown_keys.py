@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from migrator.mapping.keys import encode_key
 from migrator.mapping.parse import parse_mapping
-from migrator.mapping.shown_keys import integers_of, key_templates, mark, masked_keys
+from migrator.mapping.shown_keys import integers_of, key_templates, mask, masked_keys
 
 MAPPING = """
 mapping: 1
@@ -24,7 +24,7 @@ entities:
 """
 TEMPLATES = key_templates(parse_mapping(MAPPING, "m.yaml").mapping)
 UUID = "7f6b1c1e-0d55-4b8e-9d6e-3a1f0a3d0b11"
-ANN = mark("ann@example.com")
+ANN = mask("ann@example.com")
 
 
 @pytest.mark.parametrize(
@@ -32,14 +32,14 @@ ANN = mark("ann@example.com")
     [
         (["EMAIL#ann@example.com", "EMAIL"], [f"EMAIL#{ANN}", "EMAIL"]),
         (["TENANT#acme#USER#0000000042", "META"], ["TENANT#acme#USER#0000000042", "META"]),
-        (["TENANT#acme#USER#0012345678", "META"], [f"TENANT#acme#USER#{mark('0012345678')}", "META"]),
-        (["TENANT#bolt#USER#1", "META"], [f"{mark('TENANT')}#{mark('bolt')}#{mark('USER')}#1", "META"]),
-        (["U-Ann/2026-01-02", "2026-01-02T03:04:05Z"], [f"U-{mark('Ann')}/2026-01-02", "2026-01-02T03:04:05Z"]),
+        (["TENANT#acme#USER#0012345678", "META"], [f"TENANT#acme#USER#{mask('0012345678')}", "META"]),
+        (["TENANT#bolt#USER#1", "META"], [f"{mask('TENANT')}#{mask('bolt')}#{mask('USER')}#1", "META"]),
+        (["U-Ann/2026-01-02", "2026-01-02T03:04:05Z"], [f"U-{mask('Ann')}/2026-01-02", "2026-01-02T03:04:05Z"]),
         ([UUID, "2026-01"], [UUID, "2026-01"]),
-        (["+491701234567", "4111 1111"], [mark("+491701234567"), mark("4111 1111")]),
-        (["Ann#END", "#END"], [f"{mark('Ann')}#END", "#END"]),
-        ([42, None, True, {"b64": "QW5u"}], [42, None, True, mark('{"b64": "QW5u"}')]),
-        (["EMAIL#EMAIL#x", "12.50"], [f"EMAIL#{mark('EMAIL#x')}", "12.50"]),
+        (["+491701234567", "4111 1111"], [mask("+491701234567"), mask("4111 1111")]),
+        (["Ann#END", "#END"], [f"{mask('Ann')}#END", "#END"]),
+        ([42, None, True, {"b64": "QW5u"}], [42, None, True, mask('{"b64": "QW5u"}')]),
+        (["EMAIL#EMAIL#x", "12.50"], [f"EMAIL#{mask('EMAIL#x')}", "12.50"]),
     ],
 )  # fmt: skip
 def test_only_what_names_nobody_stays(key: list[object], shown: list[object]) -> None:
@@ -64,7 +64,7 @@ def test_keys_in_a_sentence_are_masked_and_the_sentence_stays() -> None:
 
 
 def test_without_a_mapping_all_text_is_masked() -> None:
-    assert masked_keys('["EMAIL#ann@example.com","7"]', ()) == f'["{mark("EMAIL")}#{ANN}","7"]'
+    assert masked_keys('["EMAIL#ann@example.com","7"]', ()) == f'["{mask("EMAIL")}#{ANN}","7"]'
 
 
 @given(st.text(alphabet="ghijk@.-+ ", min_size=3))

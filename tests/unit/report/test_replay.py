@@ -13,10 +13,11 @@ from rich.console import Console
 from migrator.mapping.diff import Diff
 from migrator.mapping.redaction import Hidden
 from migrator.model import Param, Part, Pattern
-from migrator.replay_results import DiffKind, Example, Latency, PatternReplay, ReplayResult
+from migrator.ports.evidence import DiffKey
+from migrator.replay_results import Example, Latency, PatternReplay, ReplayResult
 from migrator.report.replay import print_replay, replay_data
 
-VALUE = DiffKind("value", attribute="email")
+VALUE = DiffKey("value", attribute="email")
 HOSTILE = "[bold]x[/] \x1b[31m<script>"
 PATTERN = Pattern(
     "p",

@@ -159,7 +159,7 @@ def test_who_fell_silent_counts_for_a_day() -> None:
     old = Roster((replace(SILENT, alive_at=NOW_S - 90_000),), NOW_S, GONE_S)
     assert failing(replace(DONE, roster=old)) == {}
     live = {"p": PatternPhase("p", State("live"), 4)}
-    for phases, mend in ((live, "--gone b"), (DONE.phases, "for a day")):
+    for phases, mend in ((live, "--evict b"), (DONE.phases, "for a day")):
         found = replace(DONE, phases=phases, roster=Roster((SILENT,), NOW_S, GONE_S))
         said = {line.name: line.mend for line in before_the_end(found, CutoverSettings())}
         assert mend in said["silent"]
@@ -177,7 +177,7 @@ def test_a_mark_left_after_the_last_move_is_not_the_relays() -> None:
         one.name: one.mend
         for one in before_the_end(replace(DONE, marks=MarksState(2, 1.0)), CutoverSettings())
     }
-    assert "`migrator relay --once --anyway`" in said["marks"]
+    assert "`migrator relay --once --force`" in said["marks"]
     assert "--discard-marks" in said["marks"]
 
 

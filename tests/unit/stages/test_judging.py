@@ -204,7 +204,7 @@ def test_an_instance_that_died_without_goodbye_stops_moves_until_somebody_vouche
     dead = replace(READER, id="dead", alive_at=NOW_S - GONE_S - 1)
     found = facts(roster=Roster((READER, dead), NOW_S, GONE_S))
     assert failing(found) == {"silent": "unknown"}
-    assert "--gone dead" in lines(found)["silent"].mend
+    assert "--evict dead" in lines(found)["silent"].mend
 
 
 DEAD = replace(READER, id="dead", alive_at=NOW_S - 500)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
-from migrator.replay_results import DiffKind
+from migrator.ports.evidence import DiffKey
 from tests.unit.stages.test_replay import LIST, Replayed, rows_of
 
 UNNAMED = """
@@ -44,21 +44,21 @@ def test_a_value_that_is_wrong_in_a_row_that_changes_lasts() -> None:
     replayed = Replayed(LIST, samples=1, workers=1)
     changing(replayed, "wrong")
     following(replayed)
-    assert set(replayed.pattern().found) == {DiffKind("value", attribute="kind")}
+    assert set(replayed.pattern().found) == {DiffKey("value", attribute="kind")}
 
 
 def test_an_attribute_that_is_missing_in_a_row_that_changes_lasts() -> None:
     replayed = Replayed(LIST, samples=1, workers=1)
     changing(replayed, "k")
     replayed.spoil(3, n=None)
-    assert set(replayed.pattern().found) == {DiffKind("missing", attribute="n")}
+    assert set(replayed.pattern().found) == {DiffKey("missing", attribute="n")}
 
 
 def test_a_row_that_changes_and_has_no_item_is_missing() -> None:
     replayed = Replayed(LIST, samples=1, workers=1)
     changing(replayed, "k")
     del replayed.store.items["EVENT#acme", "E#0003"]
-    assert set(replayed.pattern().found) == {DiffKind("missing")}
+    assert set(replayed.pattern().found) == {DiffKey("missing")}
 
 
 def test_a_value_that_a_relay_is_behind_with_does_not_last() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from migrator.errors import Interrupted, SourceError
-from migrator.ports.evidence import SAMPLES_KEPT
-from migrator.replay_results import DiffKind, PatternReplay, ReplayResult
+from migrator.ports.evidence import SAMPLES_KEPT, DiffKey
+from migrator.replay_results import PatternReplay, ReplayResult
 from migrator.stages.replay import Replay, ReplayOptions
 from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
@@ -114,15 +114,15 @@ def spoiled(replayed: Replayed, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "kind"),
     [
-        ("missing", DiffKind("missing")),
-        ("unexpected", DiffKind("unexpected")),
-        ("value", DiffKind("value", attribute="n")),
-        ("type", DiffKind("type", attribute="n")),
-        ("attribute", DiffKind("missing", attribute="n")),
-        ("order", DiffKind("order")),
+        ("missing", DiffKey("missing")),
+        ("unexpected", DiffKey("unexpected")),
+        ("value", DiffKey("value", attribute="n")),
+        ("type", DiffKey("type", attribute="n")),
+        ("attribute", DiffKey("missing", attribute="n")),
+        ("order", DiffKey("order")),
     ],
 )
-def test_a_corruption_has_its_class(how: str, kind: DiffKind) -> None:
+def test_a_corruption_has_its_class(how: str, kind: DiffKey) -> None:
     replayed = Replayed()
     spoiled(replayed, how)
     result = replayed.run()
@@ -166,7 +166,7 @@ def test_another_row_in_flight_at_each_look_is_no_difference() -> None:
     replayed = Replayed(answers=busy)
     found = replayed.pattern()
     # The item of the busy row stays behind for good: that is one, and no more than that.
-    assert set(found.found) == {DiffKind("value", attribute="n")}
+    assert set(found.found) == {DiffKey("value", attribute="n")}
 
     def moving(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         rows = rows_of(params)
@@ -187,7 +187,7 @@ def test_a_real_difference_is_found_among_rows_in_flight() -> None:
 
     replayed = Replayed(answers=busy)
     replayed.spoil(3, n=7)
-    assert set(replayed.pattern().found) == {DiffKind("value", attribute="n")}
+    assert set(replayed.pattern().found) == {DiffKey("value", attribute="n")}
 
 
 def test_an_error_of_one_side_is_a_difference_and_ends_nothing() -> None:
@@ -195,8 +195,8 @@ def test_an_error_of_one_side_is_a_difference_and_ends_nothing() -> None:
         raise SourceError("the source is away")
 
     found = Replayed(answers=failing, settle_s=0).pattern()
-    assert set(found.found) == {DiffKind("error", attribute="sql")}
-    assert found.examples[DiffKind("error", attribute="sql")][0].why == "the source is away"
+    assert set(found.found) == {DiffKey("error", attribute="sql")}
+    assert found.examples[DiffKey("error", attribute="sql")][0].why == "the source is away"
     assert found.samples < 20
     assert "errors in a row" in found.missing_why
     assert set(found.latency) == {"table"}
@@ -226,13 +226,13 @@ def test_what_an_error_hid_still_counts() -> None:
     replayed.spoil(3, n=7)
     found = replayed.pattern()
     assert found.empty == 0
-    assert (found.different, set(found.found)) == (2, {DiffKind("value", attribute="n")})
+    assert (found.different, set(found.found)) == (2, {DiffKey("value", attribute="n")})
 
 
 @pytest.mark.parametrize("given", [(1, 2), (1, 2, 3, 4)])
 def test_a_statement_of_too_few_or_too_many_columns_is_an_error_of_sql(given: tuple[int, ...]) -> None:
     found = Replayed(answers=lambda params: [given], settle_s=0).pattern()
-    (example, *_) = found.examples[DiffKind("error", attribute="sql")]
+    (example, *_) = found.examples[DiffKey("error", attribute="sql")]
     assert f"gives {len(given)} column(s), and it returns 3 attributes: id, n, kind" in example.why
 
 
@@ -251,8 +251,8 @@ def test_control_compares_sql_with_sql() -> None:
 def test_more_than_one_is_a_difference_where_a_part_has_one() -> None:
     replayed = Replayed(ONE, lambda params: [(n,) for n, _, _ in rows_of(params)])
     found = replayed.pattern()
-    assert set(found.found) == {DiffKind("unexpected", "all")}
-    (example, *_) = found.examples[DiffKind("unexpected", "all")]
+    assert set(found.found) == {DiffKey("unexpected", "all")}
+    (example, *_) = found.examples[DiffKey("unexpected", "all")]
     assert example.why == "12 item(s), 12 row(s), though the part says one: true"
 
 
@@ -260,7 +260,7 @@ def test_very_many_differences_are_counted_and_few_are_kept() -> None:
     many = 3_000
     replayed = Replayed(answers=lambda params: [(n, n, "q") for n in range(50, 50 + many)], samples=10)
     found = replayed.pattern()
-    kind = DiffKind("missing")
+    kind = DiffKey("missing")
     assert found.found[kind] == 10 * many
     assert sum(map(len, found.examples.values())) <= 2 * SAMPLES_KEPT
 

@@ -14,14 +14,14 @@ from migrator.model import Param, Part, Pattern
 from migrator.phase import State
 from migrator.ports.evidence import DiffKey
 from migrator.ports.phases import PatternPhase
-from migrator.replay_results import DiffKind, Example, Latency, PatternReplay, ReplayResult
+from migrator.replay_results import Example, Latency, PatternReplay, ReplayResult
 from migrator.stages.replay_record import ReplayRecord
 from tests.fakes.evidence import FakeEvidence
 from tests.unit.stages.evidence import facts
 
 NOW_S = 1_700_000_123.0
 BEGAN = 1_700_000_121
-VALUE, ERROR = DiffKind("value", attribute="email"), DiffKind("error", attribute="table")
+VALUE, ERROR = DiffKey("value", attribute="email"), DiffKey("error", attribute="table")
 PATTERN = Pattern(
     "p",
     (Param("id", "integer"), Param("since", "date", optional=True)),

@@ -17,7 +17,7 @@ EMPTY = replace(KNOWN, backfilled=False)
 CASES = [
     ("missing", "", KNOWN, "never written or lost", "--repair"),
     ("missing", "", RUN, "never written or lost", "--repair"),
-    ("missing", "", BARE, "never written or lost", "backfill JOB --again"),
+    ("missing", "", BARE, "never written or lost", "backfill JOB --restart"),
     ("missing", "", EMPTY, "no backfill has ended yet", "migrator backfill JOB"),
     ("missing", "", WAITING, "1,200 mark(s) wait for a relay", "migrator relay JOB"),
     ("unexpected", "", KNOWN, "its row was deleted", "--repair"),

@@ -39,7 +39,7 @@ POINTS: list[tuple[dict[str, Any], str, str, str]] = [
     (
         {"groups": [EMAIL], "lag": LagReport(None)},
         "different",
-        "migrator backfill jobs/shop.yaml --again",
+        "migrator backfill jobs/shop.yaml --restart",
         "2 difference(s) between rows and items, of 1 kind(s), in user",
     ),
     (

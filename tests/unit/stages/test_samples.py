@@ -7,8 +7,8 @@ from typing import Any
 from migrator.mapping.diff import diffs
 from migrator.mapping.redaction import Hidden
 from migrator.model import Param, Part, Pattern
-from migrator.ports.evidence import Sample
-from migrator.replay_results import DiffKind, Example
+from migrator.ports.evidence import DiffKey, Sample
+from migrator.replay_results import Example
 from migrator.stages.samples import Sampler
 
 PATTERN = Pattern(
@@ -21,7 +21,7 @@ def sample(number: int, key: tuple[str, ...] | None, **params: str) -> Sample:
     """Of order `number`, whose total is text in the item."""
     rows: list[tuple[Any, ...]] = [(number, 5)]
     (diff,) = diffs(NAMES, rows, [(number, "5")], ordered=False, key=key)
-    kind = DiffKind(diff.kind, "", diff.attribute)
+    kind = DiffKey(diff.kind, "", diff.attribute)
     return Sampler(PATTERN, Hidden(), "me", "rev").sample(kind, Example(params, NAMES, diff), 1.0)
 
 
