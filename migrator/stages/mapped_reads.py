@@ -14,7 +14,7 @@ from migrator.mapping.handed import Answer, TooManyError, handed, records
 from migrator.mapping.params import checked_params, texts_of
 from migrator.model import Pattern, Value
 from migrator.phase import Side
-from migrator.ports import ItemStore, Source
+from migrator.ports import ItemStore, Questions
 from migrator.read_settings import ReadSettings
 from migrator.results import PartAnswer, Rows
 from migrator.stages.bounded import BoundedSource, BoundedStore, Bounds
@@ -151,7 +151,7 @@ class _PageCall:
     def ask(self, side: Side, bounds: Bounds) -> Any:
         # One more than a page has says that there is another one.
         bounds = Bounds(bounds.at_most + 1, bounds.late)
-        source = cast("Source", BoundedSource(self.edges.source, bounds))
+        source = cast("Questions", BoundedSource(self.edges.source, bounds))
         store = cast("ItemStore", BoundedStore(self.edges.store, bounds))
         return self.page(side, Edges(source, store), Place()).rows
 

@@ -309,6 +309,17 @@ class Outcomes:
 
 
 @dataclass(frozen=True)
+class Errors:
+    """What its driver raises, in our own words. `reasons`: that fit an error, the surest first; none of another driver's.
+    `is_connecting`: whether no connection came about. `hidden_rows`: why a table was refused whose rows a policy would hide.
+    """
+
+    reasons: Callable[[BaseException], Iterator[str]]
+    is_connecting: Callable[[BaseException], bool]
+    hidden_rows: Callable[[BaseException], str | None]
+
+
+@dataclass(frozen=True)
 class Engine:
     """One kind of database. `name`: SQLAlchemy's for its dialect, `also`: others that mean it; `title`: as people write it.
 
@@ -323,6 +334,7 @@ class Engine:
     sql: Sql
     schema: Schema
     server: Server
+    errors: Errors
     writers: Writers
     capturing: Capturing
     statements: Statements

@@ -14,6 +14,7 @@ from migrator.source import mysql_facts, types_mysql
 from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
 from migrator.source.engines.mysql.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.mysql.capture import CAPTURING
+from migrator.source.engines.mysql.errors import ERRORS
 from migrator.source.engines.mysql.server import SERVER
 from migrator.source.engines.mysql.sql import SQL
 from migrator.source.engines.mysql.writers import WRITERS
@@ -79,6 +80,7 @@ MYSQL = Engine(
         has_blocks=lambda *_: False,
     ),
     server=SERVER,
+    errors=ERRORS,
     writers=WRITERS,
     capturing=CAPTURING,
     statements=STATEMENTS,

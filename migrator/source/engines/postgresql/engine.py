@@ -12,6 +12,7 @@ from migrator.source import postgresql_facts, types_postgresql
 from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
 from migrator.source.engines.postgresql.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.postgresql.capture import CAPTURING
+from migrator.source.engines.postgresql.errors import ERRORS
 from migrator.source.engines.postgresql.server import SERVER, has_blocks
 from migrator.source.engines.postgresql.sql import SQL
 from migrator.source.engines.postgresql.writers import WRITERS
@@ -70,6 +71,7 @@ POSTGRESQL = Engine(
         has_blocks=has_blocks,
     ),
     server=SERVER,
+    errors=ERRORS,
     writers=WRITERS,
     capturing=CAPTURING,
     statements=STATEMENTS,

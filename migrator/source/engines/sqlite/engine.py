@@ -30,6 +30,7 @@ from migrator.source.engines.base import (
 from migrator.source.engines.servers import drops_unchecked, pool_of
 from migrator.source.engines.sqlite.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.sqlite.capture import CAPTURING
+from migrator.source.engines.sqlite.errors import ERRORS
 from migrator.source.engines.sqlite.sql import SQL
 from migrator.source.manners import Manners
 
@@ -201,6 +202,7 @@ SQLITE = Engine(
         has_blocks=lambda *_: False,
     ),
     server=_SERVER,
+    errors=ERRORS,
     writers=_WRITERS,
     capturing=CAPTURING,
     statements=STATEMENTS,
