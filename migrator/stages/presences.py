@@ -31,7 +31,7 @@ class Presences(Forked):
         revisions: Revisions,
         lifetimes: Lifetimes,
         clock: Callable[[], float],
-        unanswered: Callable[[], int] = lambda: 0,
+        unanswered: Callable[[], int],
     ) -> None:
         self.writers = writers
         self.revisions = revisions
