@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Event, Thread
 from types import TracebackType
 from typing import Any
 
@@ -18,11 +17,14 @@ from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.journal.dialect import insert_or_ignore
 from migrator.journal.schema import lease
 from migrator.journal.store import SqlJournal
+from migrator.logs import get_logger
 from migrator.moments import moment
 from migrator.processes import birth, is_alive, namespace
+from migrator.ticker import Ticker
 
 LIFE_S = 30.0
 HEARTBEAT_S = 5.0
+_log = get_logger("lease")
 
 
 class RunLease:
@@ -52,20 +54,18 @@ class RunLease:
             }
         )
         self._valid_until = 0.0
-        self._done = Event()
-        self._thread = Thread(target=self._renew, name="lease", daemon=True)
+        self._ticker = Ticker("lease", self._renew, _not_renewed, lambda: self.heartbeat_s)
 
     def __enter__(self) -> RunLease:
         while not self.journal.database.tried(self._acquire, twice=True):
             pass  # the holder let go between our two looks
-        self._thread.start()
+        self._ticker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._done.set()
-        self._thread.join(self.life_s)
+        self._ticker.stop(self.life_s)
         mine = delete(lease).where(lease.c.job == self.job, lease.c.holder == self.holder)
         # A lease that is not given back runs out by itself, and must not hide what ended the run.
         with suppress(MigratorError), self.journal.database.begin() as connection:
@@ -102,22 +102,27 @@ class RunLease:
         return True
 
     def _renew(self) -> None:
-        while not self._done.wait(self.heartbeat_s):
-            now = self.clock()
-            renewed = (
-                update(lease)
-                .where(lease.c.job == self.job, lease.c.holder == self.holder)
-                .values(expires_at=now + self.life_s)
-            )
-            try:
-                with self.journal.database.begin() as connection:
-                    kept = connection.execute(renewed).rowcount
-            except MigratorError:
-                continue  # the journal may come back before the lease ends; check() stops the run when it does not
-            if kept == 0:
-                self._valid_until = 0.0
-                return
-            self._valid_until = now + self.life_s
+        now = self.clock()
+        renewed = (
+            update(lease)
+            .where(lease.c.job == self.job, lease.c.holder == self.holder)
+            .values(expires_at=now + self.life_s)
+        )
+        try:
+            with self.journal.database.begin() as connection:
+                kept = connection.execute(renewed).rowcount
+        except MigratorError:
+            return  # the journal may come back before the lease ends; check() stops the run when it does not
+        if kept == 0:
+            self._valid_until = 0.0
+            self._ticker.end()
+            return
+        self._valid_until = now + self.life_s
+
+
+def _not_renewed(error: Exception) -> None:
+    """The lease runs out if it goes on like this, and check() stops the run."""
+    _log.warning("lease_not_renewed", reason=type(error).__name__)
 
 
 def _alive(holder: str) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 
-from migrator.errors import Interrupted
 from migrator.mapping.changes import Captured
 from migrator.mapping.items import CompiledEntity
 from migrator.mapping.keys import encode_key, source_text
@@ -15,9 +14,9 @@ from migrator.ports import ItemStore, Traces
 from migrator.ports.live import ConditionalStore, Image, Mark, Marks, Root, Writers
 from migrator.results import Forgotten, RowTraces
 from migrator.stages.lifetimes import Lifetimes, Purge
-from migrator.stages.pool import in_parallel
 from migrator.stages.projection import key_text
 from migrator.stages.refresh import TOMBSTONE_DAYS, RowReader
+from migrator.stages.segments import TableWalk
 
 HOPELESS_TRIES = 3
 """A mark that failed less often may have met a failure that passes."""
@@ -126,13 +125,13 @@ class Forget:
 
         def segment(number: int) -> list[Item]:
             own: list[Item] = []
-            for page in self.store.scan(number, self.segments):
-                if self.stop.is_set():
-                    raise Interrupted("stopped; nothing was forgotten yet")
+            for page in walk.pages(number):
                 own += [item for item in page.items if item.get(self.design.source_attribute) in texts]
             return own
 
-        for items in in_parallel(segment, range(self.segments), self.workers, self.stop):
+        stopped = "stopped; nothing was forgotten yet"
+        walk = TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+        for items in walk.each(segment):
             yield from items
 
     def _keys_of(self, items: Sequence[Item]) -> set[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from threading import Event, RLock, Thread, current_thread
+from threading import RLock
 from typing import Literal
 
 from migrator.errors import INTERRUPTED, STOPPED, MigratorError, SettingsError, StoppedError
@@ -18,6 +18,7 @@ from migrator.forks import tell_of_forks
 from migrator.logs import get_logger
 from migrator.ports.instances import DUAL_WRITE, READ, Instance, InstanceMode, InstanceRole, Instances
 from migrator.processes import birth, is_alive, visible_processes
+from migrator.ticker import Ticker
 
 BEAT_S = 5.0
 FORGOTTEN_S = 86_400.0
@@ -137,7 +138,7 @@ class Heartbeat:
         if role.fault is not None:
             # Anew, or every write that fails would make its trace longer.
             raise role.fault.with_traceback(None)
-        if self._running and not self._thread.is_alive():
+        if self._running and not self._ticker.is_alive:
             what = "the heartbeat of this service has ended, so nobody looks whether its changes are marked"
             raise StoppedError(f"{what}; start the service again")
 
@@ -152,7 +153,7 @@ class Heartbeat:
                 raise
             if not self._running:
                 self._running = True
-                self._thread.start()
+                self._ticker.start()
 
     def _register(self) -> None:
         me = self._described()
@@ -174,13 +175,12 @@ class Heartbeat:
                     self._register()
                 return
             self._running = False
-            thread, done, me = self._thread, self._done, self.me
+            ticker, me = self._ticker, self.me
             # Before another role may begin: it finds all as new.
             self.me = replace(me, id="")
-            done.set()
+            ticker.end()
             self._new_thread()
-        if thread is not current_thread():
-            thread.join(_GOODBYE_S)
+        ticker.stop(_GOODBYE_S)
         # A journal that cannot be asked shows the instance as silent.
         with suppress(MigratorError):
             self.instances.leave(me)
@@ -211,22 +211,25 @@ class Heartbeat:
             if self._running:
                 pid = os.getpid()
                 self.me = replace(self.me, id="", pid=pid, born=birth(pid))
-                self._thread.start()
+                self._ticker.start()
 
     # ── the thread ──
 
     def _new_thread(self) -> None:
-        self._done, self._beating = Event(), RLock()
+        self._beating = RLock()
         self._struck_at = self._gave_up_at = float("-inf")
         self._looked_at = self.clock()
-        self._thread = Thread(target=self._renew, args=(self._done,), name="instance", daemon=True)
+        # An instance that is not registered yet, as a forked child is, does so at once.
+        made = Ticker(
+            "instance", lambda: self._renew(made), _given_up, lambda: self.beat_s if self.me.id else 0.0
+        )
+        self._ticker = made
 
-    def _renew(self, done: Event) -> None:
-        while not done.wait(self.beat_s if self.me.id else 0.0):
-            with self._beating:
-                if not done.is_set():
-                    self._look()
-                    self._beat()
+    def _renew(self, ticker: Ticker) -> None:
+        with self._beating:
+            if not ticker.is_ended:
+                self._look()
+                self._beat()
 
     def _look_anew(self) -> None:
         """Once, whoever of the callers comes first. Where the heart itself waits for a journal that is away, callers wait a
@@ -286,3 +289,8 @@ class Heartbeat:
             # Where a log cannot be written (its stream is closed) the heart must go on beating.
             with suppress(OSError, ValueError):
                 _log.warning("instance_cannot_look", reason=str(error))
+
+
+def _given_up(error: Exception) -> None:
+    """Ends the heart, which the next write is told of: what nobody expected may mean that nothing is looked at any more."""
+    raise error

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import Literal
 
 from migrator.errors import reason_of
@@ -16,6 +16,7 @@ from migrator.logs import get_logger
 from migrator.phase import Side
 from migrator.ports.evidence import SAMPLES_KEPT, DiffKey, Evidence, Sample, Window
 from migrator.stages.latencies import Latencies
+from migrator.ticker import Ticker
 
 Verdict = Literal["same", "transient", "different"]
 MINUTE_S = 60
@@ -171,14 +172,16 @@ class Ledger:
     def __enter__(self) -> Ledger:
         self._running = True
         tell_of_forks(self)
-        self._thread.start()
+        self._ticker.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._running = False
-        self._done.set()
-        self._thread.join(_GOODBYE_S)
-        self._try()
+        self._ticker.stop(_GOODBYE_S)
+        try:
+            self.flush()
+        except Exception as error:
+            self._failed(error)
 
     def before_fork(self) -> None:
         self._held = self._flushing.acquire(timeout=_GOODBYE_S)
@@ -189,7 +192,7 @@ class Ledger:
             self._flushing.release()
         elif in_child and self._running:
             self._begin_anew()
-            self._thread.start()
+            self._ticker.start()
 
     def _begin_anew(self) -> None:
         self._lost: Counter[str] = Counter()
@@ -199,23 +202,15 @@ class Ledger:
         self._acted_by = {}
         self._cuts: dict[str, int] = {}
         self._samples: dict[tuple[str, DiffKey], deque[Sample]] = {}
-        self._done, self._flushing = Event(), Lock()
-        self._thread = Thread(target=self._go_on, args=(self._done,), name="ledger", daemon=True)
+        self._flushing = Lock()
+        self._ticker = Ticker("ledger", lambda: self.flush(), self._failed, lambda: self.every_s)
 
-    def _go_on(self, done: Event) -> None:
-        while not done.wait(self.every_s):
-            self._try()
-
-    def _try(self) -> None:
-        try:
-            self.flush()
-        except Exception as error:
-            # Whatever it is: without this thread nothing would be counted any more, and nobody would be told.
-            if time.monotonic() - self._logged_at >= _LOG_S:
-                self._logged_at = time.monotonic()
-                with suppress(OSError, ValueError):
-                    reason, waiting = reason_of(error), len(self._over)
-                    _log.warning("counts_cannot_be_kept", waiting=waiting, lost=self.lost, reason=reason)
+    def _failed(self, error: Exception) -> None:
+        if time.monotonic() - self._logged_at >= _LOG_S:
+            self._logged_at = time.monotonic()
+            with suppress(OSError, ValueError):
+                reason, waiting = reason_of(error), len(self._over)
+                _log.warning("counts_cannot_be_kept", waiting=waiting, lost=self.lost, reason=reason)
 
 
 class _Minute:

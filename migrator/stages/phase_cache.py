@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from threading import Event, Lock, Thread
+from threading import Lock
 
 from migrator.errors import SettingsError, reason_of
 from migrator.forks import tell_of_forks
 from migrator.logs import get_logger
 from migrator.phase import OFF, State
 from migrator.ports.phases import PatternPhase, Phases
+from migrator.ticker import Ticker
 
 LOG_S = 60.0
 _AGAIN_S = 60.0
@@ -79,13 +80,12 @@ class PhaseCache:
             raise SettingsError("; ".join(self._faults))
         self._running = True
         tell_of_forks(self)
-        self._thread.start()
+        self._ticker.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._running = False
-        self._done.set()
-        self._thread.join(_GOODBYE_S)
+        self._ticker.stop(_GOODBYE_S)
 
     # ── forks ──
 
@@ -99,24 +99,22 @@ class PhaseCache:
         elif in_child and self._running:
             self._confirmed = ("", {})
             self._new_thread()
-            self._thread.start()
+            self._ticker.start()
 
     # ── the thread ──
 
     def _new_thread(self) -> None:
-        self._done, self._asking = Event(), Lock()
-        self._thread = Thread(target=self._go_on, args=(self._done,), name="phases", daemon=True)
+        self._asking = Lock()
+        self._ticker = Ticker("phases", self._go_on, self._failed, lambda: self.every_s)
 
-    def _go_on(self, done: Event) -> None:
-        while not done.wait(self.every_s):
-            try:
-                with self._asking:
-                    self.renew()
-                if self._faults:
-                    self._log("; ".join(self._faults))
-            except Exception as error:
-                # Whatever it is: without this thread calls would act by these phases for ever, and others would move on.
-                self._log(reason_of(error))
+    def _go_on(self) -> None:
+        with self._asking:
+            self.renew()
+        if self._faults:
+            self._log("; ".join(self._faults))
+
+    def _failed(self, error: Exception) -> None:
+        self._log(reason_of(error))
 
     def _log(self, reason: str) -> None:
         if time.monotonic() - self._logged_at >= LOG_S:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from threading import Event, Lock, Thread
+from contextlib import suppress
+from threading import Lock
 from types import TracebackType
 
 from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.forks import Forked, tell_of_forks
+from migrator.logs import get_logger
 from migrator.ports.live import Writer, WriterKind, Writers
 from migrator.ports.revisions import Revisions
 from migrator.stages.lifetimes import Lifetimes, Presence
+from migrator.ticker import Ticker
+
+_log = get_logger("writers")
 
 
 class Presences(Forked):
@@ -26,7 +31,7 @@ class Presences(Forked):
         revisions: Revisions,
         lifetimes: Lifetimes,
         clock: Callable[[], float],
-        unanswered: Callable[[], int] = lambda: 0,
+        unanswered: Callable[[], int],
     ) -> None:
         self.writers = writers
         self.revisions = revisions
@@ -39,26 +44,24 @@ class Presences(Forked):
     def _begin_anew(self) -> None:
         self._here: list[Presence] = []
         self._lock = Lock()
-        self._done = Event()
-        self._thread = Thread(target=self._renew, args=(self._done,), name="heartbeat", daemon=True)
+        self._ticker = Ticker("heartbeat", self._renew, _not_renewed, lambda: self.lifetimes.beat_s)
 
     def __enter__(self) -> Presences:
-        self._thread.start()
+        self._ticker.start()
         return self
 
     def after_fork(self, *, in_child: bool) -> None:
         """Places and their heartbeats stay with the parent; what a child writes, it enters for itself."""
         if in_child:
-            began = self._thread.ident is not None and not self._done.is_set()
+            began = self._ticker.runs
             self._begin_anew()
             if began:
-                self._thread.start()
+                self._ticker.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._done.set()
-        self._thread.join(self.lifetimes.silent_s)
+        self._ticker.stop(self.lifetimes.silent_s)
 
     def now_s(self) -> float:
         """The time by the clock that tells since when writers work, so that tombstones are as old as they seem.
@@ -106,15 +109,18 @@ class Presences(Forked):
             self.writers.leave(presence.writer)
             self.revisions.leave(presence.writer)
 
-    def _renew(self, done: Event) -> None:
-        while not done.wait(self.lifetimes.beat_s):
-            with self._lock:
-                here = list(self._here)
-            for presence in here:
-                try:
-                    presence.beat()
-                except MigratorError:
-                    continue  # the journal may come back in time; check() stops the writer when it does not
+    def _renew(self) -> None:
+        with self._lock:
+            here = list(self._here)
+        for presence in here:
+            # The journal may come back in time; check() stops the writer when it does not.
+            with suppress(MigratorError):
+                presence.beat()
+
+
+def _not_renewed(error: Exception) -> None:
+    """A writer whose heartbeats go on failing is stopped by check()."""
+    _log.warning("heartbeat_not_given", reason=type(error).__name__)
 
 
 def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from threading import Event
 
-from migrator.errors import Interrupted
 from migrator.mapping.keys import split_source
 from migrator.model import Item, TableDesign
 from migrator.ports import ItemStore, Journal, Run, SegmentState
 from migrator.ports.stripping import Stripping
-from migrator.stages.pool import in_parallel
+from migrator.stages.segments import TableWalk
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,20 @@ class Strip:
         """
         return self._all(lambda number: self._strip_segment(journal, run, number))
 
+    @property
+    def _walk(self) -> TableWalk:
+        stopped = "stopped; what is stripped stays so, and the same command goes on from there"
+        return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+
     def _all(self, segment: Callable[[int], StripCounts]) -> StripCounts:
         found = StripCounts()
-        for one in in_parallel(segment, range(self.segments), self.workers, self.stop):
+        for one in self._walk.each(segment):
             found = found + one
         return found
 
     def _count_segment(self, number: int) -> StripCounts:
         found = StripCounts()
-        for page in self.store.scan(number, self.segments):
-            self._look_up()
+        for page in self._walk.pages(number):
             ours, own, others = self._sorted(page.items)
             found = found + StripCounts(items=len(ours), own=len(own), others=others)
         return found
@@ -77,8 +80,7 @@ class Strip:
         found = StripCounts(**state.tally)
         if state.done:
             return found
-        for page in self.store.scan(number, self.segments, state.start):
-            self._look_up()
+        for page in self._walk.pages(number, state.start):
             self.check()
             ours, own, others = self._sorted(page.items)
             stripped, removed = self.stripping.strip(ours), self.stripping.remove(own)
@@ -87,10 +89,6 @@ class Strip:
             done = SegmentState(page.next_start, page.next_start is None, asdict(found))
             journal.save_segment(run, number, done, [])
         return found
-
-    def _look_up(self) -> None:
-        if self.stop.is_set():
-            raise Interrupted("stopped; what is stripped stays so, and the same command goes on from there")
 
     def _sorted(self, items: list[Item]) -> tuple[list[Item], list[Item], int]:
         """Items of ours, items that are our own, and how many are others'."""

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event, Lock
 
-from migrator.errors import Interrupted
 from migrator.mapping.keys import split_source
 from migrator.model import Item, TableDesign
 from migrator.ports import ItemStore
 from migrator.ports.live import Writer
 from migrator.results import UndoCounts
-from migrator.stages.pool import in_parallel
+from migrator.stages.segments import TableWalk
 
 
 class AnyRevision:
@@ -62,9 +61,14 @@ class Undo:
         """
         return self._all(self._delete_segment)
 
+    @property
+    def _walk(self) -> TableWalk:
+        stopped = "stopped; the same command goes on"
+        return TableWalk(self.store, self.segments, self.workers, self.stop, stopped)
+
     def _all(self, segment: Callable[[int], UndoCounts]) -> UndoCounts:
         found = UndoCounts()
-        for one in in_parallel(segment, range(self.segments), self.workers, self.stop):
+        for one in self._walk.each(segment):
             found = found + one
         return found
 
@@ -76,9 +80,7 @@ class Undo:
 
     def _segment(self, number: int, work: Callable[[list[Item]], int]) -> UndoCounts:
         found = UndoCounts()
-        for page in self.store.scan(number, self.segments):
-            if self.stop.is_set():
-                raise Interrupted("stopped; the same command goes on")
+        for page in self._walk.pages(number):
             items = [item for item in page.items if not self.table.is_hidden(item)]
             ours = [item for item in items if self._entity(item) in self.entities]
             types = Counter((self._entity(item), self.table.type_of(item)) for item in ours)

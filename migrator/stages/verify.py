@@ -21,6 +21,7 @@ from migrator.stages.pages import plan_pages
 from migrator.stages.pool import in_parallel
 from migrator.stages.projection import Projection, key_text, project
 from migrator.stages.sampling import plan_sample
+from migrator.stages.segments import TableWalk
 from migrator.stages.source_counts import check_keys, not_proven
 from migrator.stages.totals import check_totals
 from migrator.stages.twins import told_twins
@@ -28,6 +29,9 @@ from migrator.stages.verify_scan import ScanTotals, TableScan
 
 Confirm: TypeAlias = Callable[[Run], Mapping[Root, set[ItemKey]]]
 """Looks again at a run's findings, drops those that hold no more; the roots that still differ."""
+
+
+_STOPPED = "stopped; the checkpoint is kept, and the same command goes on from there"
 
 
 @dataclass(frozen=True)
@@ -115,15 +119,13 @@ class Verify:
         self.progress.entity_done(entity.name)
 
     def _table(self, run: Run, entities: Sequence[CompiledEntity]) -> ScanTotals:
-        scan = TableScan(
-            *(self.source, self.store, self.journal, run, {one.name: one for one in entities}),
-            *(self.stop, self.direct),
-        )
-        segments = range(self.options.scan_segments)
+        options = self.options
+        walk = TableWalk(self.store, options.scan_segments, options.workers, self.stop, _STOPPED)
+        by_name = {one.name: one for one in entities}
+        scan = TableScan(self.source, walk, self.journal, run, by_name, self.direct)
         self.progress.entity_started("(table)", 0, self.journal.tally(run).items)
-        work = _Segment(scan, self.options.scan_segments)
         totals = ScanTotals()
-        for number, one, took_ms in in_parallel(work, segments, self.options.workers, self.stop):
+        for number, one, took_ms in walk.each(_Segment(scan)):
             totals = totals + one
             self.progress.page_done("(table)", number, Tally(rows=one.items, items=one.items), took_ms)
         self.progress.entity_done("(table)")
@@ -133,11 +135,10 @@ class Verify:
 @dataclass(frozen=True)
 class _Segment:
     scan: TableScan
-    segments: int
 
     def __call__(self, number: int) -> tuple[int, ScanTotals, int]:
         started = time.monotonic()
-        totals = self.scan.segment(number, self.segments)
+        totals = self.scan.segment(number)
         return number, totals, round((time.monotonic() - started) * 1000)
 
 

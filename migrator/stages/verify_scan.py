@@ -6,16 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
-from threading import Event
 from typing import Any
 
-from migrator.errors import Interrupted, RowError
+from migrator.errors import RowError
 from migrator.mapping.direct import DirectItems
 from migrator.mapping.items import CompiledEntity, items_for
 from migrator.mapping.keys import encode_key, split_source
 from migrator.model import Item, ItemKey, SourceKey, TableDesign
-from migrator.ports import Finding, FindingKind, ItemStore, Journal, Rows, Run, SegmentState
+from migrator.ports import Finding, FindingKind, Journal, Rows, Run, SegmentState
 from migrator.stages.projection import key_text
+from migrator.stages.segments import TableWalk
 
 _EXACT = Context(prec=200)
 
@@ -54,22 +54,19 @@ class TableScan:
     """Scans segments and looks for the row of each item."""
 
     source: Rows
-    store: ItemStore
+    walk: TableWalk
     journal: Journal
     run: Run
     entities: Mapping[str, CompiledEntity]
-    stop: Event
     direct: DirectItems = DirectItems()
 
-    def segment(self, number: int, segments: int) -> ScanTotals:
+    def segment(self, number: int) -> ScanTotals:
         """Everything of one segment, beginning where a run before this one stopped."""
         state = self.journal.segment(self.run, number)
         totals = ScanTotals.from_json(state.tally)
         if state.done:
             return totals
-        for page in self.store.scan(number, segments, state.start):
-            if self.stop.is_set():
-                raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
+        for page in self.walk.pages(number, state.start):
             items = [item for item in page.items if not self._is_left_alone(item)]
             totals = totals + self._count(items)
             state = SegmentState(page.next_start, page.next_start is None, totals.as_json())

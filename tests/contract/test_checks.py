@@ -23,6 +23,7 @@ from migrator.stages.forget import Forget
 from migrator.stages.instances import Role
 from migrator.stages.lifetimes import Lifetimes, Purge
 from migrator.stages.paths import BesidePath, FastPath
+from migrator.stages.presences import Presences
 from migrator.stages.refresh import Refresh
 from migrator.stages.relay import Relay
 from migrator.stages.strict import Strict
@@ -66,6 +67,7 @@ NEEDS: list[tuple[Callable[..., Any], str]] = [
     (Rules, "before_commit"),
     (Reading, "admit"),
     (Role, "look"),
+    (Presences, "unanswered"),
     (FakeStore, "check"),
 ]
 """Each writer, with the argument that keeps it from writing when it must not: a check, or what was made with one."""

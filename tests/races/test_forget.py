@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import Any
 
 from migrator import forget_wiring
 from migrator.results import Forgotten
 from migrator.stages.forget import Forget
 from tests.races.harness import Race
+from tests.support_fence import no_fence
 
 ROWS = (
     "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'ann@x')",
@@ -20,9 +22,12 @@ LATER_S = 3600.0
 def stage(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forget:
     """Forgetting that row, as if so much time had passed since it was buried."""
     shop = race.shop
-    made = forget_wiring.forgetting(shop.laid, race.target, shop.journal, race.table_id, [(entity, key)])
-    plans = [one.plan for one in shop.laid.checked.entities]
-    made.marks, made.captured = shop.live.marks, {one.name: one for one in shop.live.capture.captured(plans)}
+    made = forget_wiring.forgetting(
+        *(shop.laid, race.target, shop.journal, race.table_id, [(entity, key)]),
+        check=no_fence,
+        live=shop.live,
+        stop=Event(),
+    )
     made.wait = lambda wait_s: None
     now_s = made.now_s
     made.now_s = lambda: now_s() + later_s

@@ -16,6 +16,7 @@ from migrator.stages.lifetimes import Lifetimes
 from migrator.stages.presences import Presences
 from migrator.stages.relay import Relay
 from tests.fakes.journal import FakeRevisions, FakeWriters
+from tests.support_fence import all_answered
 from tests.unit.stages.live import Shop
 
 
@@ -54,7 +55,7 @@ def daemon(shop: Shop, writers: FakeWriters, told: Told) -> Daemon:
     def relay(check: Callable[[], None]) -> Relay:
         return shop.relay
 
-    presences = Presences(writers, FakeRevisions(), Lifetimes(), writers.clock)
+    presences = Presences(writers, FakeRevisions(), Lifetimes(), writers.clock, all_answered)
     return Daemon(relay, presences, told, lambda: None, workers=1, stop=told.stop)
 
 

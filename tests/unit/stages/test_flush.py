@@ -11,6 +11,7 @@ from migrator.stages.relay import Relay
 from migrator.stages.rota import Rota
 from tests.fakes.journal import FakeRevisions, FakeWriters
 from tests.fakes.marks import MemoryMarks
+from tests.support_fence import all_answered
 
 
 def test_after_a_failure_it_rests_and_then_tries_again() -> None:
@@ -20,7 +21,9 @@ def test_after_a_failure_it_rests_and_then_tries_again() -> None:
         tried.append(now[0])
         raise TargetError("DynamoDB is away")
 
-    presences = Presences(FakeWriters(lambda: now[0]), FakeRevisions(), Lifetimes(), lambda: now[0])
+    presences = Presences(
+        FakeWriters(lambda: now[0]), FakeRevisions(), Lifetimes(), lambda: now[0], all_answered
+    )
     flush = Flush(MemoryMarks(), away, Rota(presences, "relay", lambda: now[0], lambda: None), lambda: now[0])
     changes = [Change("customer", None, {"id": "integer:1"})]
     for now[0] in (0.0, 1.0, REST_S - 1, REST_S, REST_S + 1):

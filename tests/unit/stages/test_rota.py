@@ -11,6 +11,7 @@ from migrator.stages.refresh import RestoredError
 from migrator.stages.rota import TURN_S, Rota
 from tests.fakes.journal import FakeRevisions, FakeWriters
 from tests.fakes.time import VirtualTime
+from tests.support_fence import all_answered
 
 
 @pytest.fixture
@@ -22,7 +23,10 @@ def clock() -> VirtualTime:
 def rota(clock: VirtualTime) -> Rota:
     writers = FakeWriters(clock.clock)
     return Rota(
-        Presences(writers, FakeRevisions(), Lifetimes(), clock.clock), "strict", clock.clock, lambda: None
+        Presences(writers, FakeRevisions(), Lifetimes(), clock.clock, all_answered),
+        "strict",
+        clock.clock,
+        lambda: None,
     )
 
 
