@@ -17,6 +17,7 @@ from migrator.report.relay import RelayReport
 from migrator.results import Refreshed, Worked
 from tests.fakes.journal import FakeOpenFindings
 from tests.fakes.marks import MemoryMarks
+from tests.support_journal_file import journal_in_file
 
 
 class Away(MemoryMarks):
@@ -31,7 +32,7 @@ def seen() -> list[MarksState]:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[SqlJournal]:
-    with closing(SqlJournal.in_file(tmp_path / "journal.db")) as made:
+    with closing(journal_in_file(tmp_path / "journal.db")) as made:
         yield made
 
 
