@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from migrator.source_settings import Duration, Form, Integer, Number
 
 EventKind = Literal["run_failed", "rolled_back", "lag_high"]
-EVENTS: tuple[EventKind, ...] = get_args(EventKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,14 @@ TRANSACTION_BYTES = 4 * 1024 * 1024
 STATEMENT_BYTES = 8192
 """Of a PartiQL statement without its parameters. A BatchExecuteStatement takes as many statements as a batch items."""
 BATCH_GET_KEYS = 100
-BATCH_GET_BYTES = 16 * 1024 * 1024
 
 GLOBAL_INDEXES = 20
 LOCAL_INDEXES = 5
 PROJECTED_ATTRIBUTES = 100
-INDEX_KEY_PARTS = 4
-"""Attributes that the partition key, and again the sort key, of one global index may have."""
 
 WRITE_UNIT_BYTES = 1024
 READ_UNIT_BYTES = 4096
 INDEX_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
-TABLE_NAME_MIN, TABLE_NAME_MAX = 3, 255
 
 CLIMB_LEVELS = 100
 """Ours: a row with more ancestors than this, itself counted, is refused; so is a cycle, which has no end."""

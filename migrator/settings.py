@@ -22,7 +22,6 @@ _VARIABLE = re.compile(
     r"(?P<literal>\$\$\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
 )
 _JOB_NAME = r"[A-Za-z0-9_-]{1,64}"
-_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,20 +196,6 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     if faults:
         raise MappingError(faults)
     return _job(path, form)
-
-
-def hide_password(url: str) -> str:
-    """The URL without its password; text that only might hold one is cut behind its scheme."""
-    scheme, marker, rest = url.partition("://")
-    if not marker or not re.fullmatch(_SCHEME, scheme):
-        return "…"
-    authority, slash, path = rest.partition("/")
-    if "@" not in rest:
-        return f"{scheme}://{rest.partition('?')[0]}"
-    if "@" not in authority or "@" in path:
-        return f"{scheme}://…"
-    user, _, host = authority.rpartition("@")
-    return f"{scheme}://{user.partition(':')[0]}:***@{host}{slash}{path.partition('?')[0]}"
 
 
 def _job(path: Path, form: _JobForm) -> Job:

@@ -36,10 +36,6 @@ def release(connection: Connection, table_id: str, given_up: Sequence[tuple[byte
         connection.execute(gone, [{"freed": digest, "by": owner} for digest, owner in chunk])
 
 
-def forget(connection: Connection, table_id: str) -> None:
-    connection.execute(delete(claim).where(claim.c.table_number == _number(connection, table_id)))
-
-
 def _number(connection: Connection, table_id: str) -> int:
     """The number that stands for the table's id; the first asker gives it one."""
     known = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
 from migrator.errors import SettingsError
 from migrator.journal.dialect import insert_or_replace, seconds
-from migrator.journal.engine import Database, once_only, repeatable
+from migrator.journal.engine import Database, repeatable
 from migrator.journal.schema import sample as samples
 from migrator.journal.schema import window as windows
 from migrator.moments import moment
@@ -61,19 +61,6 @@ class SqlEvidence:
         query = select(samples).where(*here).order_by(samples.c.at.desc(), samples.c.id.desc())
         with self.database.begin() as connection:
             return [_sample(row) for row in connection.execute(query)]
-
-    @once_only
-    def forget_samples(self) -> int:
-        with self.database.begin() as connection:
-            if self.database.sqlite:
-                # What is deleted is overwritten in the file; a server does that when it cleans up by itself.
-                connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
-            return connection.execute(delete(samples).where(samples.c.job == self.job)).rowcount
-
-    @once_only
-    def forget_windows(self, before: float) -> int:
-        with self.database.begin() as connection:
-            return self._drop(connection, before)
 
     @repeatable
     def now_s(self) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, false, func, insert, select, update
@@ -34,10 +33,6 @@ class SqlJournal:
     def in_memory(cls) -> SqlJournal:
         """A journal that is gone with the process."""
         return cls("sqlite://")
-
-    @classmethod
-    def in_file(cls, path: Path) -> SqlJournal:
-        return cls(URL.create("sqlite", database=str(path)))
 
     @property
     def name(self) -> str:
@@ -263,11 +258,6 @@ class SqlJournal:
     def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
         with self.database.begin() as connection:
             claims.release(connection, table_id, given_up)
-
-    @repeatable
-    def forget_claims(self, table_id: str) -> None:
-        with self.database.begin() as connection:
-            claims.forget(connection, table_id)
 
 
 def _now(connection: Connection) -> str:

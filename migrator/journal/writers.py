@@ -77,13 +77,6 @@ class SqlWriters:
             return self._found(connection, *fast)
 
     @repeatable
-    def is_closed(self) -> bool:
-        """Whether anybody ever wrote, or was about to write, beside a fast run."""
-        mine = select(fast_path.c.closed).where(fast_path.c.table_id == self.table_id)
-        with self.database.begin() as connection:
-            return bool(connection.execute(mine).scalar())
-
-    @repeatable
     def living(self, silent_s: float) -> list[Writer]:
         with self.database.begin() as connection:
             lately = writers.c.alive_at > seconds(connection) - silent_s

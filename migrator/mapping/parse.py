@@ -52,17 +52,6 @@ class ParsedMapping:
     faults: tuple[Fault, ...] = ()
 
 
-def parse_mapping(text: str, file: str) -> ParsedMapping:
-    """The mapping that `text` describes; `file` is its name in messages.
-
-    Raises: MappingError with every fault of the form: unknown words, templates, filters, index and map names.
-    """
-    parsed = examine_mapping(text, file)
-    if parsed.faults:
-        raise MappingError(parsed.faults)
-    return parsed
-
-
 _OURS = Ours(
     "mapping",
     frozenset(schema.MappingForm.model_fields),
@@ -71,9 +60,10 @@ _OURS = Ours(
 
 
 def examine_mapping(text: str, file: str) -> ParsedMapping:
-    """As parse_mapping, but with faults in it where as much is left as a check can go on with.
+    """The mapping that `text` describes; `file` is its name in messages.
 
-    Raises: MappingError where nothing is left.
+    With every fault of the form (unknown words, templates, filters, index and map names) in it, where as much is left as
+    a check can go on with. Raises: MappingError where nothing is left.
     """
     document = load_document(text, file, _OURS)
     form, faults = _form(document)
@@ -113,8 +103,10 @@ def _follows(fault: Fault, taken_out: set[str]) -> bool:
 
 
 def _worded(fault: Fault, document: Document) -> Fault:
-    """The fault, said better where an item has a word that is none of its words and no index either."""
+    """The fault, said better of a word that patterns had, and where an item has one that is no word of its and no index."""
     path = fault.where.split(".")
+    if path[0] == "access_patterns" and path[2:] == ["frequency"]:
+        return document.fault(path, "frequency is not used: delete the line")
     if (
         len(path) != 5
         or path[0] != "entities"

@@ -16,8 +16,6 @@ from migrator.model import Mapping as MappingModel
 _WORD = re.compile(r"\w+")
 _Column: TypeAlias = tuple[str | None, str, str]
 """Schema, table, column, by their real names."""
-_Places: TypeAlias = Mapping[str, _Column]
-"""Columns by the paths that a mapping writes."""
 
 
 @dataclass(frozen=True)

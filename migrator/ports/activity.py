@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +26,3 @@ class Looked:
     unseen: str = ""
     who: Mapping[str, str] = field(default_factory=dict)
     may_write: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
-class Activity(Protocol):
-    """Raises, from every method: SourceError."""
-
-    def look(self, tables: Sequence[str]) -> Looked:
-        """`tables`: schema.table or table, as capture names them."""
-
-    def views(self) -> set[str]:
-        """Names of views of the schema that the source's URL means; they are no tables that anybody migrates."""
-
-    def waiting(self) -> Mapping[str, int]:
-        """Marks that wait, ripe or not, by table; '' for rows that are to be looked at again."""
-
-    def read_only_sql(self, tables: Sequence[str]) -> list[str]:
-        """Statements that take the right to write away from everybody who has it."""
-
-    def drop_sql(self, tables: Sequence[str]) -> list[str]: ...

@@ -96,11 +96,5 @@ class Evidence(Protocol):
     def samples(self, pattern: str | None = None) -> Sequence[Sample]:
         """The newest first."""
 
-    def forget_samples(self) -> int:
-        """Deletes all samples; how many there were. What a person's row left in them cannot be told apart."""
-
-    def forget_windows(self, before: float) -> int:
-        """Deletes windows that began before; how many there were."""
-
     def now_s(self) -> float:
         """The journal's time, in seconds since 1970."""

@@ -180,13 +180,11 @@ class Journal(Protocol):
     def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
         """Claim key digests for their source rows; the owner of each digest that somebody else had claimed before.
 
-        The first of two claims in one call wins, too. Claims last until `forget_claims`.
+        The first of two claims in one call wins, too. Claims last until `release`.
         """
 
     def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
         """Free each digest that this owner has; one that another has claimed meanwhile stays his."""
-
-    def forget_claims(self, table_id: str) -> None: ...
 
     def close(self) -> None: ...
 
@@ -235,11 +233,3 @@ class Progress(Protocol):
     def page_done(self, entity: str, number: int, tally: Tally, took_ms: int) -> None: ...
 
     def entity_done(self, entity: str) -> None: ...
-
-
-class Lease(Protocol):
-    """Held by the one run that a job may have; released on exit, taken over from the dead."""
-
-    def __enter__(self) -> Lease: ...
-
-    def __exit__(self, *exc: object) -> None: ...

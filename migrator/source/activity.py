@@ -1,4 +1,4 @@
-"""ports.activity.Activity by SQL: what PostgreSQL, MariaDB, MySQL and SQLite count of changes, each in its own way."""
+"""What PostgreSQL, MariaDB, MySQL and SQLite count of changes, each in its own way."""
 
 from __future__ import annotations
 

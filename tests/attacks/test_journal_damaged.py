@@ -12,6 +12,7 @@ from sqlalchemy import event, text
 from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.journal.store import SqlJournal
 from migrator.ports import Finding, Page, RunIdentity
+from tests.support_journal_file import journal_in_file
 
 IDENTITY = RunIdentity("backfill", "shop", "t", "r")
 
@@ -20,7 +21,7 @@ IDENTITY = RunIdentity("backfill", "shop", "t", "r")
 def path(tmp_path: Path) -> Path:
     """A journal with some pages in it, closed, so that nothing is in its log."""
     found = tmp_path / "shop.db"
-    with closing(SqlJournal.in_file(found)) as journal:
+    with closing(journal_in_file(found)) as journal:
         run = journal.start_run(IDENTITY)
         journal.plan_pages(run, "order", [Page("order", number, None, "x" * 200) for number in range(500)])
         journal.add_findings(run, [Finding("refused", "order", "why", str(number)) for number in range(500)])
@@ -30,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def used(path: Path) -> None:
-    with closing(SqlJournal.in_file(path)) as journal:
+    with closing(journal_in_file(path)) as journal:
         run = journal.find_run(IDENTITY)
         assert run is not None
         list(journal.open_pages(run, "order"))
@@ -111,7 +112,7 @@ def test_one_that_can_only_be_read(journal: SqlJournal) -> None:
 
 
 def test_a_disk_without_room_is_told_and_the_same_command_goes_on_later(path: Path) -> None:
-    with closing(SqlJournal.in_file(path)) as journal:
+    with closing(journal_in_file(path)) as journal:
         engine = journal.database.engine
         with engine.begin() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()

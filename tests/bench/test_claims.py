@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.store import SqlJournal
+from tests.support_journal_file import journal_in_file
 
 TABLE_ID = "arn:aws:dynamodb:eu-central-1:123456789012:table/Shop/7f6b1c1e-0d55-4b8e-9d6e-3a1f0a3d0b11"
 PAGE = 500
@@ -27,7 +27,7 @@ def digest(number: int) -> bytes:
 
 def claim_all(path: Path, keys: int) -> None:
     """Prints what it took: planted, found, seconds, the most memory in MB before and in all, the file in MB."""
-    journal = SqlJournal.in_file(path)
+    journal = journal_in_file(path)
     before_mb, started = peak_mb(), time.monotonic()
     # Row n makes key n; each planted row, all of them in the second half, makes the key of a row in the first.
     chance = random.Random(7)

@@ -20,6 +20,7 @@ from tests.fakes.source import MemorySource
 from tests.fakes.store import FakeStore
 from tests.support_engine import NAME, pond_known
 from tests.support_fence import no_fence
+from tests.support_journal_file import journal_in_file
 from tests.support_source import facts_by_hand, rows_of_the_schema
 from tests.support_source_databases import (
     LINGUISTIC,
@@ -61,7 +62,7 @@ def journal_or_fake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 
 def _journal(request: pytest.FixtureRequest, folder: Path) -> SqlJournal:
     if request.param == "file":
-        return SqlJournal.in_file(folder / "deep" / "shop.db")
+        return journal_in_file(folder / "deep" / "shop.db")
     if request.param == "memory":
         return SqlJournal.in_memory()
     return SqlJournal(request.getfixturevalue(f"{request.param}_journal"))

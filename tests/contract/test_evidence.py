@@ -134,7 +134,6 @@ def test_jobs_have_evidence_of_their_own(make: Callable[[str], Evidence]) -> Non
     other.keep([replace(WINDOW, same=1)], [])
     assert [one.same for one in other.windows(0)] == [1]
     assert other.samples() == []
-    assert (other.forget_samples(), other.forget_windows(MINUTE + 60)) == (0, 1)
     assert (make("shop").windows(0), make("shop").samples()) == ([WINDOW], [SAMPLE])
 
 
@@ -152,19 +151,6 @@ def test_samples_of_one_moment_are_the_last_kept_first(evidence: Evidence) -> No
     many = [replace(SAMPLE, params={"n": str(n)}) for n in range(SAMPLES_KEPT + 5)]
     evidence.keep([], many)
     assert evidence.samples() == list(reversed(many[5:]))
-
-
-def test_forgotten_samples_are_gone_and_windows_stay(evidence: Evidence) -> None:
-    evidence.keep([WINDOW], [SAMPLE, SAMPLE])
-    assert evidence.forget_samples() == 2
-    assert evidence.forget_samples() == 0
-    assert (evidence.samples(), evidence.windows(0)) == ([], [WINDOW])
-
-
-def test_forgotten_windows_are_those_that_began_before(evidence: Evidence) -> None:
-    evidence.keep([replace(WINDOW, begun_at=MINUTE - 60), WINDOW], [])
-    assert evidence.forget_windows(MINUTE) == 1
-    assert evidence.windows(0) == [WINDOW]
 
 
 def test_old_windows_go_when_new_ones_come(evidence: Evidence) -> None:

@@ -162,8 +162,6 @@ def test_the_first_claim_wins(journal: SqlJournal) -> None:
     assert journal.claim("t", [(one, "customer:[60]")]) == {one: "customer:[1]"}
     journal.release("t", [(one, "customer:[1]")])
     assert journal.claim("t", [(one, "customer:[60]")]) == {}
-    journal.forget_claims("t")
-    assert journal.claim("t", [(two, "customer:[7]")]) == {}
 
 
 def test_the_first_of_two_claims_in_one_call_wins(journal: SqlJournal) -> None:

@@ -22,7 +22,7 @@ class FakeEvidence:
     def keep(self, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
         self._ask()
         with self._lock:
-            self.forget_windows(self.clock() - WINDOWS_KEPT_S)
+            self._drop(self.clock() - WINDOWS_KEPT_S)
             self._windows |= {(one.begun_at, one.pattern, one.writer): one for one in windows}
             self._samples += samples
             for kind in {(one.pattern, one.key) for one in samples}:
@@ -43,22 +43,12 @@ class FakeEvidence:
             found = sorted(self._samples, key=lambda one: one.at)
         return [one for one in found[::-1] if pattern in (None, one.pattern)]
 
-    def forget_samples(self) -> int:
-        self._ask()
-        with self._lock:
-            found, self._samples = len(self._samples), []
-        return found
-
-    def forget_windows(self, before: float) -> int:
-        self._ask()
-        with self._lock:
-            kept = {place: one for place, one in self._windows.items() if one.begun_at >= before}
-            gone, self._windows = len(self._windows) - len(kept), kept
-        return gone
-
     def now_s(self) -> float:
         self._ask()
         return self.clock()
+
+    def _drop(self, before: float) -> None:
+        self._windows = {place: one for place, one in self._windows.items() if one.begun_at >= before}
 
     def _ask(self) -> None:
         if self.away is not None:

@@ -15,7 +15,6 @@ from migrator.journal.store import SqlJournal
 from migrator.mapping.check import check_mapping
 from migrator.mapping.items import items_for
 from migrator.mapping.keys import item_key_text
-from migrator.mapping.parse import parse_mapping
 from migrator.model import ItemKey
 from migrator.ports import Finding, Run, RunIdentity
 from migrator.ports.live import Root
@@ -29,6 +28,7 @@ from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence
+from tests.support_mapping import parse_mapping
 
 TEXT = """
 mapping: 1

@@ -17,12 +17,12 @@ import sqlalchemy as sa
 from migrator.facts import EntityPlan
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import check_mapping
-from migrator.mapping.parse import parse_mapping
 from migrator.ports import RunIdentity
 from migrator.results import Sample
 from migrator.source import SqlSource, source_url
 from migrator.stages.sampling import plan_sample
 from tests import support_mysql
+from tests.support_mapping import parse_mapping
 
 ENGINES = ["sqlite", "postgresql", "mariadb"]
 FEW, MANY = 2_000, 16_000

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.mapping.parse import parse_mapping
 from migrator.source.names import snake_case
 from migrator.source_settings import SourceSettings
 from migrator.stages.statements import statement_faults
 from migrator.wiring import open_source
 from tests.journey.command import ROOT, project
+from tests.support_mapping import parse_mapping
 
 CHINOOK = (ROOT / "mappings" / "chinook.yaml").read_text(encoding="utf-8")
 CHINOOK_POSTGRESQL = (ROOT / "mappings" / "chinook_postgresql.yaml").read_text(encoding="utf-8")

@@ -12,7 +12,6 @@ import pytest
 from migrator.errors import ItemRefusedError, StoppedError
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import check_mapping
-from migrator.mapping.parse import parse_mapping
 from migrator.model import Item, TableDesign
 from migrator.ports import Run, RunIdentity
 from migrator.retry import Backoff
@@ -25,6 +24,7 @@ from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
 from tests.faults.proxy import FaultProxy, Faults, Wire
 from tests.support_fence import no_fence, written_alone
+from tests.support_mapping import parse_mapping
 
 TEXT = """
 mapping: 1

@@ -11,7 +11,6 @@ import pytest
 
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import Checked, check_mapping
-from migrator.mapping.parse import parse_mapping
 from migrator.model import TOMBSTONE, Item
 from migrator.ports import Finding, RunIdentity
 from migrator.source import SqlSource, source_url
@@ -24,6 +23,7 @@ from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
+from tests.support_mapping import parse_mapping
 
 TEXT = """
 mapping: 1

@@ -12,12 +12,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from migrator.mapping.parse import parse_mapping
 from migrator.model import Item, Mapping
 from migrator.source.names import snake_case
 from tests.journey.chinook import ITEMS, ROWS, assert_whole
 from tests.journey.command import ROOT, Ended, Project, project
 from tests.support_chinook import Golden, golden_runs
+from tests.support_mapping import parse_mapping
 
 # What a group asks of one table is asked by one worker, which moves Chinook once.
 ENGINES = [

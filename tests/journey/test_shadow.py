@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from migrator.journal.evidence import SqlEvidence
-from migrator.journal.store import SqlJournal
-from migrator.mapping.parse import parse_mapping
 from migrator.model import Item, KeyAttribute, TableDesign
 from migrator.ports.evidence import DiffKey, Sample, Window
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from tests.journey.command import ROOT, Ended, Project, project
 from tests.support_fence import no_fence
+from tests.support_journal_file import journal_in_file
+from tests.support_mapping import parse_mapping
 
 # One worker fills the shop once.
 pytestmark = pytest.mark.xdist_group("shadow")
@@ -227,7 +227,7 @@ def test_redacted_values_are_shown_as_marks(shop: Project, spoil: Spoiler, tmp_p
 
 
 def kept(shop: Project) -> tuple[list[Window], list[Sample]]:
-    with closing(SqlJournal.in_file(shop.folder / ".migrator" / "shop.db")) as journal:
+    with closing(journal_in_file(shop.folder / ".migrator" / "shop.db")) as journal:
         evidence = SqlEvidence(journal.database, "shop")
         return evidence.windows(0), evidence.samples()
 

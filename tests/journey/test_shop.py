@@ -9,8 +9,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from migrator.mapping.parse import parse_mapping
 from tests.journey.command import ROOT, project
+from tests.support_mapping import parse_mapping
 
 ASKED = {
     "get_user": ["user_id=1"],

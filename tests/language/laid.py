@@ -7,11 +7,11 @@ from typing import Any
 
 from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.items import items_for
-from migrator.mapping.parse import parse_mapping
 from migrator.mapping.rows import Transform
 from migrator.model import Item
 from migrator.source import SqlSource, source_url
 from migrator.source.manners import Manners
+from tests.support_mapping import parse_mapping
 
 HEAD = """
 mapping: 1

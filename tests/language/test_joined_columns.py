@@ -8,11 +8,11 @@ import pytest
 
 from migrator.errors import MappingError
 from migrator.mapping.changes import captured_tables, needs_memory
-from migrator.mapping.parse import parse_mapping
 from migrator.mapping.redaction import redaction_of
 from migrator.wiring import checked_on, volatile_warnings
 from tests.language.conftest import Database
 from tests.language.laid import HEAD, checked, items, open_source, plain
+from tests.support_mapping import parse_mapping
 
 SCRIPT = """
 CREATE TABLE region (id INTEGER PRIMARY KEY, code CHAR(6) NOT NULL);

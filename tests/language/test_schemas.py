@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import MappingError, SettingsError
-from migrator.mapping.parse import parse_mapping
 from migrator.stages.query import ask
 from tests.fakes.store import FakeStore
 from tests.language.conftest import database_on
 from tests.language.laid import HEAD, checked, items, open_source, plain
 from tests.support_fence import no_fence
+from tests.support_mapping import parse_mapping
 
 TABLES = """
 CREATE TABLE {0}.customer (id INTEGER PRIMARY KEY, name VARCHAR(80));

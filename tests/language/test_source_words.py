@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import MappingError, SourceError
-from migrator.mapping.parse import parse_mapping
 from migrator.wiring import checked_on
 from tests.language.conftest import Database, database_on
 from tests.language.laid import HEAD, items, open_source, plain
+from tests.support_mapping import parse_mapping
 
 SCRIPT = """
 CREATE TABLE "Order Details" ("Order ID" INTEGER NOT NULL, "Line.No" INTEGER NOT NULL, "Unit Price" NUMERIC(10, 2),

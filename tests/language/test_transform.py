@@ -10,10 +10,10 @@ import pytest
 
 from migrator.errors import MappingError, RowError
 from migrator.mapping.check import check_mapping
-from migrator.mapping.parse import parse_mapping
 from migrator.transforms import load_transforms
 from tests.language.conftest import Database, database_on
 from tests.language.laid import HEAD, checked, items, open_source
+from tests.support_mapping import parse_mapping
 
 SCRIPT = """
 CREATE TABLE product (id INTEGER PRIMARY KEY, name VARCHAR(40), price NUMERIC(10, 2));

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import MappingError, MigratorError, SettingsError
-from migrator.settings import Tuning, hide_password, load_job
+from migrator.settings import Tuning, load_job
 from migrator.source_settings import SourceSettings
 
 GOOD = """
@@ -191,25 +191,6 @@ def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
     ]:
         with pytest.raises(SettingsError, match=message):
             load_job(path, {})
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("postgresql://me:s3cret@host:5432/shop", "postgresql://me:***@host:5432/shop"),
-        ("postgresql://me:s3cr@t@host/shop", "postgresql://me:***@host/shop"),
-        ("postgresql://me:s3cret/x@host/shop", "postgresql://…"),
-        ("postgresql://host/shop?password=s3cret", "postgresql://host/shop"),
-        ("postgresql://me@host/shop?password=s3cret", "postgresql://me:***@host/shop"),
-        ("sqlite:///shop.db", "sqlite:///shop.db"),
-        ("me:s3cret@host", "…"),
-        ("me:s3cret@host://x", "…"),
-        ("://me:s3cret@host", "…"),
-        ("", "…"),
-    ],
-)
-def test_a_password_is_never_shown(url: str, shown: str) -> None:
-    assert hide_password(url) == shown
 
 
 def test_errors_are_ours(tmp_path: Path) -> None:

@@ -137,6 +137,5 @@ class PatternForm(Form):
     redact: list[Name] = []
     atomic: bool = False
     schema_: Name | None = Field(default=None, alias="schema")
-    frequency: str | None = None
     budget: BudgetForm | None = None
     sql: SqlForm

@@ -11,34 +11,35 @@ from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.journal import schema
 from migrator.journal.store import SqlJournal
 from migrator.ports import Page, RunIdentity
+from tests.support_journal_file import journal_in_file
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     path.write_text("not a database, but long enough to be looked at " * 100)
     with pytest.raises(SettingsError, match="is no SQLite database"):
-        SqlJournal.in_file(path)
+        journal_in_file(path)
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="cannot be created"):
-        SqlJournal.in_file(tmp_path / "file" / "shop.db")
+        journal_in_file(tmp_path / "file" / "shop.db")
 
 
 def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be opened"):
-        SqlJournal.in_file(tmp_path)
+        journal_in_file(tmp_path)
 
 
 def test_a_path_with_a_mark_of_urls_in_it(tmp_path: Path) -> None:
     path = tmp_path / "what?" / "100%#1.db"
-    SqlJournal.in_file(path).close()
+    journal_in_file(path).close()
     assert path.is_file()
 
 
 def test_a_disk_that_is_full_stops_the_run_and_keeps_what_was_there(tmp_path: Path) -> None:
-    journal = SqlJournal.in_file(tmp_path / "shop.db")
+    journal = journal_in_file(tmp_path / "shop.db")
     run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))
     pages = [Page("order", number, None, "x" * 400) for number in range(5000)]
     few = "PRAGMA max_page_count=60"
@@ -71,16 +72,16 @@ def test_a_server_that_does_not_answer_shows_no_password() -> None:
 
 
 def test_a_journal_of_another_version(tmp_path: Path) -> None:
-    journal = SqlJournal.in_file(tmp_path / "shop.db")
+    journal = journal_in_file(tmp_path / "shop.db")
     with journal.database.begin() as connection:
         connection.execute(update(schema.meta).values(version=99))
     journal.close()
     with pytest.raises(SettingsError, match="is of version 99"):
-        SqlJournal.in_file(tmp_path / "shop.db")
+        journal_in_file(tmp_path / "shop.db")
 
 
 def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> None:
-    journal = SqlJournal.in_file(tmp_path / "shop.db")
+    journal = journal_in_file(tmp_path / "shop.db")
     run = journal.start_run(RunIdentity("backfill", "shop", "t", "r"))
     new = (
         schema.writer,
@@ -94,7 +95,7 @@ def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> N
     with journal.database.begin() as connection:
         schema.metadata.drop_all(connection, tables=new)
     journal.close()
-    again = SqlJournal.in_file(tmp_path / "shop.db")
+    again = journal_in_file(tmp_path / "shop.db")
     with again.database.begin() as connection:
         assert {table.name for table in new} <= set(inspect(connection).get_table_names())
     assert again.find_run(run.identity) == run
@@ -102,7 +103,7 @@ def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> N
 
 
 def test_every_commit_reaches_the_disk(tmp_path: Path) -> None:
-    journal = SqlJournal.in_file(tmp_path / "shop.db")
+    journal = journal_in_file(tmp_path / "shop.db")
     with journal.database.begin() as connection:
         mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
         synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()

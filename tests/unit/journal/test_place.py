@@ -19,6 +19,7 @@ from migrator.journal.place import MayMove, place_of, settle
 from migrator.journal.store import SqlJournal
 from migrator.ports import RunIdentity
 from migrator.ports.control import NameKind
+from tests.support_journal_file import journal_in_file
 
 IDENTITY = RunIdentity("backfill", "shop", "table", "revision")
 WRITE_AND = """
@@ -26,7 +27,7 @@ import os, sys
 from pathlib import Path
 from migrator.journal.store import SqlJournal
 from migrator.ports import RunIdentity
-journal = SqlJournal.in_file(Path(sys.argv[1]))
+journal = SqlJournal("sqlite:///" + sys.argv[1])
 journal.start_run(RunIdentity("backfill", "shop", "table", "revision"))
 print("written", flush=True)
 """
@@ -118,7 +119,7 @@ def test_one_that_another_process_has_open_stays(folders: Path) -> None:
 def test_of_two_none_is_chosen(folders: Path) -> None:
     former, wanted = (folders / name / ".migrator" / "shop.db" for name in ("here", "jobs"))
     for path in (former, wanted):
-        SqlJournal.in_file(path).close()
+        journal_in_file(path).close()
     with pytest.raises(SettingsError) as refused:
         settled(folders)
     assert all(str(path) in str(refused.value) for path in (former, wanted))
@@ -129,11 +130,11 @@ def test_one_that_is_made_there_meanwhile_is_not_replaced(
     folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     former, wanted = (folders / name / ".migrator" / "shop.db" for name in ("here", "jobs"))
-    SqlJournal.in_file(former).close()
+    journal_in_file(former).close()
     link: Callable[..., None] = os.link
 
     def late(*words: Path) -> None:
-        SqlJournal.in_file(wanted).close()
+        journal_in_file(wanted).close()
         link(*words)
 
     monkeypatch.setattr(os, "link", late)
@@ -144,7 +145,7 @@ def test_one_that_is_made_there_meanwhile_is_not_replaced(
 
 def test_what_it_knows_of_the_job_is_looked_at_before(folders: Path) -> None:
     former = folders / "here" / ".migrator" / "shop.db"
-    with closing(SqlJournal.in_file(former)) as journal:
+    with closing(journal_in_file(former)) as journal:
         identity = SqlIdentity(journal.database, "shop")
         identity.see("t1", "Shop", 5)
         identity.first_name("source", "a database")
@@ -177,7 +178,7 @@ def test_of_several_that_start_at_once_one_moves_it_and_none_makes_another(folde
 
 def test_a_move_that_was_cut_short_is_ended(folders: Path) -> None:
     former, wanted = (folders / name / ".migrator" / "shop.db" for name in ("here", "jobs"))
-    SqlJournal.in_file(former).close()
+    journal_in_file(former).close()
     wanted.parent.mkdir()
     os.link(former, wanted)
     assert not settled(folders)
@@ -186,7 +187,7 @@ def test_a_move_that_was_cut_short_is_ended(folders: Path) -> None:
 
 def test_a_folder_that_may_not_be_written_is_told_with_what_to_do(folders: Path) -> None:
     former = folders / "here" / ".migrator" / "shop.db"
-    SqlJournal.in_file(former).close()
+    journal_in_file(former).close()
     (folders / "jobs" / ".migrator").write_text("a file where the folder should be")
     with pytest.raises(SettingsError, match=r"by hand.*MIGRATOR_HOME="):
         settled(folders)
@@ -194,7 +195,7 @@ def test_a_folder_that_may_not_be_written_is_told_with_what_to_do(folders: Path)
 
 def test_one_folder_by_two_paths_has_one_journal(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = folders / "jobs" / ".migrator" / "shop.db"
-    SqlJournal.in_file(wanted).close()
+    journal_in_file(wanted).close()
     (folders / "other").symlink_to(folders / "jobs")
     monkeypatch.setattr(os, "getcwd", lambda: str(folders / "other"))
     assert not settled(folders)
@@ -203,7 +204,7 @@ def test_one_folder_by_two_paths_has_one_journal(folders: Path, monkeypatch: pyt
 
 def test_a_link_is_moved_by_hand(folders: Path) -> None:
     real, former = folders / "real.db", folders / "here" / ".migrator" / "shop.db"
-    SqlJournal.in_file(real).close()
+    journal_in_file(real).close()
     former.symlink_to(real)
     with pytest.raises(SettingsError, match=r"symbolic link.*by hand"):
         settled(folders)

@@ -11,8 +11,9 @@ import pytest
 
 from migrator.errors import MappingError
 from migrator.mapping.check import check_mapping
-from migrator.mapping.parse import examine_mapping, parse_mapping
+from migrator.mapping.parse import examine_mapping
 from tests.golden.heart import HEAD, check
+from tests.support_mapping import parse_mapping
 from tests.unit.mapping.test_check import PATTERN, SCHEMA, USER
 
 
@@ -119,3 +120,14 @@ def test_a_job_that_is_given_as_a_mapping_is_told_as_one() -> None:
             parse_mapping(text, "m.yaml")
         (fault,) = caught.value.faults
         assert "the file that its `mapping:` names" in fault.what
+
+
+def test_frequency_which_the_language_had_is_told_to_go() -> None:
+    data = copy.deepcopy(WHOLE)
+    pattern = next(iter(data["access_patterns"]))
+    data["access_patterns"][pattern]["frequency"] = "often"
+    (fault,) = examine_mapping(json.dumps(data), "m.yaml").faults
+    assert (fault.where, fault.what) == (
+        f"access_patterns.{pattern}.frequency",
+        "frequency is not used: delete the line",
+    )

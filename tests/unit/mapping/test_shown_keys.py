@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.mapping.keys import encode_key
-from migrator.mapping.parse import parse_mapping
 from migrator.mapping.shown_keys import integers_of, key_templates, mask, masked_keys
+from tests.support_mapping import parse_mapping
 
 MAPPING = """
 mapping: 1

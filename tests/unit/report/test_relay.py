@@ -18,6 +18,7 @@ from migrator.results import Refreshed, Worked
 from tests.fakes.journal import FakeOpenFindings
 from tests.fakes.marks import MemoryMarks
 from tests.support_fence import no_fence
+from tests.support_journal_file import journal_in_file
 
 
 class Away(MemoryMarks):
@@ -32,7 +33,7 @@ def seen() -> list[MarksState]:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[SqlJournal]:
-    with closing(SqlJournal.in_file(tmp_path / "journal.db")) as made:
+    with closing(journal_in_file(tmp_path / "journal.db")) as made:
         yield made
 
 

@@ -10,11 +10,11 @@ import pytest
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import Checked, check_mapping
 from migrator.mapping.items import items_for
-from migrator.mapping.parse import parse_mapping
 from migrator.model import Item
 from migrator.source.reader import SqlSource
 from migrator.source.url import source_url
 from migrator.stages.claims import Claims
+from tests.support_mapping import parse_mapping
 
 MAPPING = """
 mapping: 1

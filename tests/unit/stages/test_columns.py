@@ -14,10 +14,10 @@ from migrator.journal.store import SqlJournal
 from migrator.mapping.check import check_mapping
 from migrator.mapping.columns import columns_digest
 from migrator.mapping.items import CompiledEntity
-from migrator.mapping.parse import parse_mapping
 from migrator.ports import Finding, Run, RunIdentity
 from migrator.source import SqlSource, source_url
 from migrator.stages.columns import pinned_columns
+from tests.support_mapping import parse_mapping
 
 MAPPING = """
 mapping: 1

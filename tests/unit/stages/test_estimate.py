@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from migrator.mapping.check import Checked, check_mapping
-from migrator.mapping.parse import parse_mapping
 from migrator.source.reader import SqlSource
 from migrator.source.url import source_url
 from migrator.stages.estimate import estimate
+from tests.support_mapping import parse_mapping
 
 MAPPING = """
 mapping: 1

@@ -26,6 +26,7 @@ from migrator.processes import birth, visible_processes
 from migrator.stages.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, reads_alone, this_process
 from tests.fakes.journal import FakeInstances
 from tests.support_fence import no_fence
+from tests.support_journal_file import journal_in_file
 
 BEAT_S = 0.01
 
@@ -371,7 +372,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJourn
     servers = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
     file = request.param == "file"
     made = (
-        SqlJournal.in_file(tmp_path / "j.db")
+        journal_in_file(tmp_path / "j.db")
         if file
         else SqlJournal(request.getfixturevalue(servers[request.param]))
     )

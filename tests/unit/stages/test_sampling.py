@@ -11,13 +11,13 @@ import pytest
 from migrator.facts import EntityPlan
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import check_mapping
-from migrator.mapping.parse import parse_mapping
 from migrator.model import SourceKey
 from migrator.ports import Page, RunIdentity
 from migrator.results import Sample
 from migrator.source.reader import SqlSource
 from migrator.source.url import source_url
 from migrator.stages.sampling import plan_sample
+from tests.support_mapping import parse_mapping
 
 MAPPING = """
 mapping: 1

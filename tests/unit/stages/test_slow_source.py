@@ -9,13 +9,13 @@ from migrator.errors import TooSlowError
 from migrator.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.journal.store import SqlJournal
 from migrator.mapping.check import check_mapping
-from migrator.mapping.parse import parse_mapping
 from migrator.model import SourceKey
 from migrator.ports import RunIdentity
 from migrator.stages.estimate import estimate
 from migrator.stages.totals import check_totals
 from migrator.stages.verify_scan import ScanTotals
 from tests.fakes.source import MemorySource
+from tests.support_mapping import parse_mapping
 from tests.support_source import INTEGER, column
 
 MAPPING = """
