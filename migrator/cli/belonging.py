@@ -20,7 +20,6 @@ from migrator.settings import Job
 from migrator.stages.keeping import AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError
 from migrator.wiring import Laid, Target
 
-_FORCE = "Take this journal for the table's from now on: the one that it was written with is lost for good."
 _REASON = "taken from the table's control item: the journal was lost, or restored from a backup"
 _TOLD = "the table could not be told of phases, which it keeps for the day on which this journal is lost"
 
@@ -33,7 +32,7 @@ def belonging(
     tells: bool = False,
     begins: bool = False,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Refuses a command whose journal is not the table's, and gives it --force.
+    """Refuses a command whose journal is not the table's, unless --force is given (`force_option`).
 
     `applies`: whether the options asked for ask for it, too. `older`: whether one that went back is refused as well.
     `keeps`: it may have changed what the table is to keep of the journal. `tells`: it is given `table_away`, why the table
@@ -42,7 +41,6 @@ def belonging(
     """
 
     def decorated(command: Callable[..., int]) -> Callable[..., int]:
-        @click.option("--force", is_flag=True, help=_FORCE)
         @functools.wraps(command)
         def guarded(job: Path, force: bool, **asked: Any) -> int:
             is_dry = bool(asked.get("dry_run"))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
@@ -26,15 +24,6 @@ from migrator.mapping.items import CompiledEntity
 from migrator.report.inert import plain
 from migrator.report.progress import Bars, Lines, live_line
 from migrator.settings import Job
-
-JobPath = click.Path(path_type=Path, dir_okay=True)
-job_argument = click.argument("job", type=JobPath, metavar="JOB")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-
-
-def print_json(data: Any) -> None:
-    """The one document that a command prints with --json."""
-    click.echo(json.dumps(data, ensure_ascii=False, sort_keys=True))
 
 
 def need_yes(question: str) -> None:
@@ -58,12 +47,6 @@ def stopped_says(what: Callable[[], str]) -> Iterator[None]:
         yield
     except Interrupted:
         raise Interrupted(what()) from None
-
-
-def entity_option(command: Any) -> Any:
-    return click.option("--entity", "entities", multiple=True, help="Only this entity; can be given again.")(
-        command
-    )
 
 
 def read_job(path: Path) -> Job:
@@ -164,13 +147,3 @@ def stop_on_signals() -> Iterator[Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """A duration such as 30s, 30 or 2m, in seconds."""
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|)", text.strip())
-    if found is None:
-        raise click.BadParameter(f"'{text}' is no duration; write 30s or 2m")
-    return float(found[1]) * (60 if found[2] == "m" else 1)

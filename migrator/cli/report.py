@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,10 +14,8 @@ import click
 
 from migrator import live_wiring, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Leaf
-from migrator.cli.keys import keys_option
 from migrator.cli.lag import Lag, lag_of
-from migrator.cli.options import job_argument, json_option, read_job, stdout, stop_on_signals
+from migrator.cli.options import read_job, stdout, stop_on_signals
 from migrator.errors import MappingError, MigratorError, SettingsError
 from migrator.journal.evidence import SqlEvidence
 from migrator.journal.finding_groups import SqlFindingGroups
@@ -34,43 +31,11 @@ from migrator.transforms import load_transforms
 
 _PATIENCE_S = 5.0
 """How long a side that does not answer is asked again: the rest is worth showing without it."""
-_UNITS = {"m": 60, "h": 3_600, "d": 86_400}
 
 
-def _since(ctx: click.Context, param: click.Parameter, text: str) -> float:
-    """A time back such as 90m, 24h or 7d, in seconds."""
-    found = re.fullmatch(r"([1-9]\d{0,5}) ?([mhd])", text.strip())
-    if found is None:
-        raise click.BadParameter(f"'{text}' is no time; write 90m, 24h or 7d")
-    return float(found[1]) * _UNITS[found[2]]
-
-
-@click.command(cls=Leaf)
-@job_argument
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
-@click.option(
-    "--since",
-    "since_s",
-    callback=_since,
-    default="24h",
-    show_default=True,
-    help="Comparisons of this time: 90m, 24h, 7d.",
-)
-@click.option(
-    "--samples/--no-samples",
-    default=None,
-    help="Show values of rows, and keys, whole; --no-samples: no sample items, no examples side by side. Neither: marks.",
-)
-@keys_option
-@json_option
 @belonging()
 def report(job: Path, html: Path | None, since_s: float, as_json: bool, **how: bool | None) -> int:
-    """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
-
-    Values of rows, and parts of keys that may name a person, are shown as marks such as …3f9a; with --samples as they are,
-    but for those that a pattern redacts: keep such a report where they may be.
-    Exit code 0: the report was made, whatever it says; 2: wrong use, or nothing is on record.
-    """
+    """The exit code of `migrator report`."""
     read = read_job(job)
     samples = how["samples"]
     options = ReportOptions(since_s, samples is not False, bool(samples), bool(how["whole_keys"]))
