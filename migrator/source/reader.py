@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -210,7 +211,10 @@ class SqlSource:
                 chosen = KeyRange(chosen.after, decode_key(last))
             return _with_collections(connection, plan, chosen, roots)
 
-        return self._trees(self._pages, plan, page)
+        self._pace.wait()
+        trees = self._pages.read(_entity(plan), page)
+        self._pace.took(rows_read(plan, trees))
+        return trees
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the keys, as many as there are; all of one snapshot."""
@@ -224,7 +228,10 @@ class SqlSource:
                 found += _with_collections(connection, plan, chosen, roots)
             return found
 
-        return self._trees(self._reading, plan, rows)
+        self._pace.wait()
+        trees = self._reading.read(_entity(plan), rows)
+        self._pace.took(rows_read(plan, trees))
+        return trees
 
     def find_roots(
         self,
@@ -276,9 +283,8 @@ class SqlSource:
         """
         statement, bound = bound_statement(self._statements.translated(sql, schema), params)
         self._pace.wait()
-        found = self._reading.read(
-            "a query of the mapping", lambda connection: first_rows(connection, statement, bound, at_most)
-        )
+        work = partial(first_rows, statement=statement, params=bound, at_most=at_most)
+        found = self._reading.read("a query of the mapping", work)
         self._pace.took(len(found))
         return found
 
@@ -322,15 +328,6 @@ class SqlSource:
         self._reading.close()
         self._pages.close()
 
-    def _trees(
-        self, reading: Reading | Within, plan: EntityPlan, work: Callable[[Connection], list[RowTree]]
-    ) -> list[RowTree]:
-        """What `work` reads, at the run's pace."""
-        self._pace.wait()
-        trees = reading.read(_entity(plan), work)
-        self._pace.took(rows_read(plan, trees))
-        return trees
-
     def _rows_expected(self, plan: EntityPlan) -> int | None:
         statement = selects.all_select(plan)
         return self._reading.read(_entity(plan), lambda one: rows_expected(one, statement))
@@ -341,7 +338,7 @@ class SqlSource:
     def _rows(
         self, doing: str, statement: sa.Executable, params: Mapping[str, Any] | None = None
     ) -> list[tuple[Any, ...]]:
-        return self._reading.read(doing, lambda connection: first_rows(connection, statement, params))
+        return self._reading.read(doing, partial(first_rows, statement=statement, params=params))
 
     def _need_no_twins(self, plan: EntityPlan, roots: Sequence[tuple[Any, ...]]) -> None:
         """Raises: TwinRowsError where rows that were read together have one key. No page ends between two such rows."""
