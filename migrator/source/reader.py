@@ -35,7 +35,7 @@ from migrator.source.pooling import Pooling, pooling_of
 from migrator.source.random_keys import random_keys
 from migrator.source.reading import Reading
 from migrator.source.roots import roots_select
-from migrator.source.selects import Key, KeyRange, KeySet
+from migrator.source.selects import Key, KeyRange, KeySet, RootSelect
 from migrator.source.statements import Statements
 from migrator.source.statistics import rows_at_least
 from migrator.source.trees import key_reader, row_trees, rows_read, twins_of
@@ -44,6 +44,9 @@ from migrator.source.within import Within, within
 
 KEYS_A_SELECT = 200
 """Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
+
+PLANS_KEPT = 500
+"""Plans whose SELECT is kept: a mapping has one for each entity."""
 
 
 class SqlSource:
@@ -75,6 +78,7 @@ class SqlSource:
         self._pace = pace or Pace()
         self._names = names
         self._schemas = tuple(schemas)
+        self._root_selects: dict[int, RootSelect] = {}
         self._statements = Statements(names, self.dialect, self.facts)
 
     @property
@@ -200,10 +204,12 @@ class SqlSource:
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
+        select = self._root_select(plan)
+
         def page(connection: Connection) -> list[RowTree]:
             chosen = KeyRange(_key(after), _key(upto))
             # One row more than is asked for: the last one's twin would begin no other page, and be seen by nobody.
-            roots = first_rows(connection, selects.root_select(plan, chosen, limit and limit + 1))
+            roots = first_rows(connection, select.of(chosen, limit and limit + 1))
             self._need_no_twins(plan, roots)
             roots = roots[:limit]
             if limit is not None and roots:
@@ -219,11 +225,13 @@ class SqlSource:
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the keys, as many as there are; all of one snapshot."""
 
+        select = self._root_select(plan)
+
         def rows(connection: Connection) -> list[RowTree]:
             found: list[RowTree] = []
             for start in range(0, len(keys), KEYS_A_SELECT):
                 chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
-                roots = first_rows(connection, selects.root_select(plan, chosen))
+                roots = first_rows(connection, select.of(chosen))
                 self._need_no_twins(plan, roots)
                 found += _with_collections(connection, plan, chosen, roots)
             return found
@@ -327,6 +335,15 @@ class SqlSource:
     def close(self) -> None:
         self._reading.close()
         self._pages.close()
+
+    def _root_select(self, plan: EntityPlan) -> RootSelect:
+        """Of this very plan, whose select keeps it alive: so its id names no other one."""
+        found = self._root_selects.get(id(plan))
+        if found is None:
+            if len(self._root_selects) >= PLANS_KEPT:
+                self._root_selects.clear()
+            found = self._root_selects[id(plan)] = RootSelect(plan)
+        return found
 
     def _rows_expected(self, plan: EntityPlan) -> int | None:
         statement = selects.all_select(plan)
