@@ -9,6 +9,9 @@ from pathlib import Path
 
 from migrator.errors import SettingsError
 
+FOLDER = ".migrator"
+HOME = "MIGRATOR_HOME"
+"""The variable that names another folder for what is ours."""
 MOST_BYTES = 1024 * 1024
 """Of a mapping, a job, or a file that holds a URL."""
 FILE_MODE = 0o600

@@ -1,70 +1,29 @@
-"""Log lines: an event with fields, as JSON or for a person, on standard error."""
+"""Loggers whose lines carry the room that speaks; structlog is loaded by the first line, not by the start of a command."""
 
 from __future__ import annotations
 
-import logging
-import re
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import Any, TextIO, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
-import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
-_SECRETS = (
-    (re.compile(r"(://[^/\s:@]*:)[^\s]*@"), r"\1***@"),
-    (re.compile(r"(?i)(\b\w*(?:password|passwd|pwd)=)(?:'[^']*'|[^&;\s'\"]+)"), r"\1***"),
-)
+_asked: dict[str, Any] = {}
+"""How lines are to be made, until the first one is."""
 
 
 def configure(*, json: bool, level: str = "info") -> None:
-    """Sets up structlog for this process: JSON lines, or plain ones; nothing below `level`."""
-    structlog.configure(
-        processors=_processors(json=json),
-        wrapper_class=_from(level),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
-        cache_logger_on_first_use=False,
-    )
-
-
-def _processors(*, json: bool) -> list[Processor]:
-    # The plain trace: the pretty one shows local variables, and those hold rows.
-    plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
-    return [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-        _hide_passwords,
-        structlog.processors.JSONRenderer() if json else plain,
-    ]
-
-
-def _from(level: str) -> type[FilteringBoundLogger]:
-    return structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()])
-
-
-class _StandardError:
-    """Standard error as it is when a line is written: a line that lives on a terminal makes room for it.
-
-    A line that nobody can read any more (a closed pipe, no standard error at all) must not end what it tells of.
-    """
-
-    def write(self, text: str) -> int:
-        with suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with suppress(OSError, ValueError, AttributeError):
-            sys.stderr.flush()
+    """Sets up the lines of this process: JSON, or plain ones; nothing below `level`."""
+    _asked.update(json=json, level=level)
+    if "structlog" in sys.modules:
+        _lines()
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
     """A logger whose lines carry `room`: the one that speaks. In a service it speaks as the service set structlog up; where
     that did not, warnings go to standard error, since standard output is the service's own."""
-    return cast(FilteringBoundLogger, _Room(name))
+    return cast("FilteringBoundLogger", _Room(name))
 
 
 class _Room:
@@ -74,31 +33,19 @@ class _Room:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
-        if structlog.is_configured():
-            return getattr(structlog.get_logger(room=self._name), method)
-        printed = structlog.PrintLogger(cast(TextIO, _StandardError()))
-        own = structlog.wrap_logger(printed, _processors(json=True), _from("warning"), room=self._name)
-        return getattr(own, method)
+        return getattr(_lines().bound_logger(self._name), method)
 
 
 def bind_run(number: int) -> None:
     """Nothing; each line of this thread carries the run from now on."""
-    structlog.contextvars.bind_contextvars(run=number)
+    _lines().bind_run(number)
 
 
-def _hide_passwords(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """The fields without what looks like a password in a URL or a connection string. A second line of defence."""
-    return {name: _cut(value) for name, value in event.items()}
+def _lines() -> ModuleType:
+    """What makes lines, set up as it was asked for."""
+    from migrator import log_lines  # here: it loads structlog, and structlog loads rich and asyncio
 
-
-def _cut(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(name): _cut(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_cut(one) for one in value]
-    text = str(value)
-    for secret, shown in _SECRETS:
-        text = secret.sub(shown, text)
-    return text
+    if _asked:
+        log_lines.configure(**_asked)
+        _asked.clear()
+    return log_lines

@@ -108,6 +108,13 @@ class Retry:
         Raises: the error itself when it cannot pass; StoppedError, naming `what`, at the limit; Interrupted.
         """
         began = self.clock()
+        try:
+            return work()
+        except BaseException as error:
+            if not can_pass(error):
+                raise
+            # The try that failed is the first of those that are counted.
+            again = _after(error, work)
         retrying = Retrying(
             wait=wait_random_exponential(multiplier=self.backoff.base_s, max=self.backoff.cap_s),
             stop=stop_after_attempt(self.backoff.attempts) | _AfterSeconds(self, began),
@@ -117,7 +124,7 @@ class Retry:
             reraise=False,
             retry_error_callback=lambda state: self._give_up(what, state, began, gave_up),
         )
-        return retrying(work)
+        return retrying(again)
 
     def pause(self) -> None:
         """A first, short wait: something was taken, the rest follows."""
@@ -160,6 +167,18 @@ class Retry:
         raise StoppedError(
             f"{what} gave up after {tried} ({type(error).__name__}); what is checkpointed stays, the same command goes on"
         ) from None
+
+
+def _after(failed: BaseException, work: Callable[[], Result]) -> Callable[[], Result]:
+    """`work`, but for its first call, which has failed already."""
+    left = [failed]
+
+    def again() -> Result:
+        if left:
+            raise left.pop()
+        return work()
+
+    return again
 
 
 class _AfterSeconds(stop_base):

@@ -1,4 +1,4 @@
-"""Functions that entities name in `transform`: found, and looked at for what a pure function never uses."""
+"""A mapping read from its file, and the functions that its entities name in `transform`: found, and checked to be pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from migrator.errors import Fault
+from migrator.errors import Fault, SettingsError
+from migrator.files import small_text
 from migrator.mapping.document import did_you_mean
-from migrator.mapping.parse import ParsedMapping
+from migrator.mapping.parse import ParsedMapping, examine_mapping
 from migrator.mapping.rows import Transform
 
 _IMPURE_MODULES = frozenset(
@@ -35,6 +36,24 @@ _IMPURE_MODULES = frozenset(
     | {"urllib", "requests", "httpx", "boto3", "sqlalchemy", "psycopg", "pymysql", "sqlite3"}
 )
 _IMPURE_NAMES = frozenset({"now", "utcnow", "today", "uuid1", "uuid4", "open", "input", "urandom"})
+
+
+def read_mapping(path: Path) -> ParsedMapping:
+    """The mapping of a file, faults in it included.
+
+    Raises: SettingsError when the file cannot be read as text.
+    """
+    try:
+        text = small_text(path)
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise SettingsError(f"{path}: this is a folder; name a mapping file in it") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: this is no UTF-8 text, so no mapping") from None
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
+    return examine_mapping(text, str(path))
 
 
 def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Transform]]:

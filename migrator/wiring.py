@@ -10,10 +10,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from migrator.errors import Fault, MappingError, MigratorError, SettingsError
-from migrator.files import small_text
+from migrator.files import HOME, small_text
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.lease import RunLease
-from migrator.journal.place import FOLDER, place_of, settle
+from migrator.journal.place import place_of, settle
 from migrator.journal.store import SqlJournal
 from migrator.logs import get_logger
 from migrator.mapping.check import Checked, check_mapping
@@ -41,44 +41,16 @@ from migrator.target.secrets import read_secret
 from migrator.target.store import DynamoStore, reads_only
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import WriteLimit
-from migrator.transforms import load_transforms
+from migrator.transforms import load_transforms, read_mapping
 
 EMBEDDED = "embedded"
 IN_SOURCE = "source"
 JOURNAL_CONNECTIONS = 15
-HOME = "MIGRATOR_HOME"
 _log = get_logger("journal")
-
-
-def home() -> Path:
-    """Where the embedded DynamoDB lives: $MIGRATOR_HOME, or .migrator under the working directory."""
-    return Path(os.environ.get(HOME) or FOLDER)
-
-
-def embedded_home() -> Path:
-    return home() / EMBEDDED
 
 
 def read_job(path: Path) -> Job:
     return load_job(path, os.environ)
-
-
-def read_mapping(path: Path) -> ParsedMapping:
-    """The mapping of a file, faults in it included.
-
-    Raises: SettingsError when the file cannot be read as text.
-    """
-    try:
-        text = small_text(path)
-    except FileNotFoundError:
-        raise SettingsError(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise SettingsError(f"{path}: this is a folder; name a mapping file in it") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{path}: this is no UTF-8 text, so no mapping") from None
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
-    return examine_mapping(text, str(path))
 
 
 @dataclass(frozen=True)
@@ -255,7 +227,7 @@ def open_target(
     settings, tuning = job.target, job.tuning
     endpoint = settings.endpoint
     if endpoint == EMBEDDED:
-        endpoint = embedded.ensure_running(embedded_home())
+        endpoint = embedded.ensure_running(embedded.folder())
     client = dynamodb_client(
         region=settings.region,
         profile=settings.profile,

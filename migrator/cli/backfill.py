@@ -16,20 +16,9 @@ import click
 from migrator import truth_wiring, wiring
 from migrator.cli.belonging import belonging
 from migrator.cli.beside import Surroundings, look_around
-from migrator.cli.command_line import Leaf, Renamed
-from migrator.cli.costs import MONEY, Allowed, Bill, bill_of, need_allowed
-from migrator.cli.keys import as_asked, keys_option, tell_masked
-from migrator.cli.options import (
-    chosen,
-    entity_option,
-    job_argument,
-    json_option,
-    progress,
-    read_job,
-    stdout,
-    stop_on_signals,
-    stopped_says,
-)
+from migrator.cli.costs import Allowed, Bill, bill_of, need_allowed
+from migrator.cli.keys import as_asked, tell_masked
+from migrator.cli.options import chosen, progress, read_job, stdout, stop_on_signals, stopped_says
 from migrator.cli.runs import (
     RunEnd,
     Session,
@@ -74,49 +63,9 @@ class Asked:
     force: bool
 
 
-@click.command(cls=Leaf)
-@job_argument
-@entity_option
-@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
-@click.option("--limit", type=click.IntRange(1), help="Only the first rows of each entity.")
-@click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
-@click.option("--explain", is_flag=True, help="With --dry-run: show the source's plans for a page.")
-@click.option(
-    "--restart",
-    cls=Renamed,
-    former="--again",
-    is_flag=True,
-    help="Read and write everything once more after a finished run.",
-)
-@click.option(
-    "--into-existing",
-    is_flag=True,
-    help="Write into a table that holds other items; none of them is replaced.",
-)
-@click.option(
-    "--max-write-units", type=click.IntRange(1), help="Write units a second, at most, of table or index."
-)
-@click.option(
-    "--max-cost", type=MONEY, metavar="USD", help="Do not start where writing would cost more than this."
-)
-@click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
-@click.option(
-    "--force",
-    cls=Renamed,
-    former="--anyway",
-    is_flag=True,
-    help="Also where every access pattern is complete.",
-)
-@click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
-@keys_option
-@json_option
 @belonging(begins=True)
 def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool, **asked: object) -> int:
-    """Write every row of the source into the table; go on where a run before this one stopped.
-
-    Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator findings`);
-    3 and 130: stopped, the same command goes on.
-    """
+    """The exit code of `migrator backfill`."""
     if asked["explain"] and not asked["dry_run"]:
         raise click.UsageError("--explain goes with --dry-run")
     wanted = Asked(**asked)  # type: ignore[arg-type]

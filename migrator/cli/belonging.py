@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from migrator import keeping_wiring, live_wiring, wiring
-from migrator.cli.command_line import Renamed
 from migrator.cli.options import read_job
 from migrator.errors import MappingError, MigratorError
 from migrator.journal.store import SqlJournal
@@ -22,7 +21,6 @@ from migrator.stages.keeping import AnotherJobError, AnotherJournalError, OlderE
 from migrator.target.store import by_condition
 from migrator.wiring import Laid, Target
 
-_ADOPT = "Take this journal for the table's from now on: the one that it was written with is lost for good."
 _REASON = "taken from the table's control item: the journal was lost, or restored from a backup"
 _TOLD = "the table could not be told of phases, which it keeps for the day on which this journal is lost"
 
@@ -35,7 +33,7 @@ def belonging(
     tells: bool = False,
     begins: bool = False,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Refuses a command whose journal is not the table's, and gives it --adopt-journal.
+    """Refuses a command whose journal is not the table's, unless --adopt-journal is given (`adopt_option`).
 
     `applies`: whether the options asked for ask for it, too. `older`: whether one that went back is refused as well.
     `keeps`: it may have changed what the table is to keep of the journal. `tells`: it is given `table_away`, why the table
@@ -44,7 +42,6 @@ def belonging(
     """
 
     def decorated(command: Callable[..., int]) -> Callable[..., int]:
-        @click.option("--adopt-journal", cls=Renamed, former="--force", is_flag=True, help=_ADOPT)
         @functools.wraps(command)
         def guarded(job: Path, adopt_journal: bool, **asked: Any) -> int:
             is_dry = bool(asked.get("dry_run"))

@@ -13,18 +13,10 @@ import click
 from migrator import live_wiring, wiring
 from migrator.cli.belonging import belonging
 from migrator.cli.beside import tell_registered
-from migrator.cli.command_line import Branch, Renamed
+from migrator.cli.command_line import print_json
 from migrator.cli.cutover_told import evidence_table
 from migrator.cli.instances import read_roster, refuse_living
-from migrator.cli.options import (
-    console_on,
-    job_argument,
-    json_option,
-    print_json,
-    read_job,
-    stdout,
-    stop_on_signals,
-)
+from migrator.cli.options import console_on, read_job, stdout, stop_on_signals
 from migrator.cutover_results import Line
 from migrator.cutover_wiring import open_court, open_desk
 from migrator.direct_wiring import direct_evidence, keep_direct
@@ -42,11 +34,6 @@ from migrator.stages.capture import MEANINGS, CaptureStage, CaptureStatus, Insta
 from migrator.stages.keeping import AnotherJournalError
 from migrator.truth_wiring import kept_direct
 from migrator.wiring import Laid
-
-
-@click.group(cls=Branch)
-def capture() -> None:
-    """Leave a mark of every change in the source, by triggers or by the services themselves, for the relay to work."""
 
 
 @dataclass(frozen=True)
@@ -72,28 +59,6 @@ def _session(path: Path, command: str, marked_by: MarkedBy = "triggers") -> Iter
         yield _Session(job, laid, live, stage, [entity.plan for entity in laid.checked.entities])
 
 
-@capture.command()
-@job_argument
-@click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
-@click.option(
-    "--as", "form", type=click.Choice(["sql", "alembic"]), help="Print a migration file, change nothing."
-)
-@click.option(
-    "--by-services",
-    is_flag=True,
-    help="No triggers: services leave the marks, by the adapter that all of them import.",
-)
-@click.option(
-    "--take-back",
-    is_flag=True,
-    help="SQL is the truth again also for entities taken out of writes.direct: old rows go over newer items.",
-)
-@click.option(
-    "--go-back",
-    is_flag=True,
-    help="Also where the job has gone on from this mapping: newer relays and services are told to stop.",
-)
-@json_option
 # Triggers are what a journal that went back needs to be made whole: it is no reason to refuse them.
 @belonging(applies=lambda asked: not asked["form"], older=False, keeps=True, begins=True)
 def install(
@@ -105,11 +70,7 @@ def install(
     go_back: bool,
     as_json: bool,
 ) -> int:
-    """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
-
-    With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
-    the marks from then on.
-    """
+    """The exit code of `migrator capture install`."""
     with _session(job, "install", "services" if by_services else "triggers") as session:
         if dry_run or form:
             return _print_install(session, form or "sql", as_json=as_json)
@@ -221,14 +182,8 @@ def _installed_by_services(done: Installed) -> Iterator[str]:
         yield "then start every service with the adapter, and only then `migrator backfill`"
 
 
-@capture.command()
-@job_argument
-@json_option
 def status(job: Path, as_json: bool) -> int:
-    """Compare the triggers with mapping and schema, or count the services that leave the marks.
-
-    Exit code 1 where a change could leave no mark.
-    """
+    """The exit code of `migrator capture status`."""
     with _session(job, "status") as session:
         found = session.stage.status(session.plans)
         roster = read_roster(session.job) if found.marked_by == "services" else None
@@ -272,22 +227,8 @@ def _print(found: CaptureStatus) -> None:
     click.echo(f"installed for job {here.job}, epoch {here.epoch}, last ticket {here.ticket}")
 
 
-@capture.command()
-@job_argument
-@click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
-@click.option(
-    "--discard-marks", is_flag=True, help="Also where marks wait; their changes are lost to the table."
-)
-@click.option(
-    "--force",
-    cls=Renamed,
-    former="--anyway",
-    is_flag=True,
-    help="Also while services run that mark changes; their writes fail then.",
-)
-@json_option
 def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:
-    """Take away the triggers and our tables, so that nothing of ours is left in the source."""
+    """The exit code of `migrator capture uninstall`."""
     read = read_job(job)
     design = wiring.sound_mapping(read.mapping).mapping.table
     with live_wiring.open_live(read, "capture uninstall") as live:
@@ -318,16 +259,8 @@ def _refuse_living(job: Job) -> None:
     refuse_living(read_roster(job))
 
 
-@capture.command()
-@job_argument
-@click.option("--raise", "raising", is_flag=True, help="Move on above every ticket that is known.")
-@click.option(
-    "--above", type=int, default=0, metavar="TICKET", help="With --raise: a ticket known from elsewhere."
-)
-@click.option("--dry-run", is_flag=True, help="Say which epoch --raise would move to, change nothing.")
-@json_option
 def epoch(job: Path, raising: bool, above: int, dry_run: bool, as_json: bool) -> int:
-    """Show the counter of tickets; --raise after a restore of the source or a fail-over that lost changes."""
+    """The exit code of `migrator capture epoch`."""
     if not raising and (above or dry_run):
         raise click.UsageError("--above and --dry-run go with --raise")
     read = read_job(job)

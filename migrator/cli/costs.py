@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from typing import Any
-
-import click
+from decimal import Decimal
 
 from migrator import wiring
 from migrator.cli.options import need_yes
@@ -16,24 +13,6 @@ from migrator.mapping.costs import Estimate, Price
 from migrator.prices import known_regions, price_of
 from migrator.report.costs import estimate_line, usd
 from migrator.settings import Job
-
-
-class _Money(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
-    """US dollars, exact."""
-
-    name = "USD"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
-        try:
-            amount = Decimal(str(value))
-        except InvalidOperation:
-            amount = Decimal("NaN")
-        if not (amount.is_finite() and amount >= 0):
-            self.fail("write an amount in US dollars, such as 12.50", param, ctx)
-        return amount
-
-
-MONEY = _Money()
 
 
 @dataclass(frozen=True)

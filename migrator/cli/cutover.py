@@ -13,21 +13,10 @@ import click
 
 from migrator import cutover_wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Branch
-from migrator.cli.cutover_back import rollback
-from migrator.cli.cutover_options import (
-    Asked,
-    Vouched,
-    known_pattern,
-    move_options,
-    refuse_moved,
-    strike,
-    vouched_for,
-)
+from migrator.cli.cutover_options import Asked, Vouched, known_pattern, refuse_moved, strike, vouched_for
 from migrator.cli.cutover_told import MovedPattern, evidence_table, told
-from migrator.cli.cutover_watch import watch
 from migrator.cli.instances import known_revision
-from migrator.cli.options import job_argument, json_option, read_job, shown_path, stdout, stop_on_signals
+from migrator.cli.options import read_job, shown_path, stdout, stop_on_signals
 from migrator.cutover_results import Judgement
 from migrator.cutover_wiring import Court, Desk, open_court, open_desk
 from migrator.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
@@ -47,21 +36,9 @@ from migrator.report.instances import who
 from migrator.stages.cutover import Cutover, next_step
 
 
-@click.group(cls=Branch)
-def cutover() -> None:
-    """Move access patterns from SQL to DynamoDB one by one: off, shadow, ramp, live, complete; and back."""
-
-
-@cutover.command()
-@job_argument
-@click.argument("pattern", required=False)
-@json_option
 @belonging(keeps=True)
 def status(job: Path, pattern: str | None, as_json: bool) -> int:
-    """Show who answers each access pattern, and how many readers act by it.
-
-    Exit code 2: a phase was edited by hand; the others are shown all the same.
-    """
+    """The exit code of `migrator cutover status`."""
     read = read_job(job)
     patterns = cutover_wiring.known_patterns(read)
     if isinstance(patterns, MigratorError):
@@ -91,13 +68,9 @@ def status(job: Path, pattern: str | None, as_json: bool) -> int:
     return CLEAN
 
 
-@cutover.command()
-@job_argument
-@click.argument("pattern", required=False)
-@json_option
 @belonging()
 def history(job: Path, pattern: str | None, as_json: bool) -> int:
-    """Show every move: who, when, from where to where, by what evidence, and why."""
+    """The exit code of `migrator cutover history`."""
     read = read_job(job)
     with open_desk(read) as desk:
         moves = desk.phases.history(pattern)
@@ -113,29 +86,15 @@ def history(job: Path, pattern: str | None, as_json: bool) -> int:
     return CLEAN
 
 
-@cutover.command()
-@job_argument
-@click.argument("pattern")
-@move_options
 @belonging(keeps=True)
 def advance(job: Path, pattern: str, **asked: Any) -> int:
-    """Move a pattern to its next phase, if the evidence is for it.
-
-    off -> shadow -> ramp (1 %) -> live -> complete. Every line of evidence is shown; what is not known counts as a no.
-
-    Exit code 0: moved (with --dry-run: it would be); 1: refused, or somebody else has moved it; 2: wrong use.
-    """
+    """The exit code of `migrator cutover advance`."""
     return _move(job, pattern, lambda known: next_step(known.state), Asked(**asked))
 
 
-@cutover.command()
-@job_argument
-@click.argument("pattern")
-@click.argument("percent", type=int)
-@move_options
 @belonging(keeps=True)
 def ramp(job: Path, pattern: str, percent: int, **asked: Any) -> int:
-    """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence."""
+    """The exit code of `migrator cutover ramp`."""
     if percent < 1:
         raise SettingsError(
             f"a ramp has 1 to 100 percent, not {percent}; SQL answers all after `migrator cutover rollback`"
@@ -214,7 +173,3 @@ def _stays(judged: Judgement, asked: Asked) -> int:
     else:
         click.echo(refusal(judged), err=True)
     return CLEAN if judged.ok else DIFFERENT
-
-
-cutover.add_command(rollback)
-cutover.add_command(watch)

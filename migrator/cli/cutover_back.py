@@ -10,11 +10,10 @@ import click
 
 from migrator import cutover_wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Leaf
-from migrator.cli.cutover_options import fit_reason, from_option, known_pattern, own_name, refuse_moved
+from migrator.cli.cutover_options import fit_reason, known_pattern, refuse_moved
 from migrator.cli.cutover_told import MovedPattern, told
 from migrator.cli.instances import known_revision
-from migrator.cli.options import job_argument, json_option, read_job
+from migrator.cli.options import read_job
 from migrator.cutover_wiring import open_desk
 from migrator.errors import CLEAN, SettingsError
 from migrator.phase import State
@@ -22,30 +21,9 @@ from migrator.ports.phases import PatternPhase
 from migrator.stages.cutover import Cutover
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.argument("pattern", required=False)
-@click.option(
-    "--all",
-    "every",
-    is_flag=True,
-    help="Every pattern that the table answers, and with --to off those in shadow.",
-)
-@click.option(
-    "--to", type=click.Choice(["shadow", "off"]), help="Where to (default: shadow; from shadow: off)."
-)
-@from_option
-@click.option("--reason", default="", help="For the audit.")
-@click.option("--who", "who_", default=own_name, help="For the audit (default: user@host).")
-@click.option("--wait", is_flag=True, help="Wait until every living reader acts by it.")
-@json_option
 @belonging(keeps=True)
 def rollback(job: Path, pattern: str | None, every: bool, to: str | None, **asked: Any) -> int:
-    """Let SQL answer a pattern again, or all of them. Needs no evidence, no source and no table; from complete there is no
-    way back.
-
-    Exit code 0: moved back; 1: somebody else has moved it meanwhile, or with --wait not all readers followed.
-    """
+    """The exit code of `migrator cutover rollback`."""
     if every == (pattern is not None):
         raise click.UsageError("name one pattern, or say --all")
     if every and asked["shown"] is not None:

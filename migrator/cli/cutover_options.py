@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import click
-
-from migrator.cli.command_line import Renamed
-from migrator.cli.options import json_option, need_yes, some_seconds
+from migrator.cli.options import need_yes
 from migrator.cutover_results import Judgement
 from migrator.cutover_wiring import Desk
 from migrator.errors import SettingsError
 from migrator.mapping.document import did_you_mean
 from migrator.moments import age_text
-from migrator.phase import PHASES
 from migrator.ports.instances import Instance, Roster
 from migrator.ports.phases import MovedError, PatternPhase
 from migrator.report.instances import who
@@ -80,64 +73,12 @@ def fit_reason(reason: str) -> None:
         raise SettingsError(f"a reason has at most {_LETTERS} letters")
 
 
-def own_name() -> str:
-    """Who gives this command, as far as this machine knows."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
-
-
-from_option = click.option(
-    "--from",
-    "shown",
-    type=click.Choice(PHASES),
-    help="The phase that `cutover status` showed; where it is another one by now, nothing is moved.",
-)
-
-
 def refuse_moved(known: PatternPhase, shown: str | None) -> None:
     """Raises: MovedError where the pattern is not in the phase any more that somebody was shown."""
     if shown is not None and known.state.phase != shown:
         raise MovedError(
             f"pattern {known.pattern}: it is in {known.state}, not in {shown} any more; look again"
         )
-
-
-def move_options(command: Any) -> Any:
-    for option in reversed(
-        (
-            click.option("--dry-run", is_flag=True, help="Show the evidence, move nothing."),
-            click.option(
-                "--override", metavar="REASON", help="Move against the evidence; the audit keeps why."
-            ),
-            from_option,
-            click.option("--reason", default="", help="For the audit."),
-            click.option("--who", default=own_name, help="For the audit (default: user@host)."),
-            click.option(
-                "--evict",
-                "gone",
-                cls=Renamed,
-                former="--gone",
-                multiple=True,
-                metavar="ID",
-                help="This silent instance is gone for sure; can be given again.",
-            ),
-            click.option(
-                "--evict-older-than",
-                "evict_older_s",
-                metavar="DURATION",
-                callback=some_seconds,
-                help="Every instance that has been silent for longer is gone for sure, such as 10m after a deployment.",
-            ),
-            click.option("--wait", is_flag=True, help="Wait until every living reader acts by it."),
-            click.option("--yes", is_flag=True, help="Do not ask before complete; for scripts."),
-            json_option,
-        )
-    ):
-        command = option(command)
-    return command
 
 
 def known_pattern(name: str, known: Sequence[str]) -> None:

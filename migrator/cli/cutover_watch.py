@@ -14,9 +14,9 @@ import click
 
 from migrator import live_wiring, model, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Leaf
+from migrator.cli.command_line import print_json
 from migrator.cli.lag_hook import lag_watch
-from migrator.cli.options import job_argument, json_option, print_json, read_job, shown_live, stop_on_signals
+from migrator.cli.options import read_job, shown_live, stop_on_signals
 from migrator.cutover_wiring import Desk, open_desk
 from migrator.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError
 from migrator.hooks import tell
@@ -29,17 +29,9 @@ from migrator.stages.watch import LagWatch, MovedBack, Watch, keep_watch
 WHO = "migrator cutover watch"
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.option("--once", is_flag=True, help="Look once and end; exit code 1 where a pattern was moved back.")
-@json_option
 @belonging()
 def watch(job: Path, once: bool, as_json: bool) -> int:
-    """Look at patterns that the table answers, and move one back to shadow when errors, differences or p99 pass a limit.
-
-    Runs until it is stopped (Ctrl-C, SIGTERM). Limits: `cutover: {watch: …}` in the job. Hooks are told of rolled_back
-    and of lag_high. Exit code 2 of --once: a pattern could not be looked at.
-    """
+    """The exit code of `migrator cutover watch`."""
     read = read_job(job)
     mapping = wiring.sound_mapping(read.mapping).mapping
     with ExitStack() as stack:

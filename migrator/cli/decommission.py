@@ -14,9 +14,8 @@ import click
 
 from migrator import live_wiring, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Branch
 from migrator.cli.cutover_told import evidence_table
-from migrator.cli.options import job_argument, json_option, need_yes, read_job, stdout, stop_on_signals
+from migrator.cli.options import need_yes, read_job, stdout, stop_on_signals
 from migrator.cli.runs import RunEnd, begin
 from migrator.cutover_wiring import Court, Desk, open_court, open_desk
 from migrator.errors import CLEAN, DIFFERENT, SettingsError
@@ -36,20 +35,9 @@ from migrator.target.stripping import DynamoStripping
 from migrator.wiring import Target
 
 
-@click.group(cls=Branch)
-def decommission() -> None:
-    """End a migration: find what still depends on SQL, then take away what was only there for the move."""
-
-
-@decommission.command()
-@job_argument
-@json_option
 @belonging()
 def check(job: Path, as_json: bool) -> int:
-    """Say what still depends on SQL, and print the steps that end it, in order. Nothing is run or changed.
-
-    Exit code 0: nothing does; 1: something does, or cannot be known.
-    """
+    """The exit code of `migrator decommission check`."""
     read = read_job(job)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -85,19 +73,9 @@ def _steps(court: Court, job: str, left: list[str]) -> list[EndStep]:
     return end_steps(job, left, EndSql(activity.read_only_sql(tables), uninstall, activity.drop_sql(tables)))
 
 
-@decommission.command()
-@job_argument
-@click.option("--dry-run", is_flag=True, help="Count, change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
-@json_option
 @belonging()
 def strip(job: Path, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Take our attributes (_src, _tk, _rev) out of the items, and tombstones and the control item out of the table.
-
-    Only where every pattern is complete and nothing of ours writes. From then on `verify` and `undo` know no item any
-    more. Write units are limited as everywhere (tuning: {max_write_units: …}).
-    Exit code 0: done; 1: you said no; 2: it is too early; 3 and 130: stopped, the same command goes on.
-    """
+    """The exit code of `migrator decommission strip`."""
     read = read_job(job)
     mapping = wiring.sound_mapping(read.mapping).mapping
     if not (yes or dry_run or sys.stdin.isatty()):

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from migrator import keeping_wiring, live_wiring, wiring
 from migrator.cli.belonging import refuse_strange
-from migrator.cli.command_line import Leaf, whole
+from migrator.cli.command_line import whole
 from migrator.cli.instances import read_roster
-from migrator.cli.options import job_argument, json_option, read_job, shown_path, stdout
+from migrator.cli.options import read_job, shown_path, stdout
 from migrator.cli.packages import packages_for
 from migrator.errors import CLEAN, DIFFERENT
 from migrator.model import TableDesign
@@ -44,19 +44,8 @@ from migrator.wiring import Laid
 _COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.option(
-    "--write",
-    is_flag=True,
-    help="Try the permissions to write, too, on an item and an object of nobody's, which are taken away again.",
-)
-@json_option
 def doctor(job: Path, write: bool, as_json: bool) -> int:
-    """Check everything that a run of JOB needs: settings, packages, source, table, permissions, clocks, journal.
-
-    Nothing is written but the journal's own file. Exit code 0: nothing failed; 1: something did.
-    """
+    """The exit code of `migrator doctor`."""
     found, journal = Checkup(), None
     with ExitStack() as stack:
         read = found.ask("job", lambda: read_job(job), "the job file is right")

@@ -13,8 +13,7 @@ import click
 
 from migrator import forget_wiring, live_wiring, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Leaf, Renamed
-from migrator.cli.options import job_argument, json_option, need_yes, read_job, stop_on_signals
+from migrator.cli.options import need_yes, read_job, stop_on_signals
 from migrator.cli.row_keys import entity_named, row_key
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
@@ -29,30 +28,9 @@ from migrator.target.store import reads_only
 from migrator.wiring import Laid
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.option("--entity", required=True, help="The entity whose root row it is.")
-@click.option(
-    "--key", "keys", multiple=True, required=True, help="The row's key: 42, --key a=1 --key b=2, or '[42]'."
-)
-@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
-@click.option("--dry-run", is_flag=True, help="Count what is kept, take nothing away.")
-@click.option(
-    "--force",
-    cls=Renamed,
-    former="--anyway",
-    is_flag=True,
-    help="Also where the row, or items of it, are still there.",
-)
-@json_option
 @belonging()
 def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
-    """Take away what is kept of a row that was deleted: marks, findings, claims, remembered keys, tombstones.
-
-    First delete the row in SQL and let the relay work that change (`migrator relay JOB --once`). Reads the whole table.
-    Exit code 0: nothing is kept any more; 1: some of it must stay for a while (run the same command again), or you
-    said no; 2: the row is still needed, or wrong use.
-    """
+    """The exit code of `migrator forget`."""
     read = read_job(job)
     if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
         what = "forget takes traces away for good and nobody can be asked here"

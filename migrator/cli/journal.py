@@ -13,11 +13,11 @@ from rich.table import Table
 
 from migrator import live_wiring, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Leaf
+from migrator.cli.command_line import print_json
 from migrator.cli.instances import known_revision, print_instances
-from migrator.cli.keys import as_asked, keys_option, mapping_of, tell_masked
+from migrator.cli.keys import as_asked, mapping_of, tell_masked
 from migrator.cli.lag import lag_of
-from migrator.cli.options import job_argument, json_option, print_json, read_job, shown_path, stdout
+from migrator.cli.options import read_job, shown_path, stdout
 from migrator.errors import SettingsError
 from migrator.journal.store import SqlJournal
 from migrator.ports import Finding, Journal, Run
@@ -26,18 +26,9 @@ from migrator.report.instances import instances_data
 from migrator.settings import Job
 
 
-@click.command(cls=Leaf)
-@job_argument
-@json_option
-@click.option(
-    "--same-job",
-    is_flag=True,
-    help="Keep on record that the table or the source that the job names now is the job's, by one name more.",
-)
 @belonging(applies=lambda asked: not asked["same_job"], tells=True)
 def status(job: Path, as_json: bool, same_job: bool, table_away: str = "") -> int:
-    """List the runs of a job: what is done, what is left, what was found; how many marks wait, and since when; who writes,
-    and which instances of services run."""
+    """The exit code of `migrator status`."""
     read = read_job(job)
     if same_job:
         for kind, name in wiring.keep_names(read).items():
@@ -106,21 +97,8 @@ def _run_data(journal: Journal, run: Run) -> dict[str, Any]:
     }
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.option("--run", "number", type=int, help="The run (default: the newest).")
-@click.option("--all", "everything", is_flag=True, help="All findings, not only the first 100.")
-@keys_option
-@json_option
 def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
-    """List what a run found: refused rows, collisions, differences; one line each.
-
-    Without --run first what relays found and still holds, whichever run found it: a finding of live change is open until
-    its row was worked well, by a relay or a backfill.
-
-    Of keys only what names nobody is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a
-    instead of the rest, unless --show-keys is given.
-    """
+    """The exit code of `migrator findings`."""
     read = read_job(job)
     with wiring.open_journal(read) as journal:
         listed = list(_listed(read, journal, number, None if everything else 100))

@@ -6,23 +6,13 @@ from collections.abc import Sequence
 
 import click
 
-from migrator import wiring
-from migrator.cli.command_line import Renamed
 from migrator.errors import MigratorError
 from migrator.mapping.shown_keys import key_templates
 from migrator.model import Mapping, Template
 from migrator.ports import Finding
 from migrator.report.findings import masked
 from migrator.settings import Job
-
-keys_option = click.option(
-    "--show-keys",
-    "whole_keys",
-    cls=Renamed,
-    former="--keys",
-    is_flag=True,
-    help="Print keys whole, also the parts that may name a person.",
-)
+from migrator.transforms import read_mapping
 
 
 def as_asked(found: Sequence[Finding], mapping: Mapping | None, *, whole_keys: bool) -> list[Finding]:
@@ -34,7 +24,7 @@ def as_asked(found: Sequence[Finding], mapping: Mapping | None, *, whole_keys: b
 def mapping_of(job: Job) -> Mapping | None:
     """The job's mapping as far as it can be read: findings are shown even where it cannot be any more."""
     try:
-        return wiring.read_mapping(job.mapping).mapping
+        return read_mapping(job.mapping).mapping
     except MigratorError:
         return None
 

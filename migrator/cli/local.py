@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import click
 
-from migrator import wiring
-from migrator.cli.command_line import Branch
-from migrator.cli.options import json_option, print_json
+from migrator.cli.command_line import print_json
 from migrator.target import embedded
 
 
-@click.group(cls=Branch)
-def local() -> None:
-    """Look after the embedded DynamoDB (MiniStack) that `target: embedded` starts."""
-
-
-@local.command()
-@json_option
 def status(as_json: bool) -> int:
-    """Say whether it runs, and where."""
-    server = embedded.running(wiring.embedded_home())
+    """The exit code of `migrator local status`."""
+    server = embedded.running(embedded.folder())
     if as_json:
         known = {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
         print_json({"running": server is not None, **known})
@@ -28,11 +19,9 @@ def status(as_json: bool) -> int:
     return 0
 
 
-@local.command()
-@json_option
 def stop(as_json: bool) -> int:
-    """Stop it; its tables are kept for the next start."""
-    stopped = embedded.stop(wiring.embedded_home())
+    """The exit code of `migrator local stop`."""
+    stopped = embedded.stop(embedded.folder())
     if as_json:
         print_json({"stopped": stopped})
     else:

@@ -2,69 +2,31 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from typing import Any, NoReturn, TextIO, cast
 
 import click
 
 from migrator.cli.command_line import Branch, Given, log_from
+from migrator.cli.commands.backfill import backfill, findings, status
+from migrator.cli.commands.capture import capture
+from migrator.cli.commands.cutover import cutover
+from migrator.cli.commands.local import completion, local
+from migrator.cli.commands.mapping import mapping, table
+from migrator.cli.commands.relay import purge, relay
+from migrator.cli.commands.removal import decommission, forget, undo
+from migrator.cli.commands.report import doctor, report
+from migrator.cli.commands.verify import query, shadow, verify
 from migrator.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 from migrator.report.inert import plain
 
-_MODULES = {
-    "mapping": "mapping",
-    "table": "table",
-    "capture": "capture",
-    "backfill": "backfill",
-    "relay": "relay",
-    "purge": "relay",
-    "verify": "verify",
-    "undo": "undo",
-    "forget": "forget",
-    "status": "journal",
-    "findings": "journal",
-    "query": "query",
-    "shadow": "shadow",
-    "cutover": "cutover",
-    "report": "report",
-    "decommission": "decommission",
-    "doctor": "doctor",
-    "completion": "completion",
-    "local": "local",
-}
-"""Commands with the modules of this room that they are in."""
 
-
-class _Commands(Branch):
-    """Commands that are imported when they are asked for: a shell's completion and --version wait for no SQL or AWS."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_MODULES)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _MODULES:
-            return None
-        # What an import makes stays; looking for garbage in it would take a tenth of the start.
-        gc.disable()
-        try:
-            module = import_module(f"migrator.cli.{_MODULES[cmd_name]}")
-        finally:
-            gc.enable()
-        command = getattr(module, cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.group(
-    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
-)
+@click.group(cls=Branch, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="single-table-migrator", prog_name="migrator")
 @click.option("--verbose", is_flag=True, help="Log what is done, not only warnings.")
 def cli(verbose: bool) -> None:
@@ -73,6 +35,13 @@ def cli(verbose: bool) -> None:
     The steps: `mapping check`, `table create`, `backfill`, `verify`; see README.md.
     """
     log_from(verbose=verbose)
+
+
+for _command in (
+    *(backfill, capture, completion, cutover, decommission, doctor, findings, forget, local, mapping),
+    *(purge, query, relay, report, shadow, status, table, undo, verify),
+):
+    cli.add_command(_command)
 
 
 def main(args: list[str] | None = None) -> NoReturn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -11,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
@@ -20,21 +19,11 @@ from rich.segment import Segment
 from rich.text import Text
 
 from migrator import logs, wiring
-from migrator.durations import ADVICE, seconds_of
 from migrator.errors import INTERRUPTED, Interrupted, RefusedError, SettingsError
 from migrator.mapping.items import CompiledEntity
 from migrator.report.inert import plain
 from migrator.report.progress import Bars, Lines, live_line
 from migrator.settings import Job
-
-JobPath = click.Path(path_type=Path, dir_okay=True)
-job_argument = click.argument("job", type=JobPath, metavar="JOB")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-
-
-def print_json(data: Any) -> None:
-    """The one document that a command prints with --json."""
-    click.echo(json.dumps(data, ensure_ascii=False, sort_keys=True))
 
 
 def need_yes(question: str) -> None:
@@ -58,12 +47,6 @@ def stopped_says(what: Callable[[], str]) -> Iterator[None]:
         yield
     except Interrupted:
         raise Interrupted(what()) from None
-
-
-def entity_option(command: Any) -> Any:
-    return click.option("--entity", "entities", multiple=True, help="Only this entity; can be given again.")(
-        command
-    )
 
 
 def read_job(path: Path) -> Job:
@@ -164,21 +147,3 @@ def stop_on_signals() -> Iterator[Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """The seconds of a duration such as 90s, 5m, 2h, 1d, or of a number."""
-    if text is None:
-        return None
-    try:
-        return seconds_of(text)
-    except ValueError as error:
-        raise click.BadParameter(f"'{text}' is no duration; {error}") from None
-
-
-def some_seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
-    """The same of a duration that is more than nothing."""
-    found = seconds(ctx, param, text)
-    if found == 0:
-        raise click.BadParameter(f"'{text}' is no time at all; {ADVICE}")
-    return found

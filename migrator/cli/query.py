@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from migrator import wiring
-from migrator.cli.command_line import Leaf
-from migrator.cli.options import job_argument, json_option, read_job, stdout
+from migrator.cli.options import read_job, stdout
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.mapping.document import did_you_mean
 from migrator.mapping.patterns import read_params
@@ -17,19 +16,8 @@ from migrator.report.answers import answer_data, print_answer, print_explanation
 from migrator.stages.query import ask
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.argument("pattern")
-@click.option(
-    "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter of the pattern."
-)
-@click.option("--explain", is_flag=True, help="Show each request too, and what both sides took.")
-@json_option
 def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_json: bool) -> int:
-    """Run access pattern PATTERN on the table and print its answer beside SQL's. Exit code 1 when they differ.
-
-    A list is given with commas or as a JSON array: -p product_ids=1,2,3
-    """
+    """The exit code of `migrator query`."""
     read = read_job(job)
     given = _given(params)
     with wiring.lay(read, "query") as laid:

@@ -16,10 +16,10 @@ from migrator import live_wiring, truth_wiring, wiring
 from migrator.cli.belonging import belonging
 from migrator.cli.beside import begin_revision, tell_unverified
 from migrator.cli.capture_look import CaptureLook
-from migrator.cli.command_line import Leaf, Renamed
+from migrator.cli.command_line import print_json
 from migrator.cli.instances import tell_unmarked
 from migrator.cli.lag_hook import lag_watch
-from migrator.cli.options import job_argument, json_option, print_json, read_job, shown_live, stop_on_signals
+from migrator.cli.options import read_job, shown_live, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket
 from migrator.errors import DIFFERENT, Interrupted
 from migrator.journal.store import SqlJournal
@@ -39,39 +39,9 @@ DISCARDED_TRIES = 3
 """A mark that failed less often may have met a failure that passes."""
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.option("--once", is_flag=True, help="Stop when no mark is left; waits for those of others.")
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Marks under way at once."
-)
-@click.option("--dry-run", is_flag=True, help="Count the marks that wait, change nothing.")
-@click.option(
-    "--discard-failed",
-    is_flag=True,
-    help="Delete the marks that could not be worked; verify --repair finds their rows.",
-)
-@click.option(
-    "--force",
-    cls=Renamed,
-    former="--anyway",
-    is_flag=True,
-    help="Also where every access pattern is complete.",
-)
-@click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port.")
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
-@json_option
 @belonging()
 def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> int:
-    """Make items of what changed: take marks, read the rows that they touch, write, put the marks away.
-
-    Runs until it is stopped (Ctrl-C, SIGTERM) or every access pattern is complete; several may run at once, on several
-    hosts with one journal.
-
-    Exit code 0: with --once, no mark is left that is ripe; 1: some could not be worked, or rows were refused or met a
-    collision (see `migrator findings`), or another relay still has marks after the time of a lease (tuning.lease_s);
-    3: an edge gave up, the marks wait.
-    """
+    """The exit code of `migrator relay`."""
     read = read_job(job)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -176,13 +146,9 @@ def _run(daemon: Daemon, *, once: bool) -> None:
         return
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.option("--dry-run", is_flag=True, help="Count, take nothing away.")
 @belonging()
-@json_option
 def purge(job: Path, dry_run: bool, as_json: bool) -> int:
-    """Take away tombstones that nobody can be late for any more; DynamoDB's TTL would do it days later."""
+    """The exit code of `migrator purge`."""
     read = read_job(job)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())

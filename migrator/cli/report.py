@@ -14,10 +14,8 @@ import click
 
 from migrator import live_wiring, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Leaf
-from migrator.cli.keys import keys_option
 from migrator.cli.lag import Lag, lag_of
-from migrator.cli.options import job_argument, json_option, read_job, some_seconds, stdout, stop_on_signals
+from migrator.cli.options import read_job, stdout, stop_on_signals
 from migrator.errors import MappingError, MigratorError, SettingsError
 from migrator.journal.evidence import SqlEvidence
 from migrator.journal.finding_groups import SqlFindingGroups
@@ -35,33 +33,9 @@ _PATIENCE_S = 5.0
 """How long a side that does not answer is asked again: the rest is worth showing without it."""
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
-@click.option(
-    "--since",
-    "since_s",
-    callback=some_seconds,
-    metavar="DURATION",
-    default="24h",
-    show_default=True,
-    help="Comparisons of this time: 90m, 24h, 7d.",
-)
-@click.option(
-    "--samples/--no-samples",
-    default=None,
-    help="Show values of rows, and keys, whole; --no-samples: no sample items, no examples side by side. Neither: masked.",
-)
-@keys_option
-@json_option
 @belonging()
 def report(job: Path, html: Path | None, since_s: float, as_json: bool, **how: bool | None) -> int:
-    """Show what is on record of a job: differences with likely causes, phases, latency, lag, coverage, item collections.
-
-    Values of rows, and parts of keys that may name a person, are masked (…3f9a); with --samples as they are,
-    but for those that a pattern redacts: keep such a report where they may be.
-    Exit code 0: the report was made, whatever it says; 2: wrong use, or nothing is on record.
-    """
+    """The exit code of `migrator report`."""
     read = read_job(job)
     samples = how["samples"]
     options = ReportOptions(since_s, samples is not False, bool(samples), bool(how["whole_keys"]))

@@ -14,16 +14,7 @@ import click
 
 from migrator import live_wiring, logs, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Branch, Renamed
-from migrator.cli.options import (
-    console_on,
-    job_argument,
-    json_option,
-    read_job,
-    seconds,
-    stdout,
-    stop_on_signals,
-)
+from migrator.cli.options import console_on, read_job, stdout, stop_on_signals
 from migrator.errors import DIFFERENT, Interrupted, SettingsError
 from migrator.journal.evidence import SqlEvidence
 from migrator.live_wiring import ONCE, open_live
@@ -43,50 +34,9 @@ _PATIENCE_S = 10.0
 """How long one question is tried again: a caller of the service would not have waited longer, and thousands follow."""
 
 
-@click.group(cls=Branch)
-def shadow() -> None:
-    """Compare DynamoDB's answers with SQL's."""
-
-
-@shadow.command()
-@job_argument
-@click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
-@click.option(
-    "--questions",
-    cls=Renamed,
-    former="--samples",
-    type=click.IntRange(1),
-    default=200,
-    show_default=True,
-    help="Questions a pattern.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0), help="The same seed asks the same questions of the same rows."
-)
-@click.option(
-    "--settle",
-    "settle_s",
-    callback=seconds,
-    metavar="DURATION",
-    help="How long both sides may take to come to the same answer (default 3s).",
-)
-@click.option("--control", is_flag=True, help="Compare SQL with SQL: the noise of the source itself.")
-@click.option(
-    "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Questions at once."
-)
-@click.option("--no-record", is_flag=True, help="Keep nothing of it in the journal.")
-@json_option
 @belonging(applies=lambda asked: not (asked["control"] or asked["no_record"]))
 def replay(job: Path, names: tuple[str, ...], questions: int, workers: int, **asked: Any) -> int:
-    """Ask every access pattern of both sides, with parameters drawn from the source, and compare the answers.
-
-    Neither source nor table is written to, and no service has to run; what was compared goes to the journal, for
-    `migrator report`. A difference is looked at again until --settle is over: what goes away by itself is transient and
-    does not count.
-
-    Exit code 0: clean; 1: differences, errors of one side, or not proven, because no question could be drawn for a pattern;
-    3 and 130: stopped.
-    """
+    """The exit code of `migrator shadow replay`."""
     read = _tuned(read_job(job), workers)
     seed = _seed(asked["seed"])
     settle_s = DEFAULT_SETTLE_S if asked["settle_s"] is None else asked["settle_s"]

@@ -10,32 +10,21 @@ from typing import Any
 import click
 
 from migrator import wiring
-from migrator.cli.command_line import Branch
-from migrator.cli.options import job_argument, json_option, print_json, read_job
+from migrator.cli.command_line import print_json
+from migrator.cli.options import read_job
 from migrator.errors import DIFFERENT, MappingError, TargetError
 from migrator.export.definitions import cloudformation, terraform
 from migrator.model import TableDesign
 from migrator.settings import Job
 from migrator.table_options import TableOptions
 from migrator.target.creation import creation_request, definition, later_requests
+from migrator.transforms import read_mapping
 
 _FORMS = {"terraform": terraform, "cloudformation": cloudformation}
 
 
-@click.group(cls=Branch)
-def table() -> None:
-    """Create the table of a job, and compare it with the mapping."""
-
-
-@table.command()
-@job_argument
-@click.option("--dry-run", is_flag=True, help="Print the CreateTable request as JSON, create nothing.")
-@json_option
 def create(job: Path, dry_run: bool, as_json: bool) -> int:
-    """Create the table with its keys, indexes, TTL and options, and wait until it is ready.
-
-    A table that is there and fits is left as it is.
-    """
+    """The exit code of `migrator table create`."""
     read = read_job(job)
     if dry_run:
         _print_requests(wiring.design_for(read, _design(read)), read.target.options, as_json=as_json)
@@ -67,12 +56,8 @@ def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool
         click.echo(f"then {operation}: {json.dumps(request)}", err=True)
 
 
-@table.command()
-@job_argument
-@click.option("--as", "form", type=click.Choice(sorted(_FORMS)), help="Print the lines to edit, too.")
-@json_option
 def check(job: Path, form: str | None, as_json: bool) -> int:
-    """Say how the table differs from the mapping and from the job's options. Exit code 1 when it does."""
+    """The exit code of `migrator table check`."""
     read = read_job(job)
     target = wiring.open_target(read, _design(read), _never)
     state = target.admin.state(target.design)
@@ -101,7 +86,7 @@ def _edits(form: str, parts: list[str], wanted: dict[str, Any]) -> Iterator[str]
 
 
 def _design(job: Job) -> TableDesign:
-    parsed = wiring.read_mapping(job.mapping)
+    parsed = read_mapping(job.mapping)
     if parsed.faults:
         raise MappingError(parsed.faults)
     return parsed.mapping.table

@@ -13,18 +13,7 @@ import click
 
 from migrator import live_wiring, truth_wiring, wiring
 from migrator.cli.belonging import belonging
-from migrator.cli.command_line import Leaf, Renamed
-from migrator.cli.options import (
-    console_on,
-    entity_option,
-    job_argument,
-    json_option,
-    need_yes,
-    read_job,
-    stdout,
-    stop_on_signals,
-    stopped_says,
-)
+from migrator.cli.options import console_on, need_yes, read_job, stdout, stop_on_signals, stopped_says
 from migrator.errors import MappingError, SettingsError, StoppedError
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
@@ -37,32 +26,13 @@ from migrator.results import UndoCounts
 from migrator.settings import Job
 from migrator.stages.undo import AnyRevision, Undo
 from migrator.target.store import reads_only
+from migrator.transforms import read_mapping
 from migrator.wiring import Target
 
 
-@click.command(cls=Leaf)
-@job_argument
-@entity_option
-@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
-@click.option("--dry-run", is_flag=True, help="Count what would be deleted, delete nothing.")
-@click.option(
-    "--force",
-    cls=Renamed,
-    former="--anyway",
-    is_flag=True,
-    help="Delete also what the journal does not know to be of this job alone, and what callers are answered from.",
-)
-@json_option
 @belonging()
 def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
-    """Delete the items that this job wrote, so that backfill can write them again.
-
-    Only items whose _src names an entity that the job's backfill wrote into this table are deleted, and only while it
-    still does. Where the journal does not know of one, or knows of another job that wrote the same entity, undo refuses:
-    _src does not say which job an item is of. It refuses too while a relay, a backfill or a strict service writes to the
-    table, and none begins before it has ended. Objects in S3 stay.
-    Exit code 0: they are gone; 1: you said no; 2: nobody could be asked; 3 and 130: stopped, the same command goes on.
-    """
+    """The exit code of `migrator undo`."""
     read, dry_run = read_job(job), how["dry_run"]
     mapping = _mapping(read)
     wanted = _chosen(mapping, entities, read.direct)
@@ -164,7 +134,7 @@ def _own(
 
 
 def _mapping(job: Job) -> Mapping:
-    parsed = wiring.read_mapping(job.mapping)
+    parsed = read_mapping(job.mapping)
     if parsed.faults:
         raise MappingError(parsed.faults)
     return parsed.mapping

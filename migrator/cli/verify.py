@@ -19,18 +19,8 @@ import click
 
 from migrator import live_wiring, truth_wiring, verify_wiring, wiring
 from migrator.cli.belonging import adopt_repaired, belonging
-from migrator.cli.command_line import Leaf, Renamed
-from migrator.cli.keys import as_asked, keys_option, tell_masked
-from migrator.cli.options import (
-    job_argument,
-    json_option,
-    progress,
-    read_job,
-    seconds,
-    stdout,
-    stop_on_signals,
-    stopped_says,
-)
+from migrator.cli.keys import as_asked, tell_masked
+from migrator.cli.options import progress, read_job, stdout, stop_on_signals, stopped_says
 from migrator.cli.runs import RunEnd, identity_of, need_bucket, pages_of
 from migrator.errors import DIFFERENT, SettingsError
 from migrator.journal.lease import RunLease
@@ -55,58 +45,9 @@ from migrator.wiring import Laid, Target
 DEFAULT_SETTLE_S = 10.0
 
 
-@click.command(cls=Leaf)
-@job_argument
-@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
-@click.option("--sample", "part", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
-@click.option(
-    "--seed", type=click.IntRange(0), help="Of the sample; the same seed looks at the same rows again."
-)
-@click.option(
-    "--repair", is_flag=True, help="Leave a mark for every row that still differs; the relay does the rest."
-)
-@click.option(
-    "--force",
-    cls=Renamed,
-    former="--anyway",
-    is_flag=True,
-    help="With --repair: also where every access pattern is complete.",
-)
-@click.option(
-    "--dry-run", is_flag=True, help="With --repair: say how many rows it would mark, and mark none."
-)
-@click.option(
-    "--restart",
-    cls=Renamed,
-    former="--again",
-    is_flag=True,
-    help="Look at everything anew, even where a stopped verify would go on.",
-)
-@click.option(
-    "--settle",
-    "settle_s",
-    callback=seconds,
-    metavar="DURATION",
-    help="How long to wait before differences of a live source are looked at again (default 10s).",
-)
-@click.option(
-    "--source-url",
-    metavar="URL",
-    help="Read rows as another user or from another server than the job's, such as env:NAME (or file:, secret:, a URL).",
-)
-@keys_option
-@json_option
 @belonging(applies=lambda asked: asked["repair"], older=False, begins=True)
 def verify(job: Path, workers: int | None, part: str | None, seed: int | None, **asked: Any) -> int:
-    """Compare every row with its items and every item with its row, and totals by plain SQL.
-
-    Where changes are captured, differences are looked at again after a moment: both sides may have been in flight.
-    With --sample only rows against items, and only some: neither items without a row nor totals are looked at.
-    One that was stopped within the last hour goes on; what it looked at before it does not look at again.
-    With --source-url the copy and its check do not share what one user is shown; marks are read by the job's own.
-
-    Exit code 0: clean; 1: differences (see `migrator findings`); 3 and 130: stopped, the same command goes on.
-    """
+    """The exit code of `migrator verify`."""
     if asked["dry_run"] and not asked["repair"]:
         raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
     read, sample = read_job(job), _sample(part, seed)

@@ -16,11 +16,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from migrator.errors import SettingsError
-from migrator.files import make_folder
+from migrator.files import FOLDER, make_folder
 from migrator.journal.schema import job_name, seen_table
 from migrator.ports.control import NameKind
 
-FOLDER = ".migrator"
 _BUSY_S = 5.0
 MayMove = Callable[[Mapping[NameKind, frozenset[str]]], None]
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from migrator.errors import SettingsError
 from migrator.limits import BATCH_GET_KEYS
 from migrator.mapping.geo import precision_for, reach_m
-from migrator.mapping.render import Renderer, unset
-from migrator.model import Index, ItemKey, Mapping, Operator, Pattern, Template
+from migrator.mapping.render import Renderer, Templates, unset
+from migrator.model import Index, ItemKey, Mapping, Operator, Pattern, Ref, TableDesign, Template
 
 CONDITIONS: dict[Operator, str] = {
     "equal": "{0} = {1}",
@@ -57,51 +57,102 @@ class Request:
 
 
 def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
-    """What answers the pattern for these parameters (see patterns.read_params).
+    """What answers the pattern for these parameters (see patterns.read_params); who asks more than once keeps `Requests`.
 
     Raises: SettingsError where a parameter of the key is not set or does not fit it.
     """
-    table = mapping.table
-    made = _request(mapping, pattern, params)
-    return replace(made, type_attribute=table.type_attribute, ttl_attribute=table.ttl)
+    return Requests(mapping, pattern).of(params)
 
 
-def _request(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
-    key = tuple(attribute.name for attribute in mapping.table.key)
-    if pattern.operation == "query":
-        return _query(mapping, pattern, params, key)
-    if pattern.operation == "get":
-        found = _whole_key(mapping, pattern, params)
-        return Request("get", ({"Key": found, "ConsistentRead": pattern.consistent},), key)
-    keys = _listed_keys(mapping, pattern, params)
-    sent = tuple(
-        {"Keys": keys[start : start + BATCH_GET_KEYS], "ConsistentRead": pattern.consistent}
-        for start in range(0, len(keys), BATCH_GET_KEYS)
-    )
-    return Request("batch_get", sent, key)
+class Requests:
+    """The requests of one pattern, its templates compiled once. Safe to share between threads."""
+
+    def __init__(self, mapping: Mapping, pattern: Pattern) -> None:
+        self._table = mapping.table
+        self._pattern = pattern
+        self._templates = Templates(mapping, pattern)
+        self._key = tuple(attribute.name for attribute in mapping.table.key)
+        self._asked = mapping.table.asked(pattern.index)
+        self._star = pattern.star
+
+    def of(self, params: Dict[str, Any]) -> Request:
+        """Raises: SettingsError where a parameter of the key is not set or does not fit it."""
+        table = self._table
+        return replace(self._request(params), type_attribute=table.type_attribute, ttl_attribute=table.ttl)
+
+    def refuse_unfit(self, params: Dict[str, Any]) -> None:
+        """Nothing, where the parameters make a request, which is not built. Raises: SettingsError, as `of`."""
+        pattern = self._pattern
+        if pattern.operation == "query":
+            self._tests(params)
+        elif pattern.operation == "get":
+            _whole_key(self._table, Renderer(self._templates, params))
+        else:
+            _listed_keys(self._table, self._templates, params)
+
+    def _request(self, params: Dict[str, Any]) -> Request:
+        pattern, key = self._pattern, self._key
+        if pattern.operation == "query":
+            return self._query(self._tests(params))
+        if pattern.operation == "get":
+            found = _whole_key(self._table, Renderer(self._templates, params))
+            return Request("get", ({"Key": found, "ConsistentRead": pattern.consistent},), key)
+        keys = _listed_keys(self._table, self._templates, params)
+        sent = tuple(
+            {"Keys": keys[start : start + BATCH_GET_KEYS], "ConsistentRead": pattern.consistent}
+            for start in range(0, len(keys), BATCH_GET_KEYS)
+        )
+        return Request("batch_get", sent, key)
+
+    def _query(self, made: _Asked) -> Request:
+        pattern, asked = self._pattern, self._asked
+        assert asked is not None
+        return Request(
+            operation="query",
+            sent=tuple(_parameters(pattern, partition, made) for partition in made.partitions),
+            key=self._key,
+            sort=tuple(attribute.name for attribute in asked.sort),
+            descending=pattern.descending,
+            limit=made.limit,
+            near=made.near,
+        )
+
+    def _tests(self, params: Dict[str, Any]) -> _Asked:
+        pattern, asked, star = self._pattern, self._asked, self._star
+        assert asked is not None
+        render = Renderer(self._templates, params)
+        sort = _sort(pattern, asked, render)
+        partitions = [] if sort is None else _partitions(pattern, asked, star, render)
+        return _Asked(
+            partitions,
+            sort or [],
+            _filters(pattern, render) if partitions else [],
+            _limit(pattern, params),
+            None if star is None else _near(pattern, star, params),
+        )
 
 
 # ── get, batch_get ──────────────────────────────────────────────────────────────────────────────
 
 
-def _whole_key(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> dict[str, Any]:
-    render = Renderer(mapping, pattern, params)
-    templates = [*pattern.key, *(one.values[0] for one in pattern.sort)]
+def _whole_key(table: TableDesign, render: Renderer) -> dict[str, Any]:
+    templates = [*render.pattern.key, *(one.values[0] for one in render.pattern.sort)]
     return {
         attribute.name: render.set_key(template, attribute)
-        for attribute, template in zip(mapping.table.key, templates, strict=True)
+        for attribute, template in zip(table.key, templates, strict=True)
     }
 
 
-def _listed_keys(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> list[dict[str, Any]]:
+def _listed_keys(table: TableDesign, templates: Templates, params: Dict[str, Any]) -> list[dict[str, Any]]:
     """One key for each value of the list, in its order; a key that comes twice is asked once."""
+    pattern = templates.pattern
     used = {path for template in _key_templates(pattern) for ref in template.refs for path in ref.paths}
     name = next(param.name for param in pattern.params if param.many and param.name in used)
     if params[name] is None:
         raise unset(pattern)
     keys: dict[ItemKey, dict[str, Any]] = {}
     for value in params[name]:
-        key = _whole_key(mapping, pattern, {**params, name: value})
+        key = _whole_key(table, Renderer(templates, {**params, name: value}))
         keys.setdefault(tuple(key.values()), key)
     return list(keys.values())
 
@@ -113,23 +164,6 @@ def _key_templates(pattern: Pattern) -> list[Template]:
 # ── query ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _query(mapping: Mapping, pattern: Pattern, params: Dict[str, Any], key: tuple[str, ...]) -> Request:
-    asked = mapping.table.asked(pattern.index)
-    assert asked is not None
-    render = Renderer(mapping, pattern, params)
-    sort = _sort(pattern, asked, render)
-    partitions = [] if sort is None else _partitions(pattern, asked, render)
-    return Request(
-        operation="query",
-        sent=tuple(_parameters(pattern, partition, sort or [], render) for partition in partitions),
-        key=key,
-        sort=tuple(attribute.name for attribute in asked.sort),
-        descending=pattern.descending,
-        limit=_limit(pattern, params),
-        near=_near(pattern, params),
-    )
-
-
 @dataclass(frozen=True)
 class _Test:
     """One condition with its values."""
@@ -139,23 +173,30 @@ class _Test:
     values: Sequence[Any]
 
 
-def _partitions(pattern: Pattern, asked: Index, render: Renderer) -> list[list[_Test]]:
+@dataclass(frozen=True)
+class _Asked:
+    """What a Query asks for, its parameters put in: the tests of each partition, of the sort key and of what is filtered."""
+
+    partitions: list[list[_Test]]
+    sort: list[_Test]
+    filters: list[_Test]
+    limit: int | None
+    near: Nearby | None
+
+
+def _partitions(pattern: Pattern, asked: Index, star: Ref | None, render: Renderer) -> list[list[_Test]]:
     """The partitions to ask: one, or as many as a `*` stands for."""
     return [
         [
             _Test(attribute.name, "equal", [render.set_key(template, attribute)])
             for attribute, template in zip(asked.partition, templates, strict=True)
         ]
-        for templates in _starred(pattern, render)
+        for templates in ([pattern.key] if star is None else _starred(pattern, star, render))
     ]
 
 
-def _starred(pattern: Pattern, render: Renderer) -> Iterator[tuple[Template, ...]]:
+def _starred(pattern: Pattern, star: Ref, render: Renderer) -> Iterator[tuple[Template, ...]]:
     """The partition key's templates, with each text that their `*` stands for in its place."""
-    star = pattern.star
-    if star is None:
-        yield pattern.key
-        return
     for text in render.texts(star):
         yield tuple(
             replace(template, parts=tuple(text if part is star else part for part in template.parts))
@@ -180,13 +221,11 @@ def _sort(pattern: Pattern, asked: Index, render: Renderer) -> list[_Test] | Non
     return tests
 
 
-def _parameters(
-    pattern: Pattern, partition: list[_Test], sort: list[_Test], render: Renderer
-) -> dict[str, Any]:
+def _parameters(pattern: Pattern, partition: list[_Test], made: _Asked) -> dict[str, Any]:
     names: dict[str, str] = {}
     bound: dict[str, Any] = {}
-    conditions = [*_clauses("p", partition, names, bound), *_clauses("s", sort, names, bound)]
-    filters = list(_clauses("f", _filters(pattern, render), names, bound))
+    conditions = [*_clauses("p", partition, names, bound), *_clauses("s", made.sort, names, bound)]
+    filters = list(_clauses("f", made.filters, names, bound))
     query: dict[str, Any] = {
         "KeyConditionExpression": " AND ".join(conditions),
         "ExpressionAttributeNames": names,
@@ -235,13 +274,13 @@ def _limit(pattern: Pattern, params: Dict[str, Any]) -> int | None:
     return limit
 
 
-def _near(pattern: Pattern, params: Dict[str, Any]) -> Nearby | None:
+def _near(pattern: Pattern, star: Ref, params: Dict[str, Any]) -> Nearby | None:
     """The circle that the answer is cut to.
 
     Raises: SettingsError where the cells asked might not hold all of it.
     """
-    near, star = pattern.near, pattern.star
-    if near is None or star is None:
+    near = pattern.near
+    if near is None:
         return None
     latitude, longitude = (params[name] for name in near.origin)
     within = params[near.within_m] if isinstance(near.within_m, str) else near.within_m

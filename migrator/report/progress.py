@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
-from structlog.typing import FilteringBoundLogger
 
 from migrator.ports import Tally
 from migrator.report.inert import plain
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 PLANNING_S = 10.0
 """How often the log is told how many pages are planned."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from structlog.typing import FilteringBoundLogger
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 
 class SampleBars:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from migrator.facts import CollectionPlan, EntityPlan, Slot
 from migrator.mapping.shown_values import json_text
 from migrator.model import Item, RowTree
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def row_tree_lines(plan: EntityPlan, row: RowTree) -> Iterator[str]:

@@ -40,20 +40,21 @@ class Pace:
 
         Raises: Interrupted when the run is asked to stop.
         """
-        while (debt_s := self._debt_s()) > 0:
+        if self._rows_per_s is None:
+            return
+        while (debt_s := self._debt_s(self._rows_per_s)) > 0:
             nap(debt_s, self._stop, self._sleep)
 
     def took(self, rows: int) -> None:
         """Draws the rows that were read."""
-        with self._lock:
-            self._tokens -= rows
+        if self._rows_per_s is not None:
+            with self._lock:
+                self._tokens -= rows
 
-    def _debt_s(self) -> float:
+    def _debt_s(self, rows_per_s: float) -> float:
         """How long the bucket needs to be out of debt."""
-        if self._rows_per_s is None:
-            return 0.0
         with self._lock:
             now = self._clock()
-            filled = self._tokens + (now - self._filled_at) * self._rows_per_s
-            self._tokens, self._filled_at = min(filled, self._rows_per_s), now
-            return -self._tokens / self._rows_per_s if self._tokens < -_NO_DEBT_ROWS else 0.0
+            filled = self._tokens + (now - self._filled_at) * rows_per_s
+            self._tokens, self._filled_at = min(filled, rows_per_s), now
+            return -self._tokens / rows_per_s if self._tokens < -_NO_DEBT_ROWS else 0.0

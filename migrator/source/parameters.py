@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -29,7 +31,11 @@ def has_comment(sql: str, dialect: str) -> bool:
 
 def masked(sql: str, dialect: str) -> str:
     """`sql` with names of parameters that are keywords nowhere; every other character stays in its place."""
-    return _replaced(sql, dialect, lambda found: ":" + "_" * len(found["name"]))
+    pieces, done = [], 0
+    for found in _parameters(sql, dialect):
+        pieces += [sql[done : found.start()], ":", "_" * len(found["name"])]
+        done = found.end()
+    return "".join([*pieces, sql[done:]])
 
 
 def bound_statement(
@@ -40,30 +46,64 @@ def bound_statement(
     A list or tuple after IN, in parentheses or without, is as many values; elsewhere it is the driver's to bind.
     Raises: SettingsError for an empty list after NOT IN, which SQL cannot say, and for an integer that SQLite cannot hold.
     """
-    sql, dialect = checked.sql, checked.dialect
+    dialect = checked.dialect
     bound: dict[str, Any] = {}
-
-    def put(found: re.Match[str]) -> str:
-        name = found["name"]
-        value = params.get(name)
-        listed = _BEFORE_A_LIST.search(sql, 0, found.start())
-        if listed is None or not isinstance(value, (list, tuple)):
+    texts, places = _cut(checked.sql, dialect)
+    pieces = [texts[0]]
+    for place, text in zip(places, texts[1:], strict=True):
+        name, value = place.name, params.get(place.name)
+        if place.is_list and isinstance(value, (list, tuple)):
+            pieces.append(_listed(place, value, dialect, bound))
+        else:
             if name in params:
                 bound[name] = _bindable(value, dialect)
-            return f":{name}"
-        if not value and listed["not"]:
-            raise SettingsError(f"the list of parameter '{name}' is empty, and NOT IN () is no SQL")
-        # Nothing is IN (NULL), as nothing is in an empty list.
-        values = [_bindable(one, dialect) for one in value] or [None]
-        names = [f"{name}_{number}" for number in range(len(values))]
-        bound.update(zip(names, values, strict=True))
-        places = ", ".join(f":{one}" for one in names)
-        return places if listed["open"] else f"({places})"
-
-    statement = sa.text(_replaced(sql, dialect, put, escaped=True))
+            pieces.append(f":{name}")
+        pieces.append(text)
     if engine_of(dialect).sql.integer_bits is not None:
         _refuse_beyond(params, bound.values(), engine_of(dialect))
-    return statement, bound
+    return _text("".join(pieces)), bound
+
+
+_KEPT = 1_000
+"""Statements that are kept cut up: a mapping has some dozens, and lists of other lengths make others of them."""
+_text = lru_cache(_KEPT)(sa.text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a parameter stands: where a list may stand, behind NOT, in parentheses."""
+
+    name: str
+    is_list: bool
+    is_negated: bool
+    is_open: bool
+
+
+@lru_cache(_KEPT)
+def _cut(sql: str, dialect: str) -> tuple[tuple[str, ...], tuple[_Place, ...]]:
+    """The parameters of a statement, and the texts around them as SQLAlchemy's text() wants them."""
+    texts, places, done = [], [], 0
+    for found in _parameters(sql, dialect):
+        before = _BEFORE_A_LIST.search(sql, 0, found.start())
+        is_negated, is_open = (
+            (False, False) if before is None else (bool(before["not"]), bool(before["open"]))
+        )
+        texts.append(_escaped(sql[done : found.start()]))
+        places.append(_Place(found["name"], before is not None, is_negated, is_open))
+        done = found.end()
+    return (*texts, _escaped(sql[done:])), tuple(places)
+
+
+def _listed(place: _Place, value: Sequence[Any], dialect: str, bound: dict[str, Any]) -> str:
+    """The values of a list as SQL; they are added to `bound`."""
+    if not value and place.is_negated:
+        raise SettingsError(f"the list of parameter '{place.name}' is empty, and NOT IN () is no SQL")
+    # Nothing is IN (NULL), as nothing is in an empty list.
+    values = [_bindable(one, dialect) for one in value] or [None]
+    names = [f"{place.name}_{number}" for number in range(len(values))]
+    bound.update(zip(names, values, strict=True))
+    listed = ", ".join(f":{one}" for one in names)
+    return listed if place.is_open else f"({listed})"
 
 
 def _refuse_beyond(params: Mapping[str, Any], bound: Iterable[Any], engine: Engine) -> None:
@@ -81,17 +121,9 @@ def _parameters(sql: str, dialect: str) -> Iterator[re.Match[str]]:
     return (found for found in engine_of(dialect).sql.parameters.finditer(sql) if found["name"] is not None)
 
 
-def _replaced(sql: str, dialect: str, put: Callable[[re.Match[str]], str], *, escaped: bool = False) -> str:
-    """`sql` with `put` in the place of each parameter; `escaped`: other colons as SQLAlchemy's text() wants them."""
-    pieces, done = [], 0
-    for found in _parameters(sql, dialect):
-        pieces += [_kept(sql[done : found.start()], escaped), put(found)]
-        done = found.end()
-    return "".join([*pieces, _kept(sql[done:], escaped)])
-
-
-def _kept(text: str, escaped: bool) -> str:
-    return text.replace(":", r"\:") if escaped else text
+def _escaped(text: str) -> str:
+    """Other colons than a parameter's, as SQLAlchemy's text() wants them."""
+    return text.replace(":", r"\:")
 
 
 def _bindable(value: Any, dialect: str) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -36,7 +37,7 @@ from migrator.source.pooling import Pooling, pooling_of
 from migrator.source.random_keys import random_keys
 from migrator.source.reading import Reading
 from migrator.source.roots import roots_select
-from migrator.source.selects import Key, KeyRange, KeySet
+from migrator.source.selects import Key, KeyRange, KeySet, RootSelect
 from migrator.source.statements import checked_statement
 from migrator.source.statistics import rows_at_least
 from migrator.source.trees import key_reader, row_trees, rows_read, twins_of
@@ -45,6 +46,9 @@ from migrator.source.within import Within, within
 
 KEYS_A_SELECT = 200
 """Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
+
+PLANS_KEPT = 500
+"""Plans whose SELECT is kept: a mapping has one for each entity."""
 
 
 class SqlSource:
@@ -77,6 +81,7 @@ class SqlSource:
         self._names = names
         self._schemas = tuple(schemas)
         self._facts: SchemaFacts | None = None
+        self._root_selects: dict[int, RootSelect] = {}
 
     @property
     def dialect(self) -> str:
@@ -211,10 +216,12 @@ class SqlSource:
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
     ) -> list[RowTree]:
+        select = self._root_select(plan)
+
         def page(connection: Connection) -> list[RowTree]:
             chosen = KeyRange(_key(after), _key(upto))
             # One row more than is asked for: the last one's twin would begin no other page, and be seen by nobody.
-            roots = first_rows(connection, selects.root_select(plan, chosen, limit and limit + 1))
+            roots = first_rows(connection, select.of(chosen, limit and limit + 1))
             self._need_no_twins(plan, roots)
             roots = roots[:limit]
             if limit is not None and roots:
@@ -222,21 +229,29 @@ class SqlSource:
                 chosen = KeyRange(chosen.after, decode_key(last))
             return _with_collections(connection, plan, chosen, roots)
 
-        return self._trees(self._pages, plan, page)
+        self._pace.wait()
+        trees = self._pages.read(_entity(plan), page)
+        self._pace.took(rows_read(plan, trees))
+        return trees
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the keys, as many as there are; all of one snapshot."""
+
+        select = self._root_select(plan)
 
         def rows(connection: Connection) -> list[RowTree]:
             found: list[RowTree] = []
             for start in range(0, len(keys), KEYS_A_SELECT):
                 chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
-                roots = first_rows(connection, selects.root_select(plan, chosen))
+                roots = first_rows(connection, select.of(chosen))
                 self._need_no_twins(plan, roots)
                 found += _with_collections(connection, plan, chosen, roots)
             return found
 
-        return self._trees(self._reading, plan, rows)
+        self._pace.wait()
+        trees = self._reading.read(_entity(plan), rows)
+        self._pace.took(rows_read(plan, trees))
+        return trees
 
     def find_roots(
         self,
@@ -288,9 +303,8 @@ class SqlSource:
         """
         statement, bound = bound_statement(checked_statement(sql, self.dialect, schema), params)
         self._pace.wait()
-        found = self._reading.read(
-            "a query of the mapping", lambda connection: first_rows(connection, statement, bound, at_most)
-        )
+        work = partial(first_rows, statement=statement, params=bound, at_most=at_most)
+        found = self._reading.read("a query of the mapping", work)
         self._pace.took(len(found))
         return found
 
@@ -341,14 +355,14 @@ class SqlSource:
         self._reading.close()
         self._pages.close()
 
-    def _trees(
-        self, reading: Reading | Within, plan: EntityPlan, work: Callable[[Connection], list[RowTree]]
-    ) -> list[RowTree]:
-        """What `work` reads, at the run's pace."""
-        self._pace.wait()
-        trees = reading.read(_entity(plan), work)
-        self._pace.took(rows_read(plan, trees))
-        return trees
+    def _root_select(self, plan: EntityPlan) -> RootSelect:
+        """Of this very plan, whose select keeps it alive: so its id names no other one."""
+        found = self._root_selects.get(id(plan))
+        if found is None:
+            if len(self._root_selects) >= PLANS_KEPT:
+                self._root_selects.clear()
+            found = self._root_selects[id(plan)] = RootSelect(plan)
+        return found
 
     def _rows_expected(self, plan: EntityPlan) -> int | None:
         statement = selects.all_select(plan)
@@ -360,7 +374,7 @@ class SqlSource:
     def _rows(
         self, doing: str, statement: sa.Executable, params: Mapping[str, Any] | None = None
     ) -> list[tuple[Any, ...]]:
-        return self._reading.read(doing, lambda connection: first_rows(connection, statement, params))
+        return self._reading.read(doing, partial(first_rows, statement=statement, params=params))
 
     def _need_no_twins(self, plan: EntityPlan, roots: Sequence[tuple[Any, ...]]) -> None:
         """Raises: TwinRowsError where rows that were read together have one key. No page ends between two such rows."""

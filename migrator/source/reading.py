@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy.engine import Connection, Engine
@@ -53,7 +54,9 @@ class Reading:
         Raises: SourceError, in our own words and without anything of the driver's; Interrupted.
         """
         try:
-            return self._retry.call(doing, lambda: self._once(work), self._can_pass, self._gave_up(doing))
+            return self._retry.call(
+                doing, partial(self._once, work), self._can_pass, partial(self._gave_up, doing)
+            )
         except self._failures as error:
             raise self._told(error, doing) from None
 
@@ -81,8 +84,8 @@ class Reading:
         """Only of a server that was reached, or that answered itself: a wrong URL shall be told at once."""
         return is_busy(error) or (self._reached and is_broken(error))
 
-    def _gave_up(self, doing: str) -> Callable[[BaseException, str], SourceError]:
-        return lambda error, tried: self._told(error, doing, f" (gave up after {tried})")
+    def _gave_up(self, doing: str, error: BaseException, tried: str) -> SourceError:
+        return self._told(error, doing, f" (gave up after {tried})")
 
     def _told(self, error: BaseException, doing: str, tried: str = "") -> SourceError:
         return source_error(error, self.place, doing, tried)

@@ -46,18 +46,27 @@ class KeySet:
 Rows: TypeAlias = KeyRange | KeySet
 
 
+class RootSelect:
+    """The plan's slots of root rows, in key order: all of the statement but which rows, made once. Safe between threads."""
+
+    def __init__(self, plan: EntityPlan) -> None:
+        self.plan = plan
+        root = named(plan.table, "root")
+        aliases, source = joined({"": root}, root, plan.joins)
+        self._key = key_of(plan, root)
+        self._exact = [exact(_column(root, column.real)) for column in plan.key]
+        slots = (slot_of(slot, aliases) for slot in plan.slots)
+        self._statement: Statement = sa.select(*slots).select_from(source).order_by(*self._key)
+        self._with_key, self._where = with_key(plan, root), _where(root, plan.where)
+
+    def of(self, rows: Rows, limit: int | None = None) -> Statement:
+        by_key = within(self._key, rows) if isinstance(rows, KeyRange) else [_one_of(self._exact, rows.keys)]
+        return self._statement.where(*self._with_key, *by_key, *self._where).limit(limit)
+
+
 def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
     """The plan's slots of the given root rows, in key order."""
-    root = named(plan.table, "root")
-    aliases, source = joined({"": root}, root, plan.joins)
-    key = key_of(plan, root)
-    return (
-        sa.select(*(slot_of(slot, aliases) for slot in plan.slots))
-        .select_from(source)
-        .where(*chosen(plan, root, rows))
-        .order_by(*key)
-        .limit(limit)
-    )
+    return RootSelect(plan).of(rows, limit)
 
 
 def collection_select(plan: EntityPlan, collection: CollectionPlan, rows: Rows) -> Statement:

@@ -14,7 +14,7 @@ from migrator.mapping.filters import Surroundings
 from migrator.mapping.origins import Origin, Origins, origins_of
 from migrator.mapping.param_texts import absent_value, bucket_text, list_text, param_text
 from migrator.mapping.patterns import read_params
-from migrator.mapping.requests import request_for
+from migrator.mapping.requests import Requests
 from migrator.mapping.rows import places_of
 from migrator.mapping.uniqueness import column_of
 from migrator.model import SCHEMA_PATH, Param, Pattern
@@ -81,8 +81,8 @@ class _Drawing:
     def __init__(
         self, mapping: MappingModel, pattern: Pattern, origins: Origins, rows: list[Row], rng: random.Random
     ) -> None:
-        self.mapping = mapping
         self.pattern = pattern
+        self._requests = Requests(mapping, pattern)
         self.origins = origins
         self.rows = rows
         self.rng = rng
@@ -114,7 +114,7 @@ class _Drawing:
             texts = self._texts(chosen, anchor, other)
             lost = self._lose(texts) if absent else False
             values = read_params(self.pattern, texts)
-            request_for(self.mapping, self.pattern, values)
+            self._requests.refuse_unfit(values)
         except (SettingsError, RowError, ValueError, OverflowError) as error:
             self.refused = str(error) if isinstance(error, SettingsError) else "no row has values that fit"
             return None

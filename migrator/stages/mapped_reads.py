@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from migrator.errors import SettingsError
@@ -21,7 +22,7 @@ from migrator.stages.bounded import BoundedSource, BoundedStore, Bounds
 from migrator.stages.paging import LARGEST_PAGE, PageRows, Place, refuse_unpaged, sql_page, table_page
 from migrator.stages.query import Question
 from migrator.stages.reads import Call, Reads
-from migrator.stages.sides import Edges, MappedCall, refuse_unfit
+from migrator.stages.sides import Edges, MappedCall
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,13 @@ class MappedReads:
         """
         question = question_named(self.questions, name)
         values = checked_params(question.pattern, given)
-        refuse_unfit(question, values)
+        question.refuse_unfit(values)
         shadowed = lambda: MappedCall(question, values, self.shadow_edges)  # noqa: E731
         call = Call(question.pattern, values, shadowed, self._compares)
         side = self.reads.side_of(call)
-        parts = self.reads.answer(call, side, lambda: self.edges.ask(question, side, values))
+        edges = self.edges
+        ask = partial(question.answer, side, values, edges.source, edges.store)
+        parts = self.reads.answer(call, side, ask)
         return handed(question.pattern, parts)
 
     def _compares(self, parts: Mapping[str, Rows]) -> Mapping[str, Rows]:
@@ -75,7 +78,7 @@ class MappedReads:
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST_PAGE:
             raise SettingsError(f"{name}: size is a whole number from 1 to {LARGEST_PAGE:,}")
         values = checked_params(question.pattern, given)
-        refuse_unfit(question, values)
+        question.refuse_unfit(values)
         key = self._key(name)
         page = _PageCall(question, values, self.shadow_edges, size)
         # Of pages in no certain order, and of later ones, the two sides need not agree where they are cut.

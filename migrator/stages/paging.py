@@ -13,7 +13,7 @@ from migrator.errors import SettingsError
 from migrator.mapping.cursors import Start, row_digest
 from migrator.mapping.diff import as_text
 from migrator.mapping.patterns import answer_of
-from migrator.mapping.requests import Request, request_for
+from migrator.mapping.requests import Request
 from migrator.model import Item, Pattern
 from migrator.ports import ItemStore, Questions
 from migrator.results import Rows
@@ -65,7 +65,7 @@ def table_page(
     question: Question, values: Mapping[str, Any], store: ItemStore, place: Place, size: int
 ) -> PageRows:
     """Raises: SettingsError where the parameters make no request; what the store raises."""
-    request = request_for(question.mapping, question.pattern, values)
+    request = question.requests.of(values)
     size = _within(size, request.limit, place)
     starts = place.starts or (None,) * len(request.sent)
     asked = _Asked(store, request, _names(question), size)

@@ -13,12 +13,13 @@ from migrator.mapping.answers import readers_for
 from migrator.mapping.costs import entry_bytes
 from migrator.mapping.diff import diffs
 from migrator.mapping.patterns import answer_of, plain_rows, schema_of
-from migrator.mapping.requests import Request, request_for
+from migrator.mapping.requests import Request, Requests
 from migrator.mapping.row_key import row_key
 from migrator.mapping.rules import ruled
 from migrator.mapping.sizes import read_units
 from migrator.model import Mapping as MappingModel
 from migrator.model import Part, Pattern, TableDesign
+from migrator.phase import Side
 from migrator.ports import ItemStore, QueryPage, Questions
 from migrator.results import Answer, PartAnswer, Rows, Took
 from migrator.stages.fetch import fetch
@@ -132,12 +133,27 @@ class Question:
         self.mapping = mapping
         self.pattern = pattern
         self.clock = clock
+        self.requests = Requests(mapping, pattern)
         self.readers = {part.name: readers_for(mapping, plans, part) for part in pattern.parts}
         self.keys = {part.name: row_key(mapping, plans, pattern, part) for part in pattern.parts}
 
+    def refuse_unfit(self, params: Mapping[str, Any]) -> None:
+        """Whoever answers: parameters that make no request are refused, so that a move of phase refuses nothing new.
+
+        Raises: SettingsError.
+        """
+        self.requests.refuse_unfit(params)
+        schema_of(self.mapping, self.pattern, params)
+
+    def answer(
+        self, side: Side, params: Mapping[str, Any], source: Questions, store: ItemStore
+    ) -> Mapping[str, Rows]:
+        """Rows by part, from one side; the other is asked nothing. Raises: what the side raises."""
+        return self.of_table(params, store).parts if side == "table" else self.of_sql(params, source).parts
+
     def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
         """Raises: SettingsError where the parameters make no request; what the store raises."""
-        request = request_for(self.mapping, self.pattern, params)
+        request = self.requests.of(params)
         began = self.clock()
         fetched = fetch(store, request)
         took = Took(fetched.round_trips, _ms(self.clock() - began))

@@ -11,8 +11,6 @@ from typing import Any, Protocol, cast
 
 from migrator.errors import MigratorError, StoppedError
 from migrator.mapping.handed import Record, names_fault, records_of, rows_of
-from migrator.mapping.patterns import schema_of
-from migrator.mapping.requests import request_for
 from migrator.model import Part, Pattern
 from migrator.phase import Side
 from migrator.ports import ItemStore, Questions
@@ -70,9 +68,7 @@ class Edges:
 
     def ask(self, question: Question, side: Side, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Rows by part."""
-        if side == "table":
-            return question.of_table(values, self.store).parts
-        return question.of_sql(values, self.source).parts
+        return question.answer(side, values, self.source, self.store)
 
 
 @dataclass(frozen=True)
@@ -94,15 +90,6 @@ class MappedCall:
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
         return self.question.compared(items, rows)
-
-
-def refuse_unfit(question: Question, values: Mapping[str, Any]) -> None:
-    """Whoever answers: parameters that make no request are refused, so that a move of phase refuses nothing new.
-
-    Raises: SettingsError.
-    """
-    request_for(question.mapping, question.pattern, values)
-    schema_of(question.mapping, question.pattern, values)
 
 
 # ── by functions of the service's own ──

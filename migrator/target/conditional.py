@@ -155,7 +155,7 @@ class ConditionalWrites(Forked):
 
         def once() -> Outcome:
             try:
-                self.store.metered(units, lambda: self.store.client.put_item(**request))
+                self.store.metered(units, partial(self.store.client.put_item, **request))
             except ClientError as error:
                 if error_code(error) != "ConditionalCheckFailedException":
                     raise

@@ -21,7 +21,7 @@ import psutil
 from filelock import FileLock
 
 from migrator.errors import SettingsError, StoppedError, how_to_install
-from migrator.files import make_folder, make_private
+from migrator.files import FOLDER, HOME, make_folder, make_private
 from migrator.logs import get_logger
 from migrator.processes import birth, is_alive
 
@@ -43,6 +43,11 @@ class Server:
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+
+def folder() -> Path:
+    """Where the embedded DynamoDB lives: in $MIGRATOR_HOME, or in .migrator under the working directory."""
+    return Path(os.environ.get(HOME) or FOLDER) / "embedded"
 
 
 def ensure_running(home: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -181,26 +182,24 @@ class DynamoStore(Forked):
 
         Adds to `refused` what is said of each such item.
         """
+        sizes = [write_units(size) for _, _, size in batch]
         try:
-            return self._sent(batch)
+            sent = self._send([{"PutRequest": {"Item": wired}} for _, wired, _ in batch], sizes)
         except ItemRefusedError as error:
             if len(batch) > 1:
-                half = len(batch) // 2
-                one, other = self._write(batch[:half], refused), self._write(batch[half:], refused)
-                units, requests = one.write_units + other.write_units, one.requests + other.requests + 1
-                return Receipt(
-                    write_units=units, requests=requests, unwritten={**one.unwritten, **other.unwritten}
-                )
+                return self._by_halves(batch, refused)
             refused.append(error)
             return Receipt(requests=1, unwritten={batch[0][0]: str(error)})
-
-    def _sent(self, batch: Batch) -> Receipt:
-        sizes = [write_units(size) for _, _, size in batch]
-        sent = self._send([{"PutRequest": {"Item": wired}} for _, wired, _ in batch], sizes)
         if sent.write_units:
             return sent
         units = sum(size for (key, _, _), size in zip(batch, sizes, strict=True) if key not in sent.unwritten)
         return Receipt(write_units=units, requests=sent.requests, unwritten=sent.unwritten)
+
+    def _by_halves(self, batch: Batch, refused: list[ItemRefusedError]) -> Receipt:
+        half = len(batch) // 2
+        one, other = self._write(batch[:half], refused), self._write(batch[half:], refused)
+        units, requests = one.write_units + other.write_units, one.requests + other.requests + 1
+        return Receipt(write_units=units, requests=requests, unwritten={**one.unwritten, **other.unwritten})
 
     def _send(self, requests: list[dict[str, Any]], sizes: Sequence[int]) -> Receipt:
         """Sends until all is taken; tries are counted from the last one that took something. `sizes`: write units.
@@ -218,7 +217,7 @@ class DynamoStore(Forked):
             request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
             # Which of them are left the answer does not say by number: taken for the largest.
             largest = sum(sorted(sizes)[-len(left) :])
-            answer = self.metered(largest, lambda: self.client.batch_write_item(**request))
+            answer = self.metered(largest, partial(self.client.batch_write_item, **request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             self.sent.taken, answered = self.sent.taken + sent - len(left), True
@@ -295,34 +294,28 @@ class DynamoStore(Forked):
     # ── requests ──
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        return self.retried(operation, lambda: getattr(self.client, operation)(**request))  # type: ignore[no-any-return]
+        return self.retried(operation, partial(getattr(self.client, operation), **request))  # type: ignore[no-any-return]
 
     def metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The answer of a write of about so many units, sent as soon as the limit has room for it."""
-        call = partial(self._answered, call)
-        if self.limit is None:
-            return call()
-        with self.limit.request(units) as request:
+        with nullcontext() if self.limit is None else self.limit.request(units) as request:
+            # Here, after whatever was waited for, and once more when the request is signed.
+            self.check()
             try:
-                answer = call()
+                with checked_last(self.check):
+                    answer = call()
+            except BotoCoreError:
+                # Cut off, or too late: it may take effect all the same, and later than anybody waits.
+                self.sent.unanswered += 1
+                raise
             except ClientError as error:
-                if is_throttle(error):
+                if request is not None and self.limit is not None and is_throttle(error):
                     request.consumed = {}
                     self.limit.throttled()
                 raise
-            request.consumed = consumed_by_meter(answer)
+            if request is not None:
+                request.consumed = consumed_by_meter(answer)
         return answer
-
-    def _answered(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        # Here, after whatever was waited for, and once more when the request is signed.
-        self.check()
-        try:
-            with checked_last(self.check):
-                return call()
-        except BotoCoreError:
-            # Cut off, or too late: it may take effect all the same, and later than anybody waits.
-            self.sent.unanswered += 1
-            raise
 
     def retried(self, operation: str, work: Callable[[], Any]) -> Any:
         """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""

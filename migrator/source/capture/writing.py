@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy.engine import Connection, Engine
@@ -47,12 +48,17 @@ class Writing(Reading):
 
     def look(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
         """What `work` gives in a read-only transaction. Raises: as `write` does."""
-        return self._installed(doing, lambda: self._looks.read(doing, lambda one: work(one, self.ddl(one))))
+        try:
+            return self._looks.read(doing, partial(self._with_ddl, work))
+        except MissingNameError:
+            raise self._not_installed(doing) from None
 
     def write(self, doing: str, work: Callable[[Connection, Ddl], Result]) -> Result:
         """What `work` gives, committed. Raises: SourceError, in our own words; Interrupted."""
-        committed = super().read
-        return self._installed(doing, lambda: committed(doing, lambda one: work(one, self.ddl(one))))
+        try:
+            return super().read(doing, partial(self._with_ddl, work))
+        except MissingNameError:
+            raise self._not_installed(doing) from None
 
     def at_once(self) -> Writing:
         """The same, on the same connections, that tries nothing twice."""
@@ -72,12 +78,12 @@ class Writing(Reading):
             self._ddl = engine_at(connection).capturing.ddl(connection)
         return self._ddl
 
-    def _installed(self, doing: str, work: Callable[[], Result]) -> Result:
-        try:
-            return work()
-        except MissingNameError:
-            what = f"{self.place}: {doing}: capture is not installed here, or by another version of migrator"
-            raise SourceError(f"{what}; run `migrator capture install` with this job") from None
+    def _with_ddl(self, work: Callable[[Connection, Ddl], Result], connection: Connection) -> Result:
+        return work(connection, self.ddl(connection))
+
+    def _not_installed(self, doing: str) -> SourceError:
+        what = f"{self.place}: {doing}: capture is not installed here, or by another version of migrator"
+        return SourceError(f"{what}; run `migrator capture install` with this job")
 
     def _once(self, work: Callable[[Connection], Result]) -> Result:
         with self.engine.begin() as connection:

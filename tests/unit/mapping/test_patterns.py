@@ -7,7 +7,7 @@ import pytest
 
 from migrator.errors import SettingsError
 from migrator.mapping.patterns import answer_of, nearest, read_params
-from migrator.mapping.requests import Nearby, request_for
+from migrator.mapping.requests import Nearby, Requests, request_for
 from migrator.model import Item, Mapping, Param, ParamType, Pattern
 from tests.golden.heart import check, facts, table
 
@@ -191,3 +191,23 @@ def test_the_nearest_item_comes_first_and_one_without_a_place_not_at_all() -> No
         {"PK": "truth", "lat": False, "lng": 0},
     ]
     assert [item["PK"] for item in nearest(items, near, ("PK",))] == ["a", "b", "far"]
+
+
+def test_requests_that_are_kept_are_those_made_anew(mapping: Mapping) -> None:
+    found = pattern(mapping, "recent")
+    kept = Requests(mapping, found)
+    for given in (
+        {"user_id": "1"},
+        {"user_id": "2", "since": "2021-01-02T03:04:05"},
+        {"user_id": "1", "n": "3"},
+    ):
+        params = read_params(found, given)
+        kept.refuse_unfit(params)
+        assert kept.of(params) == request_for(mapping, found, params)
+
+
+def test_parameters_that_make_no_request_are_refused_without_building_one(mapping: Mapping) -> None:
+    kept = Requests(mapping, pattern(mapping, "recent"))
+    params = read_params(pattern(mapping, "recent"), {"user_id": "1", "n": "0"})
+    with pytest.raises(SettingsError, match="above 0"):
+        kept.refuse_unfit(params)

@@ -15,6 +15,7 @@ from migrator.model import Collection
 from migrator.source.selects import (
     KeyRange,
     KeySet,
+    RootSelect,
     bound_select,
     collection_select,
     count_select,
@@ -212,3 +213,15 @@ def test_names_are_quoted_and_the_schema_stands_before_them() -> None:
 
 def _where_status() -> EntityPlan:
     return plan_of(PURCHASE, ["id"], where=((column_of(PURCHASE, "status"), ("P",)),))
+
+
+def test_a_select_that_is_kept_gives_the_statement_of_each_range_and_set() -> None:
+    plan = plan_of(PAIR, ["a", "b"])
+    kept = RootSelect(plan)
+    for rows in (
+        KeyRange(("a", 1), None),
+        KeySet((("a", 1), ("b", 2))),
+        KeyRange(),
+        KeyRange(("a", 1), ("b", 2)),
+    ):
+        assert sql_of(kept.of(rows, 3)) == sql_of(root_select(plan, rows, 3))

@@ -1,0 +1,95 @@
+"""`migrator backfill`, and what its journal holds: `migrator status`, `migrator findings`."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.command_line import Leaf, Renamed, Work
+from migrator.cli.commands.options import (
+    MONEY,
+    adopt_option,
+    entity_option,
+    force_option,
+    job_argument,
+    json_option,
+    keys_option,
+)
+
+
+@click.command(cls=Leaf)
+@job_argument
+@entity_option
+@click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
+@click.option("--limit", type=click.IntRange(1), help="Only the first rows of each entity.")
+@click.option("--dry-run", is_flag=True, help="Read and build everything, write nothing.")
+@click.option("--explain", is_flag=True, help="With --dry-run: show the source's plans for a page.")
+@click.option(
+    "--restart",
+    cls=Renamed,
+    former="--again",
+    is_flag=True,
+    help="Read and write everything once more after a finished run.",
+)
+@click.option(
+    "--into-existing",
+    is_flag=True,
+    help="Write into a table that holds other items; none of them is replaced.",
+)
+@click.option(
+    "--max-write-units", type=click.IntRange(1), help="Write units a second, at most, of table or index."
+)
+@click.option(
+    "--max-cost", type=MONEY, metavar="USD", help="Do not start where writing would cost more than this."
+)
+@click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
+@force_option("Also where every access pattern is complete.")
+@click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
+@keys_option
+@json_option
+@adopt_option
+def backfill() -> Work:
+    """Write every row of the source into the table; go on where a run before this one stopped.
+
+    Exit code 0: all is written; 1: more rows were refused than --max-refused allows (see `migrator findings`);
+    3 and 130: stopped, the same command goes on.
+    """
+    from migrator.cli.backfill import backfill
+
+    return backfill
+
+
+@click.command(cls=Leaf)
+@job_argument
+@json_option
+@click.option(
+    "--same-job",
+    is_flag=True,
+    help="Keep on record that the table or the source that the job names now is the job's, by one name more.",
+)
+@adopt_option
+def status() -> Work:
+    """List the runs of a job: what is done, what is left, what was found; how many marks wait, and since when; who writes,
+    and which instances of services run."""
+    from migrator.cli.journal import status
+
+    return status
+
+
+@click.command(cls=Leaf)
+@job_argument
+@click.option("--run", "number", type=int, help="The run (default: the newest).")
+@click.option("--all", "everything", is_flag=True, help="All findings, not only the first 100.")
+@keys_option
+@json_option
+def findings() -> Work:
+    """List what a run found: refused rows, collisions, differences; one line each.
+
+    Without --run first what relays found and still holds, whichever run found it: a finding of live change is open until
+    its row was worked well, by a relay or a backfill.
+
+    Of keys only what names nobody is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a
+    instead of the rest, unless --keys is given.
+    """
+    from migrator.cli.journal import findings
+
+    return findings

@@ -1,0 +1,90 @@
+"""`migrator capture`: marks of changes in the source, by triggers or by services."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.command_line import Branch, Work
+from migrator.cli.commands.options import adopt_option, force_option, job_argument, json_option
+
+
+@click.group(cls=Branch)
+def capture() -> None:
+    """Leave a mark of every change in the source, by triggers or by the services themselves, for the relay to work."""
+
+
+@capture.command()
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
+@click.option(
+    "--as", "form", type=click.Choice(["sql", "alembic"]), help="Print a migration file, change nothing."
+)
+@click.option(
+    "--by-services",
+    is_flag=True,
+    help="No triggers: services leave the marks, by the adapter that all of them import.",
+)
+@click.option(
+    "--take-back",
+    is_flag=True,
+    help="SQL is the truth again also for entities taken out of writes.direct: old rows go over newer items.",
+)
+@click.option(
+    "--go-back",
+    is_flag=True,
+    help="Also where the job has gone on from this mapping: newer relays and services are told to stop.",
+)
+@json_option
+@adopt_option
+def install() -> Work:
+    """Make our two tables and the triggers, one table a transaction; what is there already stays as it is.
+
+    With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
+    the marks from then on.
+    """
+    from migrator.cli.capture import install
+
+    return install
+
+
+@capture.command()
+@job_argument
+@json_option
+def status() -> Work:
+    """Compare the triggers with mapping and schema, or count the services that leave the marks.
+
+    Exit code 1 where a change could leave no mark.
+    """
+    from migrator.cli.capture import status
+
+    return status
+
+
+@capture.command()
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
+@click.option(
+    "--discard-marks", is_flag=True, help="Also where marks wait; their changes are lost to the table."
+)
+@force_option("Also while services run that mark changes; their writes fail then.")
+@json_option
+def uninstall() -> Work:
+    """Take away the triggers and our tables, so that nothing of ours is left in the source."""
+    from migrator.cli.capture import uninstall
+
+    return uninstall
+
+
+@capture.command()
+@job_argument
+@click.option("--raise", "raising", is_flag=True, help="Move on above every ticket that is known.")
+@click.option(
+    "--above", type=int, default=0, metavar="TICKET", help="With --raise: a ticket known from elsewhere."
+)
+@click.option("--dry-run", is_flag=True, help="Say which epoch --raise would move to, change nothing.")
+@json_option
+def epoch() -> Work:
+    """Show the counter of tickets; --raise after a restore of the source or a fail-over that lost changes."""
+    from migrator.cli.capture import epoch
+
+    return epoch

@@ -1,0 +1,43 @@
+"""`migrator local` and `migrator completion`: this machine's embedded DynamoDB, and its shell."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.command_line import Branch, Leaf, Work
+from migrator.cli.commands.options import json_option
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.group(cls=Branch)
+def local() -> None:
+    """Look after the embedded DynamoDB (MiniStack) that `target: embedded` starts."""
+
+
+@local.command()
+@json_option
+def status() -> Work:
+    """Say whether it runs, and where."""
+    from migrator.cli.local import status
+
+    return status
+
+
+@local.command()
+@json_option
+def stop() -> Work:
+    """Stop it; its tables are kept for the next start."""
+    from migrator.cli.local import stop
+
+    return stop
+
+
+@click.command(cls=Leaf)
+@click.argument("shell", type=click.Choice(SHELLS))
+@json_option
+def completion() -> Work:
+    """Print the completion script of SHELL; add it to the shell's start-up file."""
+    from migrator.cli.completion import completion
+
+    return completion

@@ -1,0 +1,103 @@
+"""`migrator mapping` and `migrator table`: what is designed, before a row moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from migrator.cli.command_line import Branch, Work
+from migrator.cli.commands.options import job_argument, json_option
+
+_FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+_SOURCE = (
+    "URL of the source, such as postgresql://user@host/shop, mysql://user@host/shop or sqlite:///shop.db."
+)
+
+
+@click.group(cls=Branch)
+def mapping() -> None:
+    """Check mapping files and try them on single rows."""
+
+
+@mapping.command()
+@json_option
+def schema() -> Work:
+    """Print the JSON Schema of mapping files, so that editors complete them and CI validates them.
+
+    It is JSON with --json and without.
+    """
+    from migrator.cli.mapping import schema
+
+    return schema
+
+
+@mapping.command()
+@click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
+@click.option(
+    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it only the form is checked."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["github", "json", "text"]),
+    default="text",
+    show_default=True,
+    help="github: annotations of a pull request.",
+)
+@json_option
+def check() -> Work:
+    """Report every fault of mapping FILEs at once, against the real schema when a source is given.
+
+    Exit code 0: no faults (warnings are printed); 2: faults.
+    """
+    from migrator.cli.mapping import check
+
+    return check
+
+
+@mapping.command(name="try")
+@_FILE
+@click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=_SOURCE)
+@click.option("--entity", required=True, help="The entity to build.")
+@click.option(
+    "--key", "keys", multiple=True, required=True, help="The row's key: 42, or --key a=1 --key b=2."
+)
+@json_option
+def try_() -> Work:
+    """Print one row tree and the items that it becomes."""
+    from migrator.cli.mapping_source import try_
+
+    return try_
+
+
+@click.group(cls=Branch)
+def table() -> None:
+    """Create the table of a job, and compare it with the mapping."""
+
+
+@table.command()
+@job_argument
+@click.option("--dry-run", is_flag=True, help="Print the CreateTable request as JSON, create nothing.")
+@json_option
+def create() -> Work:
+    """Create the table with its keys, indexes, TTL and options, and wait until it is ready.
+
+    A table that is there and fits is left as it is.
+    """
+    from migrator.cli.table import create
+
+    return create
+
+
+@table.command(name="check")
+@job_argument
+@click.option(
+    "--as", "form", type=click.Choice(["cloudformation", "terraform"]), help="Print the lines to edit, too."
+)
+@json_option
+def check_table() -> Work:
+    """Say how the table differs from the mapping and from the job's options. Exit code 1 when it does."""
+    from migrator.cli.table import check
+
+    return check

@@ -1,0 +1,119 @@
+"""What a command loads before it does anything, and that what it is declared with is what it takes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from migrator.cli.command_line import Leaf
+from migrator.cli.main import cli
+from tests.outside.test_commands import commands
+
+MAPPING = Path(__file__).resolve().parents[3] / "mappings" / "ecommerce.yaml"
+SLOW = frozenset(
+    {"boto3", "botocore", "sqlalchemy", "sqlglot", "psycopg", "pymysql", "ministack", "rich", "structlog"}
+)
+LOADED = """
+import contextlib, io, json, sys
+from migrator.cli.main import run
+codes = []
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        codes.append(run(words))
+print(json.dumps({"codes": codes, "loaded": sorted({name.split(".")[0] for name in sys.modules})}))
+"""
+
+
+def loaded(folder: Path, *lines: list[str]) -> frozenset[str]:
+    """The packages that one new process has loaded after these commands, which have all succeeded."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LOADED, json.dumps(lines)],
+        cwd=folder,
+        env={**os.environ, "MIGRATOR_HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(ended.stdout)
+    assert not any(told["codes"])
+    return frozenset(told["loaded"])
+
+
+def test_no_help_loads_what_only_work_needs(tmp_path: Path) -> None:
+    helps = [[*words, "--help"] for words in commands(cli)]
+    assert len(helps) > 30
+    assert not loaded(tmp_path, *helps) & (SLOW | {"pydantic", "ruamel", "asyncio", "logging"})
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["completion", "bash"], ["local", "status"], ["mapping", "check", str(MAPPING)]]
+)
+def test_a_command_without_a_database_loads_none_of_their_packages(tmp_path: Path, words: list[str]) -> None:
+    packages = loaded(tmp_path, words)
+    assert "click" in packages
+    assert not packages & SLOW
+
+
+COMPLETED = """
+import atexit, sys
+atexit.register(lambda: print(" ".join({name.split(".")[0] for name in sys.modules}), file=sys.stderr))
+from migrator.cli.main import main
+main()
+"""
+
+
+def test_completing_a_word_loads_what_a_help_does(tmp_path: Path) -> None:
+    asked = {"_MIGRATOR_COMPLETE": "bash_complete", "COMP_WORDS": "migrator cutover ro", "COMP_CWORD": "2"}
+    ended = subprocess.run(
+        [sys.executable, "-c", COMPLETED],
+        cwd=tmp_path,
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.split() == ["plain,rollback"]
+    assert not set(ended.stderr.split()) & (SLOW | {"pydantic"})
+
+
+def test_the_first_line_loads_what_makes_it(tmp_path: Path) -> None:
+    said = (
+        "from migrator import logs; logs.configure(json=True); logs.get_logger('here').info('began', rows=1)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", said], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    line = json.loads(ended.stderr)
+    assert (line["event"], line["room"], line["rows"], ended.stdout) == ("began", "here", 1, "")
+
+
+def leaves() -> list[tuple[tuple[str, ...], Leaf]]:
+    found = []
+    for words in commands(cli):
+        command: click.Command | None = cli
+        for name in words:
+            assert isinstance(command, click.Group)
+            command = command.get_command(click.Context(command), name)
+        if isinstance(command, Leaf):
+            found.append((words, command))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), leaves(), ids=lambda value: "-".join(value) if isinstance(value, tuple) else ""
+)
+def test_a_command_is_declared_with_what_its_work_takes(words: tuple[str, ...], command: Leaf) -> None:
+    work = command.work()
+    given = {str(param.name): None for param in command.params if param.expose_value}
+    # What asks for --force takes it away (cli/belonging.py).
+    inner = getattr(work, "__wrapped__", None)
+    if inner is not None:
+        assert given.pop("force", "missing") is None, words
+    inspect.signature(inner or work).bind(**given)
