@@ -20,7 +20,7 @@ from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 CHILDREN = 3
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def side_by_side(work: Callable[[int], None]) -> list[int]:
