@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import shutil
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
 import structlog
+from botocore.hooks import HierarchicalEmitter
+from botocore.session import Session
 
 from tests import support_mysql
 from tests import support_services as services
+from tests.support_database_pool import DatabasePool
 from tests.support_pooler import pooler
 
 Part = TypeVar("Part")
@@ -36,6 +40,8 @@ _JOURNEYS = (
     "decommission",
     "direct",
     "forget",
+    "frozen_service",
+    "live_bad_input",
     "standby",
     "undo",
     "verify_again",
@@ -73,9 +79,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Some hundred thousand objects of the tests stay to the end; nobody needs to look for garbage among them."""
+    """Some hundred thousand objects of the tests stay to the end; nobody needs to look for garbage among them.
+
+    What tests leave behind is looked for more seldom, too: as often as usual takes a tenth of the whole suite.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
 
 
 def _parameters(item: pytest.Item) -> list[object]:
@@ -110,6 +120,26 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def handlers_of_botocore() -> Iterator[None]:
+    """botocore's own handlers, looked at for the first session and copied for the others, as it does for each client.
+
+    Commands in the tests' process make some thousand sessions, and half of what one costs is this.
+    """
+    register, known = Session._register_builtin_handlers, list[HierarchicalEmitter]()
+
+    def registered(session: Session, events: object) -> None:
+        if known:
+            vars(session._original_handler).update(vars(copy.copy(known[0])))
+        else:
+            register(session, events)
+            known.append(copy.copy(session._original_handler))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "_register_builtin_handlers", registered)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def logs_as_new() -> Iterator[None]:
     """What a test sets up for log lines, and the stream that it caught them with, ends with it."""
@@ -128,18 +158,25 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def postgres_pool(postgres_url: str) -> Iterator[DatabasePool]:
+    """Databases that one test after another has for itself."""
+    with closing(DatabasePool(postgres_url)) as pool:
+        yield pool
+
+
 @pytest.fixture
-def postgres_database(postgres_url: str) -> Iterator[str]:
+def postgres_database(postgres_pool: DatabasePool) -> Iterator[str]:
     """The URL of an empty database of this test's own."""
-    with services.postgres_database(postgres_url) as url:
+    with postgres_pool.database() as url:
         yield url
 
 
 @pytest.fixture(scope="module")
-def new_postgres_database(postgres_url: str) -> Iterator[Callable[[], str]]:
-    """A function that makes one more empty database and gives its URL; all are dropped with the module."""
+def new_postgres_database(postgres_pool: DatabasePool) -> Iterator[Callable[[], str]]:
+    """A function that gives the URL of one more empty database; all are given back with the module."""
     with ExitStack() as databases:
-        yield lambda: databases.enter_context(services.postgres_database(postgres_url))
+        yield lambda: databases.enter_context(postgres_pool.database())
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import psycopg
 from tests import support_services as services
 
 _PLACES = f"{os.environ.get('PATH', '')}:/usr/sbin"
-START_LIMIT_S = 20
+START_LIMIT_S = 120
 
 
 def pooler_program() -> str:

@@ -28,7 +28,7 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 
 
 def change(shop: Project, *statements: str) -> None:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=20)) as service:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
         for statement in statements:
             service.execute(statement)
         service.commit()

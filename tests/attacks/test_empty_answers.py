@@ -26,7 +26,7 @@ from tests.faults.proxy import FaultProxy, Faults, Wire
 from tests.journey.small import small_shop
 from tests.support_fence import no_fence
 
-QUICK = Backoff(attempts=3, base_s=0.001, cap_s=0.01, limit_s=20)
+QUICK = Backoff(attempts=3, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=60, base_s=0.001, cap_s=0.01, limit_s=60)
 BODIES = [
     b"",

@@ -44,14 +44,14 @@ def old_host(shop: Project) -> Path:
 
 
 def change(shop: Project, *statements: str) -> None:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=20)) as service:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
         for statement in statements:
             service.execute(statement)
         service.commit()
 
 
 def marks(shop: Project) -> int:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=20)) as service:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
         return int(service.execute("SELECT COUNT(*) FROM migrator_mark").fetchone()[0])
 
 
@@ -63,7 +63,7 @@ def clean(shop: Project) -> bool:
     return bool(shop.done("verify", str(shop.job), "--settle", "0", "--json").data["clean"])
 
 
-def until(holds: Callable[[], bool], limit_s: float = 60) -> None:
+def until(holds: Callable[[], bool], limit_s: float = 120) -> None:
     ends_at = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < ends_at
@@ -107,7 +107,7 @@ def test_a_relay_at_work_ends_when_the_job_goes_on_and_its_marks_wait(shop: Proj
     change(shop, RENAME)
     until(lambda: marks(shop) == 0)
     go_on(shop)
-    _, err = relay.communicate(timeout=60)
+    _, err = relay.communicate(timeout=120)
     assert (relay.returncode, "the job has gone on to another mapping" in err) == (2, True)
     change(shop, RENAME.replace("changed", "again"))
     assert marks(shop) == 1

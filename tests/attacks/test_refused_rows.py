@@ -89,7 +89,7 @@ ALL = {"T#1 META", "T#1 SEEN", "T#2 META", "T#2 SEEN", "M#1 META", "M#2 META", "
 
 
 def change(folder: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(folder / "shop.db", timeout=20)) as service:
+    with closing(sqlite3.connect(folder / "shop.db", timeout=120)) as service:
         for statement in statements:
             service.execute(statement)
         service.commit()

@@ -14,6 +14,7 @@ from migrator.journal.instances import SqlInstances
 from migrator.journal.store import SqlJournal
 from migrator.journal.writers import FORGOTTEN_S, SqlWriters
 from migrator.ports.instances import Instance, Instances
+from tests.contract.silence import LONG_S, silence
 from tests.fakes.journal import FakeInstances
 
 SHOP = Instance("shop", "web-1", 4711, "1.4.2", "0.1.0", "dual_write", "outbox", "abc", "installation")
@@ -85,12 +86,12 @@ def test_a_beat_says_which_roles_there_are_now(instances: Instances) -> None:
 
 def test_who_is_silent_is_known_until_forgotten_and_not_living(instances: Instances) -> None:
     silent, loud = instances.enter(SHOP), instances.enter(SHOP)
-    time.sleep(0.3)
+    silence(instances, silent)
     loud = instances.beat(loud)
-    assert instances.living(0.25) == [loud]
+    assert instances.living(LONG_S / 2) == [loud]
     assert {one.id for one in instances.known()} == {silent.id, loud.id}
-    assert instances.forget_silent(60) == 0
-    assert instances.forget_silent(0.25) == 1
+    assert instances.forget_silent(LONG_S * 2) == 0
+    assert instances.forget_silent(LONG_S / 2) == 1
     assert instances.known() == [loud]
 
 

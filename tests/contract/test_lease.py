@@ -19,6 +19,7 @@ from migrator.errors import SettingsError, StoppedError
 from migrator.journal import schema
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
+from tests.unit.stages.test_instances import until
 
 
 def test_a_second_run_of_a_job_is_refused(journal: SqlJournal) -> None:
@@ -55,9 +56,16 @@ def test_a_holder_whose_lease_was_taken_over_stops_at_its_next_heartbeat(journal
 
 
 def test_a_lease_is_renewed(journal: SqlJournal) -> None:
-    with RunLease(journal, "shop", life_s=1.0, heartbeat_s=0.05) as lease:
-        for _ in range(30):
-            time.sleep(0.05)
+    now, ends = [1000.0], select(schema.lease.c.expires_at)
+
+    def ends_at() -> float:
+        with journal.database.begin() as connection:
+            return float(connection.execute(ends).scalar_one())
+
+    with RunLease(journal, "shop", life_s=1.0, heartbeat_s=0.01, clock=lambda: now[0]) as lease:
+        for _ in range(5):
+            now[0] += 0.75
+            until(lambda: ends_at() == now[0] + 1.0 == lease._valid_until)
             lease.check()
 
 
@@ -113,6 +121,7 @@ HOLD = """
 import sys, time
 from migrator.journal.lease import RunLease
 from migrator.journal.store import SqlJournal
+from tests.unit.stages.test_instances import until
 with RunLease(SqlJournal(sys.argv[1]), "shop"):
     print("held", flush=True)
     time.sleep(60)
@@ -152,12 +161,12 @@ def test_a_lease_of_a_killed_process_is_taken_over_at_once(
 
 def _until_dead(holder: subprocess.Popen[str], *, reaped: bool) -> None:
     if reaped:
-        holder.wait(10)
+        holder.wait(120)
     else:
         os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
 
 
-def _until(check: object, limit_s: float = 10.0) -> None:
+def _until(check: object, limit_s: float = 120) -> None:
     """Calls again and again until it raises."""
     assert callable(check)
     end = time.monotonic() + limit_s

@@ -106,13 +106,14 @@ def test_finished_marks_are_gone_and_may_be_finished_again(marks: Marks) -> None
 def test_a_mark_that_was_put_back_waits_and_counts_its_failures(marks: Marks) -> None:
     marks.add(ROOTS)
     first, *others = marks.take(5, HOUR_S)
-    marks.put_back([first.id], 0.3)
+    marks.put_back([first.id], HOUR_S)
     assert marks.take(5, HOUR_S) == []
     state = marks.state()
     assert (state.waiting, state.failed, state.unripe) == (2, 1, 1)
-    time.sleep(0.5)
+    marks.put_back([first.id], 0.2)
+    time.sleep(0.4)
     (again,) = marks.take(5, HOUR_S)
-    assert (again.id, again.tries, again.root) == (first.id, 1, first.root)
+    assert (again.id, again.tries, again.root) == (first.id, 2, first.root)
     marks.put_back([mark.id for mark in others], 0)
     assert [mark.tries for mark in marks.take(5, HOUR_S)] == [1, 1]
 

@@ -21,6 +21,7 @@ from migrator.phase import OFF, State
 from migrator.ports.control import KeptPhase
 from migrator.ports.instances import Instance
 from migrator.ports.phases import Move, MovedError, PatternPhase, Phases
+from tests.contract.silence import LONG_S, silence
 from tests.fakes.phases import FakePhases
 
 SHADOW, RAMP, LIVE = State("shadow"), State("ramp", 10), State("live")
@@ -137,9 +138,8 @@ def test_what_an_instance_confirmed_goes_with_it(journal: SqlJournal) -> None:
     for one in (left, silent, living):
         phases.confirm(one.id, {"orders": 1})
     instances.leave(left)
-    time.sleep(0.3)
-    instances.beat(living)
-    assert instances.forget_silent(0.25) == 1
+    silence(instances, silent)
+    assert instances.forget_silent(LONG_S / 2) == 1
     assert phases.confirmed() == {living.id: {"orders": 1}}
 
 

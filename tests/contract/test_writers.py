@@ -13,6 +13,7 @@ import pytest
 from migrator.journal.store import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.ports.live import Writer, WriterKind, Writers
+from tests.contract.silence import LONG_S, silence
 from tests.fakes.journal import FakeWriters
 
 MakeWriters = Callable[[str], Writers]
@@ -88,10 +89,10 @@ def test_a_beat_renews_and_says_since_when_one_works(writers: Writers) -> None:
 
 def test_who_is_silent_is_not_living(writers: Writers) -> None:
     silent, loud = writers.enter("relay"), writers.enter("strict")
-    time.sleep(0.3)
+    silence(writers, silent)
     loud = writers.beat(loud)
-    assert writers.living(0.25) == [loud]
-    assert {one.id for one in writers.living(60)} == {silent.id, loud.id}
+    assert writers.living(LONG_S / 2) == [loud]
+    assert {one.id for one in writers.living(LONG_S * 2)} == {silent.id, loud.id}
 
 
 def test_who_was_taken_for_dead_counts_as_fenced(writers: Writers) -> None:

@@ -164,8 +164,10 @@ class MemorySource:
         """Rows of `table` whose columns hold the values; NULL equals nothing."""
         if any(value is None for value, _ in pairs):
             return []
-        rows = self.rows.get(table.real, [])
-        return [row for row in rows if all(row.get(real) == value for value, real in pairs)]
+        rows = list(self.rows.get(table.real, []))
+        for value, real in pairs:
+            rows = [row for row in rows if row.get(real) == value]
+        return rows
 
     def _collected(self, one: CollectionPlan, root: Row) -> Any:
         if one.collection.kind == "climb":

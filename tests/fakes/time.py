@@ -42,7 +42,7 @@ class VirtualTime:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(120)
         if failures:
             raise failures[0]
         assert not any(thread.is_alive() for thread in threads)

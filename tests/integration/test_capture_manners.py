@@ -79,7 +79,7 @@ def test_postgresql_never_sees_more_than_allowed_with_marks(postgres_database: s
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(120)
         timeout = "SELECT current_setting('statement_timeout')"
         writing = live.marks.writing
         assert writing.write("asking", lambda one, _: one.exec_driver_sql(timeout).scalar()) == "2500ms"

@@ -21,7 +21,7 @@ from migrator.target.throttle import WriteLimit
 from tests.faults.proxy import FaultProxy, Faults
 from tests.support_fence import no_fence
 
-QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=20)
+QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=60, base_s=0.001, cap_s=0.02, limit_s=60)
 
 

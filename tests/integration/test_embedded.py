@@ -77,7 +77,7 @@ def test_two_processes_that_start_it_at_once_start_one(home: Path) -> None:
         subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    answers = [process.communicate(timeout=60)[0] for process in started]
+    answers = [process.communicate(timeout=120)[0] for process in started]
     assert answers[0] == answers[1] != ""
     assert json.loads((home / "server.json").read_text())["port"] == int(
         answers[0].strip().rpartition(":")[2]

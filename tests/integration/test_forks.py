@@ -21,7 +21,7 @@ from tests.support_fence import no_fence
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 CHILDREN = 3
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def side_by_side(work: Callable[[int], None]) -> list[int]:

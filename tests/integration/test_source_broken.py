@@ -27,7 +27,7 @@ SLOW = plan_of(TableFacts("slow", "slow", (column("id", INTEGER, nullable=False)
 NAME = "migrator broken backfill"
 POSTGRESQL_VIEW = "CREATE VIEW slow AS SELECT id FROM generate_series(1, 3) AS id, pg_sleep(0.6)"
 MARIADB_VIEW = "CREATE VIEW slow AS SELECT id FROM (SELECT 1 AS id, SLEEP(0.6)) AS slept"
-QUICK = Retry(Backoff(attempts=6, base_s=0.2, cap_s=0.5, limit_s=20))
+QUICK = Retry(Backoff(attempts=6, base_s=0.2, cap_s=0.5, limit_s=120))
 
 
 def source_at(url: str, retry: Retry = QUICK) -> SqlSource:
@@ -36,7 +36,7 @@ def source_at(url: str, retry: Retry = QUICK) -> SqlSource:
 
 def until(look: Callable[[], Any]) -> Any:
     """What `look` gives as soon as it gives anything."""
-    ends_at = time.monotonic() + 10
+    ends_at = time.monotonic() + 120
     while time.monotonic() < ends_at:
         if found := look():
             return found
@@ -51,7 +51,7 @@ def at_once_with(work: Callable[[], Any], beside: Callable[[], Any]) -> Any:
     try:
         return work()
     finally:
-        thread.join(20)
+        thread.join(120)
 
 
 # ── the server ends the connection ──
@@ -166,14 +166,14 @@ def test_a_server_that_was_never_reached_is_told_at_once() -> None:
 def test_waiting_for_a_server_ends_when_the_run_is_asked_to_stop(postgres_database: str) -> None:
     at = make_url(postgres_database)
     began = time.monotonic()
-    patient = Retry(Backoff(attempts=100, base_s=30, cap_s=60), lambda: time.monotonic() - began > 1)
+    patient = Retry(Backoff(attempts=100, base_s=600, cap_s=600), lambda: time.monotonic() - began > 1)
     way_to_it = tcp_way(at.host or "", at.port or 5432)
     with way_to_it as way, closing(source_at(through(postgres_database, way), patient)) as source:
         source.query("SELECT 1", {})
         way.cut()
         with pytest.raises(Interrupted):
             source.read_page(SLOW, None, None)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 120
 
 
 def test_a_statement_that_is_wrong_is_not_tried_again(postgres_database: str) -> None:

@@ -278,6 +278,6 @@ def test_more_readers_than_connections_wait_for_each_other(database: URL) -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     source.close()
     assert found == [5] * 8

@@ -66,12 +66,12 @@ def test_without_a_limit_the_roles_own_stays(postgres_database: str) -> None:
 
 def test_postgresql_ends_a_page_that_takes_too_long(postgres_database: str) -> None:
     with psycopg.connect(postgres_database) as server:
-        server.execute("CREATE VIEW slow AS SELECT 1 AS id FROM pg_sleep(20)")
+        server.execute("CREATE VIEW slow AS SELECT 1 AS id FROM pg_sleep(300)")
     with reading(postgres_database, statement_timeout_s=0.2) as source:
         began = time.monotonic()
         with pytest.raises(SourceError, match=r"QueryCanceled: .*raise statement_timeout_s of the job"):
             source.read_page(SLOW, None, None)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 120
 
 
 def test_postgresql_waits_for_a_lock_no_longer_than_allowed(postgres_database: str) -> None:
@@ -102,7 +102,7 @@ def test_a_server_never_sees_more_connections_than_allowed(postgres_database: st
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(120)
     assert len(seen) == 12
     assert max(seen) <= 2
 
@@ -124,14 +124,14 @@ def test_mariadb_keeps_the_limits_of_every_connection(mysql_database: str) -> No
 
 
 def test_mariadb_ends_a_page_that_takes_too_long(mysql_database: str) -> None:
-    run_script(mysql_database, "CREATE VIEW slow AS SELECT 1 AS id FROM (SELECT SLEEP(20)) AS s")
+    run_script(mysql_database, "CREATE VIEW slow AS SELECT 1 AS id FROM (SELECT SLEEP(300)) AS s")
     with reading(mysql_database, statement_timeout_s=0.2) as source:
         began = time.monotonic()
         with pytest.raises(
             SourceError, match="the server cancelled it; raise statement_timeout_s of the job"
         ):
             source.read_page(SLOW, None, None)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 120
 
 
 def test_mariadb_hears_the_name_and_lets_nothing_be_written(mysql_database: str) -> None:

@@ -34,7 +34,7 @@ entities:
     items:
       Thing: {key: ["THING#{id}", META], keep: all}
 """
-QUICK = Backoff(attempts=4, base_s=0.001, cap_s=0.005, limit_s=20)
+QUICK = Backoff(attempts=4, base_s=0.001, cap_s=0.005, limit_s=120)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.faults.proxy import FaultProxy, Faults, Wire
 from tests.support_fence import no_fence
 from tests.unit.stages.live import Shop
 
-QUICK = Backoff(attempts=4, base_s=0.001, cap_s=0.005, limit_s=20)
+QUICK = Backoff(attempts=4, base_s=0.001, cap_s=0.005, limit_s=120)
 ATOMIC = """
 access_patterns:
   user: {params: {id: integer}, get: {key: ["USER#{id}", META]}, returns: [name], atomic: true, sql: SELECT 1}

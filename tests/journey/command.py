@@ -57,7 +57,7 @@ class Project:
             yield process
         finally:
             process.terminate()
-            reading.join(30)
+            reading.join(120)
             assert not reading.is_alive(), f"{words[0]} does not end"
 
     def run(self, *words: str) -> Ended:

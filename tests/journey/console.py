@@ -22,7 +22,7 @@ from tests.journey.in_process import run_here
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ENDED = "-- the command has ended --"
-_LIMIT_S = 60
+_LIMIT_S = 120
 _PRELUDE = f"""
 migrator() {{
     if [ "$1" = relay ] && [[ " $* " != *" --once "* && " $* " != *" --dry-run "* ]] || [ "$2" = watch ]; then
@@ -108,7 +108,7 @@ class Shell:
             self._process.wait(5)
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(5)
+        self._process.wait(120)
         for one in (self._asks, self._answers):
             os.close(one)
 

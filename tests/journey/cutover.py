@@ -144,6 +144,6 @@ def live(made: Project) -> Project:
 
 
 def change(shop: Project, statement: str) -> None:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=20)) as service:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
         service.execute(statement)
         service.commit()

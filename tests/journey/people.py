@@ -58,7 +58,7 @@ def people(folder: Path, endpoint: str) -> Project:
 
 
 def change(shop: Project, statement: str, values: Sequence[object] = ()) -> None:
-    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=20)) as service:
+    with closing(sqlite3.connect(shop.folder / "shop.db", timeout=120)) as service:
         service.execute(statement, values)
         service.commit()
 

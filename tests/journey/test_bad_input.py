@@ -172,7 +172,7 @@ def test_ctrl_c_keeps_the_checkpoint_and_the_same_command_goes_on(new: New, dyna
         second = made.run("backfill", "shop.yaml")
         one_line(second, 2, "another run of job shop is at work")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
         assert process.returncode == 130, err
         assert "Traceback" not in err
         (run,) = made.done("status", "shop.yaml", "--json").data["runs"]

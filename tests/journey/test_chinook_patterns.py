@@ -154,15 +154,15 @@ def test_every_pattern_replays_clean(filled: Project) -> None:
 
 @pytest.mark.parametrize("engine", [ENGINES[0]], indirect=True)
 def test_verify_finds_what_is_changed_missing_and_extra(filled: Project) -> None:
-    job, store = str(filled.job), filled.store()
+    job, store, here = str(filled.job), filled.store(), replace(filled, own_process=False)
     (track,), (invoice,) = (store.get([key]).values() for key in (("TRACK#1", "META"), ("INVOICE#1", "META")))
     extra = {**track, "PK": "TRACK#99999", "_src": "track:[99999]"}
     strange: Item = {"PK": "X", "SK": "Y", "n": 1}
     store.put([{**track, "unit_price": 1, "name": 7}, extra, strange])
     store.delete([("INVOICE#1", "META")])
     try:
-        ended = filled.run("verify", job, "--json")
-        found = filled.done("findings", job, "--all", "--show-keys").out
+        ended = here.run("verify", job, "--json")
+        found = here.done("findings", job, "--all", "--show-keys").out
     finally:
         store.put([track, invoice])
         store.delete([("TRACK#99999", "META"), ("X", "Y")])

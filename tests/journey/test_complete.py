@@ -93,12 +93,12 @@ def test_as_long_as_one_pattern_may_go_back_rows_are_the_truth(shop: Project) ->
 
 def test_a_relay_that_runs_ends_by_itself(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     relay = shop.start("relay", str(shop.job))
-    ends_at = time.monotonic() + 30
+    ends_at = time.monotonic() + 120
     while "relay" not in {one["kind"] for one in _writers(shop)}:
         assert time.monotonic() < ends_at
         time.sleep(0.2)
     complete(shop, PATTERN, OTHER)
-    _, err = relay.communicate(timeout=30)
+    _, err = relay.communicate(timeout=120)
     assert (relay.returncode, f"{SAID}: nothing is made of rows any more" in err) == (0, True)
 
 

@@ -14,7 +14,7 @@ from tests.journey.command import ROOT
 def migrator(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "migrator", *words]
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -36,7 +36,7 @@ def test_who_waits_for_a_shell_waits_for_neither_sql_nor_aws() -> None:
         "import sys; from migrator.cli.main import run; assert run(['completion', 'bash']) == 0; "
         "assert not {'sqlalchemy', 'sqlglot', 'boto3', 'pydantic'} & set(sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

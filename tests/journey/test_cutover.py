@@ -45,7 +45,7 @@ def bare(tmp_path: Path, dynamodb_url: str) -> Project:
 def relaying(shop: Project) -> Iterator[None]:
     """A relay at work."""
     with shop.beside("relay", str(shop.job)) as process:
-        ends_at = time.monotonic() + 20
+        ends_at = time.monotonic() + 120
         while "relay" not in json.dumps(shop.run("status", str(shop.job), "--json").data["live"]["writers"]):
             assert time.monotonic() < ends_at, process.poll()
             time.sleep(0.1)
@@ -119,7 +119,7 @@ def test_of_two_operators_at_once_one_wins_and_the_other_is_told(shop: Project) 
     words = [str(shop.job), PATTERN]
     pool = ThreadPoolExecutor(2)
     own = [shop.start("cutover", "advance", *words, "--who", who) for who in ("ada", "bob")]
-    ended = list(pool.map(lambda one: (*one.communicate(timeout=60), one.returncode), own))
+    ended = list(pool.map(lambda one: (*one.communicate(timeout=120), one.returncode), own))
     codes = sorted(code for _, _, code in ended)
     told = " ".join(out + err for out, err, _ in ended)
     # The later one may also begin after the first one's end; then it asks for the next step, which is refused.

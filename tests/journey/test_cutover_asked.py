@@ -74,7 +74,7 @@ def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen
         yield process, keyboard
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(120)
         os.close(keyboard)
         os.close(typed)
 
@@ -118,7 +118,7 @@ def test_a_no_moves_nothing_and_strikes_nobody(proven: Project) -> None:
         keyboard,
     ):
         os.write(keyboard, b"n\n")
-        assert process.wait(30) == 1
+        assert process.wait(120) == 1
     assert (phase(proven), gone.id in known(proven)) == ("live", True)
 
 
@@ -126,7 +126,7 @@ def test_what_changed_while_the_question_stood_is_found_after_the_yes(proven: Pr
     with at_a_terminal(proven, "advance", str(proven.job), PATTERN) as (process, keyboard):
         change(proven, "UPDATE customer SET name = 'x' WHERE id = 2")
         os.write(keyboard, b"y\n")
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 1, out
     assert "refused: customer_by_id stays in live; not proven: marks, verify" in err
     assert "1 wait" in out
@@ -140,6 +140,6 @@ def test_a_yes_moves_where_the_evidence_still_is_for_it(proven: Project) -> None
                 desk.instances.beat(one)
         time.sleep(0.1)
         os.write(keyboard, b"y\n")
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "customer_by_id: live -> complete" in out

@@ -117,14 +117,14 @@ def test_all_are_moved_back_before_any_reader_is_waited_for(bare: Project) -> No
     with desk_of(bare) as desk:
         stalled = reader(desk, bare)
         process = bare.start("cutover", "rollback", job, "--all", "--wait")
-        ends_at = time.monotonic() + 20
+        ends_at = time.monotonic() + 120
         while {phase(bare, PATTERN), phase(bare, OTHER)} != {"shadow"}:
             assert time.monotonic() < ends_at
             desk.instances.beat(stalled)
             time.sleep(0.1)
         assert process.poll() is None
         obey(desk, stalled)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert out.endswith("every living reader acts by it\n")
 

@@ -41,7 +41,7 @@ def test_neither_a_slow_hook_nor_a_source_that_is_away_holds_up_the_watch(
     job = str(bare.job)
     text = bare.job.read_text().replace("cutover: {", "cutover: {watch: {every_s: 0.2}, ")
     bare.job.write_text(
-        f"{text}hooks: [{{on: [rolled_back], command: 'grep -q customer_by_id && sleep 6'}}]\n"
+        f"{text}hooks: [{{on: [rolled_back], command: 'grep -q customer_by_id && sleep 100'}}]\n"
     )
     for pattern in (PATTERN, OTHER):
         force(bare, "advance", job, pattern)
@@ -52,15 +52,15 @@ def test_neither_a_slow_hook_nor_a_source_that_is_away_holds_up_the_watch(
         begun = time.monotonic()
         for pattern in (PATTERN, OTHER):
             compared(desk, bare, pattern, different=80)
-            ends_at = time.monotonic() + 20
+            ends_at = time.monotonic() + 120
             while phase(bare, pattern) != "shadow":
                 assert time.monotonic() < ends_at, process.poll()
                 time.sleep(0.1)
             if pattern == PATTERN:
                 begun = time.monotonic()
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 60
     process.terminate()
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert (process.returncode, "Traceback" in err, "watch_failed" in err) == (0, False, True)
 
 
@@ -76,12 +76,12 @@ def test_the_watch_goes_on_until_it_is_told_to_stop(tmp_path: Path, dynamodb_url
         service.execute("UPDATE customer SET name = 'x' WHERE id = 2")
         service.commit()
         compared(desk, shop, PATTERN, errors={"table": 90})
-        ends_at = time.monotonic() + 30
+        ends_at = time.monotonic() + 120
         while phase(shop) != "shadow" or not out.exists():
             assert time.monotonic() < ends_at, process.poll()
             time.sleep(0.1)
     process.terminate()
-    said, err = process.communicate(timeout=20)
+    said, err = process.communicate(timeout=120)
     assert (process.returncode, "Traceback" in err) == (0, False)
     assert "errors: 90 of 490 calls of the table fail" in said
     assert json.loads(out.read_text().splitlines()[0])["event"] == "lag_high"

@@ -131,7 +131,7 @@ def test_a_source_that_changes_meanwhile_is_not_complete(shop: Project) -> None:
             break
         change(shop, f"UPDATE customer SET name = 'x{number}' WHERE id = 2")
         time.sleep(0.05)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 1, err
     found = {line["name"]: line for line in json.loads(out)["lines"]}
     assert found["changes"]["verdict"] == "no"

@@ -73,7 +73,7 @@ def service(shop: Project) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
 
 
 def said(process: subprocess.Popen[str]) -> str:

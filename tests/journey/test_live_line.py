@@ -71,7 +71,7 @@ def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen
         yield process, Screen(ours)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(120)
         os.close(ours)
 
 

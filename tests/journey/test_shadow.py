@@ -45,7 +45,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Project
     folder = tmp_path_factory.mktemp("shadow")
     source = f"sqlite:///{folder / 'shop.db'}"
     build = [sys.executable, str(ROOT / "docker" / "shop" / "build.py"), "--scale", "1", source]
-    subprocess.run(build, check=True, capture_output=True, timeout=60)
+    subprocess.run(build, check=True, capture_output=True, timeout=120)
     with sqlite3.connect(folder / "shop.db") as database:
         database.executescript(FEWER)
     made = project(folder, source, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")

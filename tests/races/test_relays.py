@@ -60,7 +60,7 @@ def test_two_services_write_one_row_and_the_last_commit_stands(race: Race) -> No
         )
         waiting.start()
         one.commit()
-        waiting.join(30)
+        waiting.join(120)
         # The second one is under way still: its mark is not there, its change neither.
         race.work()
         assert race.item("USER#1")["name"] == "First"

@@ -29,7 +29,7 @@ def test_a_writer_that_waits_for_a_row_holds_up_nobody_else(race: Race, statemen
         third("UPDATE users SET name = 'third' WHERE id = 9")
         first("UPDATE users SET name = 'first' WHERE id = 3")
         first.commit()
-        waiting.join(10)
+        waiting.join(120)
         assert not waiting.is_alive()
         second.commit()
     with race.shop.session() as session:

@@ -53,7 +53,7 @@ def _relay(shop: ReadShop) -> Iterator[None]:
             assert started.poll() is None, (shop.folder / "relay.log").read_text()
         finally:
             started.terminate()
-            started.wait(30)
+            started.wait(120)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def _writer(shop: ReadShop) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(120)
 
 
 def read_all(shop: ReadShop, reads: int, pause_s: float = 0.0) -> tuple[dict[str, Window], list[Sample]]:
@@ -100,7 +100,7 @@ def read_all(shop: ReadShop, reads: int, pause_s: float = 0.0) -> tuple[dict[str
             list(readers.map(read, range(reads)))
         time.sleep(0.5)
         ledger = migration._reads().reads.ledger
-        ends_at = time.monotonic() + 60
+        ends_at = time.monotonic() + 120
         while migration._reads().reads.shadow.waiting and time.monotonic() < ends_at:
             time.sleep(0.1)
         ledger.flush()

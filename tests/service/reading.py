@@ -154,7 +154,7 @@ class ReadShop:
         return list(SqlEvidence(self.journal.database, "reads").samples(pattern))
 
     def until(
-        self, migration: Migration, pattern: str, holds: Callable[[Window], bool], limit_s: float = 30
+        self, migration: Migration, pattern: str, holds: Callable[[Window], bool], limit_s: float = 120
     ) -> Window:
         """The counts of the pattern when they are as wanted."""
         ends_at = time.monotonic() + limit_s
@@ -230,7 +230,7 @@ def open_read_shop(
 
 def seen(migration: Migration, phase: str, pattern: str = "recent_orders") -> None:
     """Waits until the migration acts by the phase."""
-    ends_at = time.monotonic() + 5
+    ends_at = time.monotonic() + 120
     while migration._reads().reads.phases.state(pattern).phase != phase:
         assert time.monotonic() < ends_at
         time.sleep(0.01)

@@ -119,7 +119,7 @@ def served(shop: ReadShop, app: str, *more: str) -> Iterator[tuple[subprocess.Po
             yield process, log
         finally:
             process.kill()
-            process.wait(60)
+            process.wait(120)
 
 
 def _started(words: list[str], shop: ReadShop, out: IO[str]) -> subprocess.Popen[str]:
@@ -179,7 +179,7 @@ def test_a_server_that_is_told_to_stop_says_goodbye(
     with served(read_shop, app, *more) as (process, log):
         until(lambda: len(known(read_shop)) == (2 if "--workers" in more else 1), "instances")
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(120)
     said = log.read_text()
     assert "Traceback" not in said, said
     assert known(read_shop) == [], said
@@ -192,7 +192,7 @@ def test_a_server_that_is_told_to_stop_says_goodbye(
 def test_where_a_server_said_nothing_the_next_process_of_its_machine_says_it(read_shop: ReadShop) -> None:
     with served(read_shop, "without", "--factory") as (process, _):
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(120)
     assert [one.pid for one in known(read_shop)] == [process.pid]
     with read_shop.migration() as migration:
         migration.begin_reading()
@@ -210,7 +210,7 @@ def known():
     return {{one.pid for one in SqlInstances(service.journal.database, "reads").known()}}
 
 def wait(holds):
-    ends_at = time.monotonic() + 60
+    ends_at = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < ends_at, known()
         time.sleep(0.05)

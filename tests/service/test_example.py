@@ -58,7 +58,7 @@ def test_the_example_runs(tmp_path: Path, page: str, environment: dict[str, str]
                     env=environment,
                     capture_output=True,
                     text=True,
-                    timeout=60,
+                    timeout=120,
                 )
                 code, out = done.returncode, done.stdout + done.stderr
             assert code == 0, f"{line}\n{out}"
@@ -85,7 +85,7 @@ def served(folder: Path, environment: dict[str, str]) -> Iterator[tuple[subproce
         yield server, log
     finally:
         server.kill()
-        server.wait(60)
+        server.wait(120)
 
 
 @pytest.mark.usefixtures("page")
@@ -116,7 +116,7 @@ def test_the_fastapi_example_writes_reads_and_says_goodbye(
             assert "hello" in python(ask.format(at, "GET"))
             assert '"role": "dual_write,read"' in migrator("status", "notes.yaml", "--json")
             server.send_signal(signal.SIGTERM)
-            server.wait(60)
+            server.wait(120)
         assert '"instances": []' in migrator("status", "notes.yaml", "--json"), log.read_text()
     finally:
         run_here(["local", "stop"], tmp_path, environment)

@@ -68,7 +68,7 @@ def command(shop: Shop, *words: str) -> Iterator[subprocess.Popen[str]]:
                 process.terminate()
 
 
-def waited_for(what: Callable[[], object], limit_s: float = 20.0) -> None:
+def waited_for(what: Callable[[], object], limit_s: float = 120) -> None:
     ends_at = time.monotonic() + limit_s
     while not what():
         assert time.monotonic() < ends_at, "what was waited for did not come"
@@ -204,7 +204,7 @@ def test_a_fast_backfill_is_fenced_before_a_strict_service_writes(shop: Shop) ->
         with command(shop, "backfill") as backfill:
             waited_for(shop.items)
             with strict_service(shop, longest_s=3) as sessions:
-                assert backfill.wait(10) == 3, "it ended before anybody could be in its way"
+                assert backfill.wait(120) == 3, "it ended before anybody could be in its way"
                 assert backfill.stderr is not None
                 assert "told to stop" in backfill.stderr.read()
                 faults.late = 0.0
@@ -223,7 +223,7 @@ def test_a_strict_service_writes_beside_a_conditional_backfill(shop: Shop) -> No
     with strict_service(shop, longest_s=3) as sessions, command(shop, "backfill") as backfill:
         for number in range(1, 60):
             renamed(sessions, 10 * number, f"new {number}")
-        assert backfill.wait(60) == 0, backfill.stderr.read() if backfill.stderr else ""
+        assert backfill.wait(120) == 0, backfill.stderr.read() if backfill.stderr else ""
     comes_to_rest(shop)
     assert shop.items()["USER#590", "META"]["name"] == "new 59"
 

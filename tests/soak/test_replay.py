@@ -24,7 +24,7 @@ PATTERNS += ("order_with_items", "orders_of_product", "products_of_category")
 @pytest.fixture
 def shop(tmp_path: Path, postgres_database: str, dynamodb_url: str) -> Project:
     build = [sys.executable, str(ROOT / "docker" / "shop" / "build.py"), "--scale", "1", postgres_database]
-    subprocess.run(build, check=True, capture_output=True, timeout=60)
+    subprocess.run(build, check=True, capture_output=True, timeout=120)
     with psycopg.connect(postgres_database) as connection:
         connection.execute("DELETE FROM order_items WHERE order_id % 8 > 0")
         connection.execute("DELETE FROM orders WHERE id % 8 > 0")

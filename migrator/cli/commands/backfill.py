@@ -88,7 +88,7 @@ def findings() -> Work:
     its row was worked well, by a relay or a backfill.
 
     Of keys only what names nobody is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a
-    instead of the rest, unless --keys is given.
+    instead of the rest, unless --show-keys is given.
     """
     from migrator.cli.journal import findings
 

@@ -25,11 +25,11 @@ def test_writers_wait_a_moment_for_a_heart_that_waits_for_its_journal_and_go_on(
     made.role.look = waits
     made.start()
     try:
-        assert asking.wait(30)
+        assert asking.wait(120)
         later[0] = 100.0  # more than the time after which what is known is old
         writer = Thread(target=made.check)
         writer.start()
-        writer.join(30)
+        writer.join(120)
         assert not writer.is_alive()
         assert not answered.is_set()
     finally:
@@ -51,11 +51,11 @@ def test_a_role_that_begins_while_the_last_one_ends_has_a_heart_that_beats() -> 
     made = Service(instances, look).start()
     ending = Thread(target=made.stop)
     ending.start()
-    assert leaving.wait(30)
+    assert leaving.wait(120)
     other = Role("read", look)
     with made.heartbeat.playing(other):
         left.set()
-        ending.join(30)
+        ending.join(120)
         known = look.calls
         until(lambda: look.calls > known + 1)
         made.heartbeat.check(other)

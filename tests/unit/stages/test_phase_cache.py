@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from threading import Event
 
 import pytest
 from structlog.testing import capture_logs
@@ -82,20 +83,22 @@ def test_a_start_that_cannot_ask_fails_and_later_the_last_known_stay(phases: Awa
 
 def test_a_state_is_given_while_the_journal_hangs() -> None:
     class Hanging(FakePhases):
-        slow = False
+        answers, asking = Event(), Event()
 
         def all(self) -> dict[str, PatternPhase]:
-            time.sleep(1 if self.slow else 0)
+            if not self.answers.is_set():
+                self.asking.set()
+                assert self.answers.wait(120)
             return super().all()
 
     phases = Hanging(time.time)
+    phases.answers.set()
     with PhaseCache(phases, lambda: "me", 0.01) as cache:
-        phases.slow = True
-        time.sleep(0.05)
-        began = time.monotonic()
-        for _ in range(1000):
-            cache.state("p")
-        assert time.monotonic() - began < 0.5
+        phases.answers.clear()
+        assert phases.asking.wait(120)
+        # Who waited for the journal would wait for the line after this one.
+        assert [cache.state("p") for _ in range(1000)] == [OFF] * 1000
+        phases.answers.set()
 
 
 class Edited(FakePhases):

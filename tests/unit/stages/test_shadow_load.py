@@ -69,10 +69,8 @@ def tenfold() -> float:
 def test_a_busy_service_hides_no_difference(share: float, calls_per_s: float) -> None:
     """As a job without settings has it: many more calls than are compared, or nearly as many."""
     chance = random.Random(7)
-    defaults = {
-        name: getattr(ShadowSettings(), name) for name in ("settle_s", "deadline_s", "per_s", "at_once")
-    }
-    with shadowing(clock=tenfold, **defaults) as one:
+    defaults = {name: getattr(ShadowSettings(), name) for name in ("settle_s", "per_s", "at_once")}
+    with shadowing(clock=tenfold, deadline_s=6000, **defaults) as one:
         looked_at = 0
         while looked_at < 300:
             for _ in range(30):

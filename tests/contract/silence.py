@@ -1,0 +1,30 @@
+"""Those who have said nothing for long, without a test that waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlalchemy import update
+
+from migrator.journal import schema
+from migrator.journal.instances import SqlInstances
+from migrator.journal.writers import SqlWriters
+from migrator.ports.instances import Instance, Instances
+from migrator.ports.live import Writer, Writers
+from tests.fakes.journal import FakeInstances, FakeWriters
+
+LONG_S = 1000.0
+
+
+def silence(known: Instances | Writers, one: Instance | Writer) -> None:
+    """Its last beat was LONG_S earlier."""
+    alive_at = one.alive_at - LONG_S
+    if isinstance(known, FakeInstances):
+        known.instances[one.id] = replace(known.instances[one.id], alive_at=alive_at)
+    elif isinstance(known, FakeWriters):
+        known.writers[one.id] = replace(known.writers[one.id], alive_at=alive_at)
+    else:
+        assert isinstance(known, SqlInstances | SqlWriters)
+        table = schema.instance if isinstance(known, SqlInstances) else schema.writer
+        with known.database.begin() as connection:
+            connection.execute(update(table).where(table.c.id == one.id).values(alive_at=alive_at))
