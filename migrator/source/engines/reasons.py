@@ -1,5 +1,9 @@
 """Why a database refused or failed, in our own words, with what to do next: sentences that several engines share."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
 RESUME = "run the same command again"
 WRONG_LOGIN = "the user or the password is wrong; correct the source's URL"
 NO_DATABASE = "there is no such database; correct the source's URL"
@@ -22,3 +26,44 @@ CANCELLED_BY_TIME = (
     "the server cancelled it; raise statement_timeout_s of the job or max_statement_time of the server"
     f" (MySQL: max_execution_time) or lower page_rows, then {RESUME}"
 )
+_BY_SQLSTATE = {
+    "28P01": WRONG_LOGIN,
+    "28000": NOT_LET_IN,
+    "3D000": NO_DATABASE,
+    "3F000": "there is no such schema; correct the statement or the source's URL",
+    "42501": "no permission; GRANT SELECT on the table (and USAGE on its schema) to this user",
+    "57014": CANCELLED,
+    "42P01": NO_TABLE,
+    "42703": NO_COLUMN,
+    "42883": "no such function, or two types that cannot be compared; correct the statement or the condition",
+    "42601": BAD_SYNTAX,
+    "42P18": "the type of a parameter cannot be told; write CAST(:name AS its type)",
+    "0A000": "the server cannot do that; a standby takes no writes: name its primary in the source's URL",
+    **dict.fromkeys(
+        ("22021", "22P05"),
+        "a text holds bytes that are no UTF-8; correct them there, or read it by `columns:` as convert_to(…, 'SQL_ASCII')",
+    ),
+    "25006": WOULD_WRITE,
+    "40001": f"a replica cancelled the snapshot; raise max_standby_streaming_delay or {RESUME}",
+    "53300": NO_CONNECTION_LEFT,
+    "55P03": LOCKED,
+    "25P03": f"the server ended a transaction that was left open; {RESUME}",
+    "57P03": STARTING,
+}
+_BY_SQLSTATE_CLASS = {
+    "08": BROKEN,
+    "22": BAD_VALUE,
+    "42": "the statement is refused; correct the SQL in the mapping, or pull the schema again",
+    "53": FULL,
+    "57": STOPPED,
+    "58": SERVER_FAILURE,
+    "XX": SERVER_FAILURE,
+}
+
+
+def by_sqlstate(cause: BaseException) -> Iterator[str]:
+    """Reasons by the standard's code, for drivers that give it; by its class last."""
+    state = getattr(cause, "sqlstate", None) or ""
+    for known, key in ((_BY_SQLSTATE, state), (_BY_SQLSTATE_CLASS, state[:2])):
+        if key in known:
+            yield known[key]

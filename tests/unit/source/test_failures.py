@@ -121,3 +121,11 @@ def test_rows_that_a_policy_would_hide_are_told_in_any_language(said: str, named
 )
 def test_only_what_broke_with_its_connection_is_tried_again(error: Exception, broken: bool) -> None:
     assert is_broken(error) is broken
+
+
+def test_of_a_driver_that_gives_a_state_too_the_servers_own_number_says_more() -> None:
+    error = pymysql.err.OperationalError(1045, "Access denied")
+    error.sqlstate = "28000"
+    assert "the user or the password is wrong" in str(source_error(error, "there", "reading"))
+    error.args = (9999, "something new")
+    assert "does not let this user in" in str(source_error(error, "there", "reading"))

@@ -43,8 +43,11 @@ _CANNOT_CONNECT = frozenset({2002, 2003, 2005, 2012, 2026})
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:
-    if (number := mysql_number(cause)) in _BY_MYSQL_NUMBER:
+    number = mysql_number(cause)
+    if number in _BY_MYSQL_NUMBER:
         yield _BY_MYSQL_NUMBER[number]
+    if number:
+        yield from reasons.by_sqlstate(cause)
 
 
 def _is_connecting(cause: BaseException) -> bool:
