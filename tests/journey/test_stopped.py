@@ -37,7 +37,7 @@ def stopped(shop: Project, *words: str) -> str:
     while "page_done" not in (line := process.stderr.readline()):  # type: ignore[union-attr]
         assert line, "the command ended before its first page"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=600)
     assert (process.returncode, "Traceback" in err) == (130, False), err[-2000:]
     return next(line for line in err.splitlines() if line.startswith("error: "))
 
@@ -81,7 +81,7 @@ def test_a_relay_that_runs_once_has_not_looked_at_every_mark(tmp_path: Path, dyn
     while "relay_lag" not in (line := process.stderr.readline()):  # type: ignore[union-attr]
         assert line, "the relay ended before it looked"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert (process.returncode, "0 mark(s) worked" in out) == (130, True), err[-2000:]
     assert f"the same command goes on with them: `migrator relay {shop.job} --once`" in err
 
@@ -101,7 +101,7 @@ def test_ctrl_c_at_a_question_changes_nothing(tmp_path: Path, dynamodb_url: str)
             assert letter, said
             said += letter
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=600)
     finally:
         process.kill()
         os.close(keyboard)
