@@ -64,7 +64,7 @@ engines: setup ## the same on one engine more: Chinook and races on both servers
 
 soak: setup ## storms, kills and long properties: up to 20 minutes
 	$(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup -m "soak and not alone"
-	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(JOBS) tests/unit/mapping/test_properties.py
+	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(JOBS) tests/unit/mapping/heart/test_properties.py
 
 alone: setup ## moves, reads and their noise under load, one after the other: some seven minutes
 	$(BIN)/python -m pytest -q -m alone

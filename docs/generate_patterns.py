@@ -16,17 +16,19 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from migrator.facts import ForeignKey, SchemaFacts, Slot, TableFacts
-from migrator.mapping.check import Checked
-from migrator.mapping.items import CompiledEntity, items_for
-from migrator.mapping.patterns import read_params
-from migrator.mapping.requests import Request, request_for
-from migrator.mapping.shown_values import json_text
-from migrator.mapping.values import attribute, decoder
-from migrator.model import Item, Pattern, RowTree, TableDesign
-from migrator.source import SqlSource
-from migrator.source_settings import SourceSettings
-from migrator.wiring import checked_on, open_source, read_mapping
+from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.items import CompiledEntity, items_for
+from migrator.mapping.heart.values import attribute, decoder
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.requests import request_for
+from migrator.mapping.show.redaction import json_text
+from migrator.model.facts import ForeignKey, SchemaFacts, Slot, TableFacts
+from migrator.model.patterns import Pattern, Request
+from migrator.model.table import Item, RowTree, TableDesign
+from migrator.settings.source import SourceSettings
+from migrator.settings.transforms import read_mapping
+from migrator.source.reader import SqlSource
+from migrator.wiring.job import checked_on, open_source
 from tests.designs.golden import DESIGNS, NAMES, GoldenQuery, read_golden, script_of
 
 HERE = Path(__file__).parent

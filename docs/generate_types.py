@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from migrator.source import types_mysql, types_postgresql, types_sqlite
-from migrator.source.type_rules import REFUSED, TypeRule
+from migrator.source.engines.kinds import REFUSED, TypeRule
+from migrator.source.engines.mysql import facts
+from migrator.source.engines.postgresql import types
+from migrator.source.engines.sqlite import facts as sqlite_facts
 
 PAGE = Path(__file__).with_name("types.md")
 
@@ -44,13 +46,13 @@ DynamoDB's types: N number, S text, B binary, BOOL, L list, M map. Examples of i
 SECTIONS = (
     (
         "PostgreSQL",
-        (*types_postgresql.RULES, *types_postgresql.SHAPES),
+        (*types.RULES, *types.SHAPES),
         "A partitioned table is read once, at the parent; its partitions are no tables of their own.",
     ),
-    ("MariaDB and MySQL", (*types_mysql.RULES, *types_mysql.SHAPES), "A partitioned table is read once."),
+    ("MariaDB and MySQL", (*facts.RULES, *facts.SHAPES), "A partitioned table is read once."),
     (
         "SQLite",
-        (*types_sqlite.RULES, *types_sqlite.SHAPES),
+        (*sqlite_facts.RULES, *sqlite_facts.SHAPES),
         (
             "SQLite lets any column hold any value; the declared name says what is meant, and a value that does not "
             "fit it refuses its row. STRICT tables have the same rules."

@@ -10,16 +10,15 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, TypeAlias
 
-from migrator.errors import MigratorError, SettingsError
-from migrator.logs import get_logger
-from migrator.mapping.handed import Answer
-from migrator.read_wiring import Asking, open_reading, question_of
-from migrator.service_wiring import Asked, DualWriting, Service, open_dual_writing, open_service
+from migrator.mapping.patterns.results import Answer
+from migrator.model.errors import MigratorError, SettingsError
+from migrator.runtime.logs import get_logger
 from migrator.source.adapter import by_hand
 from migrator.source.adapter.sessions import connections_at_once
-from migrator.stages.mapped_reads import MappedReads, Page
-from migrator.stages.off_thread import Threads
-from migrator.stages.own_functions import RoutedPattern
+from migrator.stages.reads.functions import RoutedPattern, Threads
+from migrator.stages.reads.reads import MappedReads, Page
+from migrator.wiring.reads import Asking, open_reading, question_of
+from migrator.wiring.service import Asked, DualWriting, Service, open_dual_writing, open_service
 
 __all__ = ["Answer", "DualWrite", "Migration", "Page", "RoutedPattern", "worker_exit"]
 _Messages: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -42,7 +41,7 @@ class Migration:
         self._reading: MappedReads | None = None
         self._is_closed = False
         self._asking = Asking(service)
-        self._threads = Threads(service.laid.job.reads.connections)
+        self._threads = Threads(service.context.job.reads.connections)
         stack.callback(self._threads.close)
         # A handler of signals may close while the thread that it interrupts opens.
         self._lock = RLock()
@@ -181,7 +180,7 @@ class Migration:
 
         Raises: SettingsError for a pattern that the mapping has not, or a function of other parameters.
         """
-        settings = self._service.laid.job.reads.shadow
+        settings = self._service.context.job.reads.shadow
         question = question_of(self._asking, name)
         return lambda function: RoutedPattern(function, question, lambda: self._reads().reads, settings)
 

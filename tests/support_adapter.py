@@ -8,14 +8,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from migrator.mapping.changes import Captured
+from migrator.model.capture import Captured
+from migrator.source.adapter.changes import Changed
 from migrator.source.adapter.driver import Driver
+from migrator.source.adapter.events import EventHooks
 from migrator.source.adapter.images import Images
-from migrator.source.adapter.listening import Listening
-from migrator.source.adapter.marking import Changed, Marking, UnknownRows
-from migrator.source.adapter.watched import watched_tables
-from migrator.source.adapter.works import Work
-from migrator.source.capture.images import Images as Decoded
+from migrator.source.adapter.marks import Marking, UnknownRows
+from migrator.source.adapter.tables import watched_tables
+from migrator.source.adapter.transactions import TransactionState
+from migrator.source.capture.marks import Images as Decoded
 from migrator.source.engines.table import engine_at
 from tests.support_capture import Capturing
 
@@ -43,10 +44,10 @@ class Seen:
         self.changed.append(changed)
         return self.leaves
 
-    def commits(self, connection: sa.Connection, work: Work) -> None:
+    def commits(self, connection: sa.Connection, work: TransactionState) -> None:
         """Outbox mode: nothing is to be done."""
 
-    def prepares(self, work: Work) -> None:
+    def prepares(self, work: TransactionState) -> None:
         """Nor here."""
 
 
@@ -61,12 +62,12 @@ def listening(
     *,
     leaves: bool = False,
     keeps_images: bool = True,
-) -> tuple[Listening, Seen]:
+) -> tuple[EventHooks, Seen]:
     """The adapter's ears for the captured tables, attached to no engine yet."""
     with capturing.writing.engine.connect() as connection:
         tables, ddl = watched_tables(connection, captured), engine_at(connection).capturing.ddl(connection)
     seen = Seen(leaves=leaves)
-    return Listening(Marking(tables, Images(tables, ddl), unknown, keeps_images), seen), seen
+    return EventHooks(Marking(tables, Images(tables, ddl), unknown, keeps_images), seen), seen
 
 
 Shown = tuple[str, str, str]

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from migrator.mapping.changes import Captured
+from migrator.model.capture import Captured
 from tests.support_capture import Capturing, captured
 
 

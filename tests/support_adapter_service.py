@@ -11,9 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from migrator.source.adapter.listening import Listening
-from migrator.source.adapter.marking import UnknownRows
-from migrator.source.capture.images import Images as Decoded
+from migrator.source.adapter.events import EventHooks
+from migrator.source.adapter.marks import UnknownRows
+from migrator.source.capture.marks import Images as Decoded
 from tests.support_adapter import Seen, left_marks, listening, seen_marks, service_url
 from tests.support_adapter_models import Base, captured_models, first_rows
 from tests.support_adapter_writes import UPSERTS, Step, rename_countries
@@ -31,7 +31,7 @@ class Service:
 
     shop: Capturing
     engine: sa.Engine
-    ears: Listening
+    ears: EventHooks
 
     def __repr__(self) -> str:
         return self.shop.engine  # short, for a failing example is shown with it

@@ -11,18 +11,18 @@ from typing import Any
 
 import psycopg
 
-from migrator.facts import EntityPlan, TableFacts
-from migrator.mapping.changes import Captured, captured_name
-from migrator.mapping.keys import encode_key
-from migrator.ports.live import Mark
-from migrator.retry import Backoff, Retry
-from migrator.source import SqlSource, source_url
-from migrator.source.address import Address
-from migrator.source.capture.installation import SqlCapture
-from migrator.source.capture.marks import SqlMarks
-from migrator.source.capture.tickets import SqlTickets
+from migrator.mapping.heart.changes import captured_name
+from migrator.model.capture import Captured
+from migrator.model.facts import EntityPlan, TableFacts
+from migrator.model.keys import encode_key
+from migrator.model.live import Mark
+from migrator.runtime.retry import Backoff, Retry
+from migrator.source.capture.install import SqlCapture
+from migrator.source.capture.marks import SqlMarks, SqlTickets
 from migrator.source.capture.writing import Writing
-from migrator.source.manners import Manners
+from migrator.source.connect import Address, source_url
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.reader import SqlSource
 from tests import support_mysql
 
 ENGINES = ["sqlite", "postgresql", "mariadb"]
@@ -95,7 +95,9 @@ def connect(engine: str, url: str) -> Any:
 def capturing(engine: str, url: str) -> Iterator[Capturing]:
     source = SqlSource(source_url(url))
     retry = Retry(Backoff(attempts=30, base_s=0.3, cap_s=2.0, limit_s=60))
-    writing = Writing(Address.of(source_url(url)), Manners(name="migrator test", lock_wait_s=1), retry)
+    writing = Writing(
+        Address.of(source_url(url)), ConnectionOptions(name="migrator test", lock_wait_s=1), retry
+    )
     try:
         yield Capturing(engine, url, source, writing)
     finally:

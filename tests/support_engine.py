@@ -16,11 +16,10 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL, Connection
 
-from migrator.errors import SettingsError
-from migrator.source.engines.base import Connecting, UrlKeeper
+from migrator.model.errors import SettingsError
+from migrator.source.engines.base import Connecting, ConnectionOptions, UrlKeeper
 from migrator.source.engines.sqlite.engine import SQLITE
 from migrator.source.engines.table import ENGINES
-from migrator.source.manners import Manners
 
 NAME = "pond"
 
@@ -36,7 +35,7 @@ def _checked_url(url: URL, supported: str) -> URL:
     return url
 
 
-def _opened(address: UrlKeeper, manners: Manners) -> sa.Engine:
+def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
     """Connections that only read, each transaction one snapshot."""
 
     def connect() -> sqlite3.Connection:
@@ -47,7 +46,7 @@ def _opened(address: UrlKeeper, manners: Manners) -> sa.Engine:
         connection.exec_driver_sql("BEGIN")
 
     made = sa.create_engine(
-        f"{NAME}://", creator=connect, poolclass=sa.QueuePool, pool_size=manners.pool_size
+        f"{NAME}://", creator=connect, poolclass=sa.QueuePool, pool_size=connection_options.pool_size
     )
     sa.event.listen(made, "begin", begin)
     return made

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from migrator.mapping.direct import DirectItems
-from migrator.stages.claims import Claims
-from migrator.stages.paths import FastPath, Puts
+from migrator.mapping.live.direct import DirectItems
+from migrator.stages.backfill.write import Claims, FastPath, Puts
 
 
 def no_fence() -> None:

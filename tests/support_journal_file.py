@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import URL
 
-from migrator.journal.store import SqlJournal
+from migrator.journal.runs import SqlJournal
 
 
 def journal_in_file(path: Path) -> SqlJournal:

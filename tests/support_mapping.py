@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from migrator.errors import MappingError
-from migrator.mapping.parse import ParsedMapping, examine_mapping
+from migrator.mapping.language.parse import ParsedMapping, examine_mapping
+from migrator.model.errors import MappingError
 
 
 def parse_mapping(text: str, file: str) -> ParsedMapping:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from migrator.report_results import (
+from migrator.model.report import (
     Cell,
     Coverage,
     Curve,
@@ -25,7 +25,7 @@ from migrator.report_results import (
     Verdict,
     View,
 )
-from migrator.stages.latencies import CURVE
+from migrator.stages.patterns.latencies import CURVE
 
 NOW_S = 1_772_370_300.0
 MINUTE_S = 60

@@ -9,7 +9,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from migrator.facts import (
+from migrator.mapping.heart.values import decoder
+from migrator.model.entities import Collection, Entity
+from migrator.model.facts import (
     CollectionPlan,
     Column,
     EntityPlan,
@@ -20,9 +22,8 @@ from migrator.facts import (
     Slot,
     TableFacts,
 )
-from migrator.mapping.keys import encode_key
-from migrator.mapping.values import decoder
-from migrator.model import Collection, Entity, RowTree, SourceKey
+from migrator.model.keys import encode_key
+from migrator.model.table import RowTree, SourceKey
 
 Row = dict[str, Any]
 

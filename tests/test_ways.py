@@ -20,9 +20,9 @@ import pytest
 import migrator
 from migrator.api import Migration
 from migrator.cli.main import run
-from migrator.mapping.requests import Requests
-from migrator.stages.backfill import _PageWork
-from migrator.stages.relay import Relay
+from migrator.mapping.patterns.requests import Requests
+from migrator.stages.backfill.stage import _PageWork
+from migrator.stages.live.relay import Relay
 from tests.journey.command import Project
 from tests.journey.cutover import OTHER, PATTERN, change, cutover_shop
 

@@ -1,8 +1,9 @@
-"""`migrator backfill`: every row into the table."""
+"""`migrator backfill`: every row into the table, on the fast or on the conditional write path."""
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,12 +14,18 @@ from threading import Event
 
 import click
 
-from migrator import truth_wiring, wiring
-from migrator.cli.belonging import belonging
-from migrator.cli.beside import Surroundings, look_around
-from migrator.cli.costs import Allowed, Bill, bill_of, need_allowed
-from migrator.cli.keys import as_asked, tell_masked
-from migrator.cli.options import chosen, progress, read_job, stdout, stop_on_signals, stopped_says
+from migrator.cli.options import (
+    as_asked,
+    chosen,
+    need_yes,
+    progress,
+    read_job,
+    stdout,
+    stop_on_signals,
+    stopped_says,
+    tell_masked,
+)
+from migrator.cli.ownership import belonging
 from migrator.cli.runs import (
     RunEnd,
     Session,
@@ -29,21 +36,216 @@ from migrator.cli.runs import (
     need_bucket,
     pages_of,
     scope_of,
+    tell_unmarked,
 )
-from migrator.cutover_settings import Hook
-from migrator.errors import DIFFERENT
+from migrator.journal.evidence import keep_installation
 from migrator.journal.revisions import newest_of
-from migrator.journal.verified import keep_installation
-from migrator.mapping.items import CompiledEntity
-from migrator.ports import Run, RunIdentity
-from migrator.report.costs import estimate_data
-from migrator.report.findings import SHOWN, print_findings
-from migrator.report.results import backfill_data, explained_lines, print_backfill
-from migrator.results import BackfillResult
-from migrator.settings import Job
-from migrator.stages.backfill import Backfill, BackfillOptions
-from migrator.stages.estimate import estimate
-from migrator.wiring import Laid
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.heart.sizes import Estimate, Price
+from migrator.model.capture import Installation
+from migrator.model.edges import Rows
+from migrator.model.errors import DIFFERENT, Interrupted, OldRevisionError, SettingsError
+from migrator.model.instances import Standing
+from migrator.model.journal import Run, RunIdentity
+from migrator.model.live import Memory
+from migrator.model.results import BackfillResult
+from migrator.output.runs import backfill_data, explained_lines, print_backfill
+from migrator.output.text import SHOWN, estimate_data, estimate_line, print_findings, usd
+from migrator.settings.cutover import Hook
+from migrator.settings.job import Job
+from migrator.settings.transforms import known_regions, price_of
+from migrator.stages.backfill.estimate import estimate
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath, PutsAmongOthers
+from migrator.stages.live.writers import WriterLease, outlive
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live, moves
+from migrator.wiring.job import JobContext
+from migrator.wiring.live import ConcurrentEdges, both
+
+# ──
+# On which path a backfill writes: alone, alone while changes leave marks (fast), or beside other writers
+# (conditional).
+
+_SAID = {
+    "fast": "path: fast; nobody else writes items yet, and every change since leaves a mark for the relay",
+    "conditional": "path: conditional; a relay (or a strict service) writes too, so nothing newer is replaced",
+}
+
+
+_UNCAPTURED = (
+    "capture is not installed: right for a source that stands still. What changes from now on leaves no mark, and items of"
+    " rows that are deleted stay; where services write, run `migrator capture install` first, or `migrator verify --repair`"
+    " after it"
+)
+
+
+@dataclass
+class PathChoice:
+    """What a backfill finds around it. `installation`: of capture; '' where changes leave no marks."""
+
+    installation: str = ""
+    beside: ConcurrentEdges | None = None
+    writer_lease: WriterLease | None = None
+
+    def path(self, context: JobContext, session: Session) -> PagePath:
+        if self.beside is None or self.writer_lease is None:
+            claims = _claims(context, session, None)
+            return FastPath(
+                session.store, claims, time.time, session.check, session.objects, None, frozenset()
+            )
+        check = both(session.check, self.writer_lease.check)
+        if self.writer_lease.writer.kind == "conditional":
+            return ConditionalPath(self.beside.refresh(check), self.beside.open_findings)
+        target = self.beside.target
+        store = PutsAmongOthers(self.beside.store, target.design) if session.is_shared else target.store
+        memory = self.beside.memory if self.installation else None
+        remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
+        claims = _claims(context, session, memory)
+        return FastPath(store, claims, live.now_s, check, session.objects, memory, remembered)
+
+    def source(self, context: JobContext) -> Rows:
+        """Where pages are read: beside others only where every ticket is already known."""
+        conditional = self.writer_lease is not None and self.writer_lease.writer.kind == "conditional"
+        return context.source.at_primary() if conditional else context.source
+
+
+def _claims(context: JobContext, session: Session, memory: Memory | None) -> Claims:
+    entities = {entity.name: entity for entity in context.checked.entities}
+    unproved = context.checked.unproved
+    return Claims(session.journal, context.source, entities, unproved, session.table_id, memory=memory)
+
+
+def look_around(stack: ExitStack, context: JobContext, session: Session, stop: Event) -> PathChoice:
+    """Enters the run among the writers, so that a relay that starts waits for it; it leaves when the stack unwinds.
+
+    Raises: SettingsError where others write and nothing captures what changes.
+    """
+    if session.target is None:
+        return PathChoice()
+    opened = live.open_concurrent_edges(
+        context, session.target, session.journal, session.table_id, stop.is_set
+    )
+    beside = stack.enter_context(opened)
+    live.refuse_old(context, session.journal)
+    installation = live.found_installation(beside.live, context)
+    if installation is not None:
+        beside.guard()
+        tell_unmarked(context.job, session.journal, installation)
+    begin_revision(beside, stop)
+    writer_lease = beside.heartbeats.enter("fast")
+    # Whoever was told in place of a request that another mapping is the newest has none under way.
+    stack.push(
+        lambda kind, *_: beside.heartbeats.leave(
+            writer_lease, clean=kind is None or issubclass(kind, OldRevisionError)
+        )
+    )
+    if installation is not None:
+        click.echo(_SAID[writer_lease.writer.kind], err=True)
+        tell_unverified(session.journal, context.job, installation)
+    elif writer_lease.writer.kind != "fast":
+        what = "a relay or a strict service has written to this table, and capture is not installed any more"
+        raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
+    else:
+        click.echo(_UNCAPTURED, err=True)
+    return PathChoice("" if installation is None else installation.id, beside, writer_lease)
+
+
+def tell_unverified(journal: SqlJournal, job: Job, installation: Installation) -> None:
+    """Says it where what changed between a backfill and the install of capture has not been looked for."""
+    if what := live.unverified(journal, job, installation):
+        click.echo(f"warning: {what}", err=True)
+
+
+def begin_revision(beside: ConcurrentEdges, stop: Event) -> None:
+    """Makes this mapping the one that the job's writers work by, where none has yet, and waits for those of another one.
+
+    Raises: OldRevisionError where the job has gone on from it; Interrupted.
+    """
+    heartbeats = beside.heartbeats
+    tell_registered(live.revisions_of(beside.context, beside.journal).register())
+    if heartbeats.revisions.old(heartbeats.writers.living(beside.lifetimes.gone_s)):
+        what = f"writers by another mapping are waited for, {beside.lifetimes.gone_s:g} s at most"
+        click.echo(what, err=True)
+
+    def wait(wait_s: float) -> None:
+        if stop.wait(wait_s):
+            raise Interrupted("stopped before it began")
+
+    outlive(heartbeats.writers, heartbeats.revisions, beside.lifetimes, wait)
+
+
+def tell_registered(before: Standing) -> None:
+    """Says that the job has gone on to this mapping, where it has."""
+    if before in ("new", "old"):
+        verb = "goes on" if before == "new" else "goes back"
+        what = f"the job {verb} to this mapping (or to these columns): whoever writes by another one is told to stop"
+        rest = "start relays and services anew; rows that do not change keep their items until `migrator backfill`"
+        click.echo(f"{what}; {rest}", err=True)
+
+
+# ── What a backfill will cost, told before it starts, and held against what the person allows ──
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """`max_cost`: US dollars above which nothing starts; `yes`: nobody is asked."""
+
+    max_cost: Decimal | None = None
+    yes: bool = False
+
+
+@dataclass(frozen=True)
+class Bill:
+    """An estimate with the prices of the job's region and table class; None where they are not known, and why."""
+
+    estimate: Estimate
+    price: Price | None
+    unpriced: str = ""
+
+    @property
+    def cost(self) -> Decimal | None:
+        return None if self.price is None else self.estimate.write_cost(self.price)
+
+    def line(self) -> str:
+        return estimate_line(self.estimate, self.price, self.unpriced)
+
+
+def bill_of(job: Job, estimate: Estimate) -> Bill:
+    options, region = job.target.options, job_wiring.region_of(job)
+    if options.provisioned is not None:
+        what = "the table's capacity is provisioned: AWS bills it by the hour, whatever is written"
+        return Bill(estimate, None, what)
+    price = price_of(region, options.table_class)
+    known = ", ".join(known_regions())
+    unpriced = f"no price is known for the region {region or '(none set)'}; known: {known}"
+    return Bill(estimate, price, "" if price else unpriced)
+
+
+def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
+    """Returns where the run may start.
+
+    Raises: SettingsError above --max-cost, where the price is not known, or where nobody can be asked; RefusedError where
+    the person who is asked says no.
+    """
+    limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
+    if limit is None and asks is None:
+        return
+    if bill.cost is None:
+        raise SettingsError(f"the cost cannot be held against a limit: {bill.unpriced}")
+    if limit is not None and bill.cost > limit:
+        what = f"writing would cost about {usd(bill.cost)}, more than --max-cost {limit}"
+        raise SettingsError(f"{what}; raise it, or move fewer entities or rows at once")
+    if asks is None or bill.cost <= Decimal(str(asks)):
+        return
+    if not sys.stdin.isatty():
+        what = f"writing would cost about {usd(bill.cost)}, more than tuning.confirm_above, and nobody can be asked"
+        raise SettingsError(f"{what}; say --yes")
+    need_yes(f"Writing will cost about {usd(bill.cost)}. Start?")
+
+
+# ── `migrator backfill`: every row into the table ──
 
 
 @dataclass(frozen=True)
@@ -73,26 +275,28 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool
     allowed = read.tuning.max_refused if max_refused is None else max_refused
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        laid = stack.enter_context(wiring.lay(read, "backfill", workers=wanted.workers, stop=stop.is_set))
-        entities = chosen(laid.checked.entities, wanted.entities)
+        context = stack.enter_context(
+            job_wiring.open_job(read, "backfill", workers=wanted.workers, stop=stop.is_set)
+        )
+        entities = chosen(context.checked.entities, wanted.entities)
         need_bucket(read, entities)
         if wanted.explain:
-            _explain(laid, entities)
-        session = _session(stack, laid, wanted, stop)
-        _need_rows(laid, session, wanted)
-        around = look_around(stack, laid, session, stop)
-        identity = _identity(laid, session, entities, wanted, around.installation)
-        bill = _bill(laid, session, entities, wanted, identity)
+            _explain(context, entities)
+        session = _session(stack, context, wanted, stop)
+        _need_rows(context, session, wanted)
+        around = look_around(stack, context, session, stop)
+        identity = _identity(context, session, entities, wanted, around.installation)
+        bill = _bill(context, session, entities, wanted, identity)
         need_allowed(read, bill, Allowed(wanted.max_cost, wanted.yes or wanted.dry_run))
         run = _begin(session, identity, wanted)
         keep_installation(session.journal.database, run.id, around.installation)
-        stage = _stage(laid, session, wanted, around, stop)
+        stage = _stage(context, session, wanted, around, stop)
         with stopped_says(lambda: _stopped(session, run, dry_run=wanted.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:
             _print_data(result, bill)
         else:
-            _print(result, session, laid, whole_keys=whole_keys)
+            _print(result, session, context, whole_keys=whole_keys)
     return DIFFERENT if result.total.refused > allowed else 0
 
 
@@ -103,37 +307,43 @@ def _tuned(job: Job, wanted: Asked) -> Job:
     return replace(job, tuning=replace(job.tuning, max_write_units=wanted.max_write_units))
 
 
-def _explain(laid: Laid, entities: list[CompiledEntity]) -> None:
+def _explain(context: JobContext, entities: list[CompiledEntity]) -> None:
     """On standard error, beside the progress: the result on standard output stays as it is."""
     for entity in entities:
-        for line in explained_lines(entity.name, laid.source.explain(entity.plan, laid.job.tuning.page_rows)):
+        for line in explained_lines(
+            entity.name, context.source.explain(entity.plan, context.job.tuning.page_rows)
+        ):
             click.echo(line, err=True)
 
 
-def _session(stack: ExitStack, laid: Laid, wanted: Asked, stop: Event) -> Session:
-    design = laid.checked.mapping.table
+def _session(stack: ExitStack, context: JobContext, wanted: Asked, stop: Event) -> Session:
+    design = context.checked.mapping.table
     if wanted.dry_run:
         return dry_session(stack, design)
-    return live_session(stack, laid.job, design, stop, into_existing=wanted.into_existing)
+    return live_session(stack, context.job, design, stop, into_existing=wanted.into_existing)
 
 
-def _need_rows(laid: Laid, session: Session, wanted: Asked) -> None:
+def _need_rows(context: JobContext, session: Session, wanted: Asked) -> None:
     """Raises: SettingsError where items are not made of rows any more; a dry run writes none."""
     if wanted.dry_run:
         return
-    ask = truth_wiring.need_direct if wanted.force else truth_wiring.need_rows
-    ask(laid.job, laid.checked.mapping, session.journal)
+    ask = moves.need_direct if wanted.force else moves.need_rows
+    ask(context.job, context.checked.mapping, session.journal)
 
 
 def _identity(
-    laid: Laid, session: Session, entities: list[CompiledEntity], wanted: Asked, installation: str
+    context: JobContext, session: Session, entities: list[CompiledEntity], wanted: Asked, installation: str
 ) -> RunIdentity:
     scope = scope_of(entities, wanted.limit, named=bool(wanted.entities))
-    return identity_of("backfill", laid, session.table_id, entities, scope, installation=installation)
+    return identity_of("backfill", context, session.table_id, entities, scope, installation=installation)
 
 
 def _bill(
-    laid: Laid, session: Session, entities: list[CompiledEntity], wanted: Asked, identity: RunIdentity
+    context: JobContext,
+    session: Session,
+    entities: list[CompiledEntity],
+    wanted: Asked,
+    identity: RunIdentity,
 ) -> Bill:
     """What is left to write and costs, told on stderr unless it is nothing."""
     found = session.journal.find_run(identity)
@@ -144,7 +354,9 @@ def _bill(
     done = (
         {} if found is None else {one.name: session.journal.tally(found, one.name).rows for one in entities}
     )
-    bill = bill_of(laid.job, estimate(laid.source, entities, time.time(), limit=wanted.limit, done=done))
+    bill = bill_of(
+        context.job, estimate(context.source, entities, time.time(), limit=wanted.limit, done=done)
+    )
     if bill.estimate.rows:
         click.echo(bill.line(), err=True)
     return bill
@@ -166,13 +378,13 @@ def _begin(session: Session, identity: RunIdentity, wanted: Asked) -> Run:
     return run
 
 
-def _stage(laid: Laid, session: Session, wanted: Asked, around: Surroundings, stop: Event) -> Backfill:
-    tuning = laid.job.tuning
+def _stage(context: JobContext, session: Session, wanted: Asked, around: PathChoice, stop: Event) -> Backfill:
+    tuning = context.job.tuning
     options = BackfillOptions(wanted.workers or tuning.workers, tuning.page_rows, wanted.limit)
     return Backfill(
-        source=around.source(laid),
+        source=around.source(context),
         journal=session.journal,
-        path=around.path(laid, session),
+        path=around.path(context, session),
         progress=progress(),
         options=options,
         stop=stop,
@@ -199,9 +411,9 @@ def _print_data(result: BackfillResult, bill: Bill) -> None:
     click.echo(json.dumps(data, sort_keys=True))
 
 
-def _print(result: BackfillResult, session: Session, laid: Laid, *, whole_keys: bool) -> None:
+def _print(result: BackfillResult, session: Session, context: JobContext, *, whole_keys: bool) -> None:
     print_backfill(stdout(), result)
     found = session.journal.findings(result.run, SHOWN)
-    printed = as_asked(found, laid.checked.mapping, whole_keys=whole_keys)
+    printed = as_asked(found, context.checked.mapping, whole_keys=whole_keys)
     print_findings(stdout(), printed, result.findings)
     tell_masked(printed, found)

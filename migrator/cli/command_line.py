@@ -25,7 +25,7 @@ _NOT_MEANT = frozenset({"dry_run", "as_json"})
 
 def log_from(*, verbose: bool) -> None:
     """Nothing; from now on the log tells what `verbose` and the kind of standard error ask for."""
-    from migrator import logs  # here, so that --version does not wait for it
+    from migrator.runtime import logs  # here, so that --version does not wait for it
 
     level = "debug" if verbose else "info" if not sys.stderr.isatty() else "warning"
     logs.configure(json=not sys.stderr.isatty(), level=level)
@@ -118,7 +118,7 @@ class Branch(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not (name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name)):
-            from migrator.mapping.document import did_you_mean  # here, so that nothing waits for it
+            from migrator.model.errors import did_you_mean  # here, so that nothing waits for it
 
             near = did_you_mean(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command '{name}'{near}", ctx)

@@ -1,20 +1,26 @@
-"""How far items are behind rows, and who writes them: what `migrator status` says beside the runs."""
+"""How far items are behind rows, for `status`, and for the hooks of `lag_high`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from migrator import live_wiring
-from migrator.errors import MigratorError
 from migrator.journal.revisions import digests_of, newest_of
-from migrator.journal.store import SqlJournal
+from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters, process_of
-from migrator.ports.live import MarksState, Writer
-from migrator.ports.revisions import Newest
-from migrator.report.relay import lag_line, open_line
-from migrator.settings import Job
+from migrator.model.errors import MigratorError
+from migrator.model.instances import Newest
+from migrator.model.live import MarksState, Writer
+from migrator.output.relay import lag_line, open_line
+from migrator.settings.job import Job
+from migrator.stages.cutover.hooks import tell
+from migrator.stages.cutover.watch import LagWatch
+from migrator.wiring import live as live_wiring
+
+# ── How far items are behind rows, and who writes them: what `migrator status` says beside the runs ──
 
 ASKED_S = 5.0
 """How long a statement to the source may take: what the journal knows is shown whatever it says."""
@@ -131,3 +137,25 @@ def lag_of(job: Job, journal: SqlJournal) -> Lag:
         return Lag(None, writers, str(error), newest, old, open_findings=counts, silent=silent)
     unverified = live_wiring.unverified(journal, job, installation)
     return Lag(marks, writers, "", newest, old, unverified, counts, silent)
+
+
+# ── Whoever looks at the marks tells the hooks of `lag_high`: the watch of cutover, and the relay itself ──
+
+
+def lag_watch(job: Job, later: ThreadPoolExecutor, marks: Callable[[], MarksState]) -> LagWatch:
+    """Its hooks run in `later`, so that one which takes its time holds up nobody."""
+    return LagWatch(
+        marks, job.cutover.lag_max_s, lambda state: later.submit(_tell, job, state), time.monotonic
+    )
+
+
+def _tell(job: Job, state: MarksState) -> None:
+    tell(
+        job.hooks,
+        "lag_high",
+        job.name,
+        waiting=state.waiting,
+        oldest_age_s=round(state.oldest_age_s, 1),
+        failed=state.failed,
+        limit_s=job.cutover.lag_max_s,
+    )

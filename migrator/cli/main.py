@@ -22,8 +22,8 @@ from migrator.cli.commands.relay import purge, relay
 from migrator.cli.commands.removal import decommission, forget, undo
 from migrator.cli.commands.report import doctor, report
 from migrator.cli.commands.verify import query, shadow, verify
-from migrator.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
-from migrator.report.inert import plain
+from migrator.model.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
+from migrator.output.inert import plain
 
 
 @click.group(cls=Branch, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

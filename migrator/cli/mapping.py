@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from migrator.errors import CLEAN, WRONG_USE, Fault, MappingError
-from migrator.mapping.check import check_form
-from migrator.mapping.schema import mapping_schema
-from migrator.report.faults import FAULT_FORMS
-from migrator.transforms import read_mapping
+from migrator.mapping.check.check import check_form
+from migrator.mapping.language.forms import mapping_schema
+from migrator.model.errors import CLEAN, WRONG_USE, Fault, MappingError
+from migrator.output.text import FAULT_FORMS
+from migrator.settings.transforms import read_mapping
 
 
 def schema(as_json: bool) -> int:

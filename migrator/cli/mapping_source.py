@@ -7,24 +7,24 @@ from pathlib import Path
 
 import click
 
-from migrator import wiring
-from migrator.cli.row_keys import entity_named, row_key
-from migrator.errors import DIFFERENT, Fault, RowError, SettingsError
-from migrator.mapping.items import items_for
-from migrator.mapping.parse import ParsedMapping
-from migrator.mapping.shown_values import json_text
-from migrator.report.shapes import item_text, row_tree_lines
-from migrator.source_settings import SourceSettings
-from migrator.stages.statements import statement_faults
-from migrator.transforms import read_mapping
+from migrator.cli.options import entity_named, row_key
+from migrator.mapping.heart.items import items_for
+from migrator.mapping.language.parse import ParsedMapping
+from migrator.mapping.show.redaction import json_text
+from migrator.model.errors import DIFFERENT, Fault, RowError, SettingsError
+from migrator.output.text import item_text, row_tree_lines
+from migrator.settings.source import SourceSettings
+from migrator.settings.transforms import read_mapping
+from migrator.stages.patterns.question import statement_faults
+from migrator.wiring import job
 
 
 def found_on(url: str, parsed: ParsedMapping) -> tuple[Sequence[Fault], str]:
     """Faults and warnings by the source's schema, and what can be said of a mapping without faults. Raises: MappingError."""
-    with wiring.open_source(SourceSettings(url), parsed) as source:
-        checked = wiring.checked_on(source, parsed)
+    with job.open_source(SourceSettings(url), parsed) as source:
+        checked = job.checked_on(source, parsed)
         refused = list(statement_faults(source, checked.mapping))
-        doubts = wiring.volatile_warnings(source, parsed, checked)
+        doubts = job.volatile_warnings(source, parsed, checked)
     faults = [
         parsed.document.fault(
             ("access_patterns", one.pattern, "sql", *([one.part] if one.part else [])), one.what
@@ -37,8 +37,8 @@ def found_on(url: str, parsed: ParsedMapping) -> tuple[Sequence[Fault], str]:
 def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: bool) -> int:
     """The exit code of `migrator mapping try`."""
     parsed = read_mapping(file)
-    with wiring.open_source(SourceSettings(source), parsed) as opened:
-        compiled = entity_named(wiring.checked_on(opened, parsed), entity)
+    with job.open_source(SourceSettings(source), parsed) as opened:
+        compiled = entity_named(job.checked_on(opened, parsed), entity)
         rows = opened.read_rows(compiled.plan, [row_key(compiled, keys)])
     if not rows:
         raise SettingsError(f"{entity}: there is no row with this key (or its where: leaves it out)")

@@ -1,16 +1,17 @@
-"""Options and manners that commands share."""
+"""Options that several commands share: jobs, durations, row keys, and how keys are shown."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from decimal import Context, Decimal
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
@@ -18,12 +19,32 @@ from rich.control import Control
 from rich.segment import Segment
 from rich.text import Text
 
-from migrator import logs, wiring
-from migrator.errors import INTERRUPTED, Interrupted, RefusedError, SettingsError
-from migrator.mapping.items import CompiledEntity
-from migrator.report.inert import plain
-from migrator.report.progress import Bars, Lines, live_line
-from migrator.settings import Job
+from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.show.redaction import key_templates
+from migrator.model.entities import Mapping
+from migrator.model.errors import (
+    INTERRUPTED,
+    Interrupted,
+    MigratorError,
+    RefusedError,
+    SettingsError,
+    did_you_mean,
+)
+from migrator.model.expressions import Template
+from migrator.model.facts import Column, EntityPlan
+from migrator.model.journal import Finding
+from migrator.model.keys import decode_key, encode_key
+from migrator.model.table import SourceKey
+from migrator.output.inert import plain
+from migrator.output.runs import Bars, Lines, live_line
+from migrator.output.text import masked
+from migrator.runtime import logs
+from migrator.settings.job import Job
+from migrator.settings.transforms import read_mapping
+from migrator.wiring import job as job_wiring
+
+# ── Options and manners that commands share ──
 
 
 def need_yes(question: str) -> None:
@@ -50,7 +71,7 @@ def stopped_says(what: Callable[[], str]) -> Iterator[None]:
 
 
 def read_job(path: Path) -> Job:
-    return wiring.read_job(path)
+    return job_wiring.read_job(path)
 
 
 def shown_path(path: str) -> str:
@@ -147,3 +168,122 @@ def stop_on_signals() -> Iterator[Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# ── The keys that findings are printed with: masked, or whole where somebody says --show-keys ──
+
+
+def as_asked(found: Sequence[Finding], mapping: Mapping | None, *, whole_keys: bool) -> list[Finding]:
+    """The findings as they may be printed. Without a mapping no text of a key is known to name nobody."""
+    templates: Sequence[Template] = () if mapping is None else key_templates(mapping)
+    return list(found) if whole_keys else [masked(one, templates) for one in found]
+
+
+def mapping_of(job: Job) -> Mapping | None:
+    """The job's mapping as far as it can be read: findings are shown even where it cannot be any more."""
+    try:
+        return read_mapping(job.mapping).mapping
+    except MigratorError:
+        return None
+
+
+def tell_masked(printed: Sequence[Finding], found: Sequence[Finding]) -> None:
+    """One line on standard error where a key was masked."""
+    if list(printed) != list(found)[: len(printed)]:
+        click.echo("…: a part of a key that may name somebody; --show-keys prints keys whole", err=True)
+
+
+# ──
+# A row's key as a person writes it on the command line: --key 42, --key a=1 --key b=2, or as findings show
+# it.
+
+_EXACT = Context(prec=400)
+
+
+def entity_named(checked: Checked, name: str) -> CompiledEntity:
+    """Raises: SettingsError where the mapping has no such entity."""
+    known = {entity.name: entity for entity in checked.entities}
+    if name not in known:
+        raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, known)}")
+    return known[name]
+
+
+def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
+    """The key as findings and `_src` hold it, from the texts of --key. Raises: SettingsError; it quotes no value."""
+    columns = entity.plan.key
+    names = [column.name for column in columns]
+    if any(not _is_text(key) for key in keys):
+        raise SettingsError("--key is no UTF-8 text")
+    if len(keys) == 1 and keys[0].startswith("["):
+        return _as_found(entity, keys[0])
+    if len(columns) == 1 and len(keys) == 1 and not keys[0].startswith(f"{names[0]}="):
+        given = {names[0]: keys[0]}
+    else:
+        given = dict(_pair(key) for key in keys)
+    if set(given) != set(names) or len(keys) != len(names):
+        wanted = " ".join(f"--key {name}=…" for name in names)
+        raise SettingsError(f"the key of {entity.name} is {', '.join(names)}; write {wanted}")
+    return encode_key([_value(given[column.name], column, entity.plan) for column in columns])
+
+
+def _as_found(entity: CompiledEntity, text: str) -> SourceKey:
+    """The key out of the JSON array that a finding shows with --show-keys."""
+    try:
+        values = decode_key(text)
+        made = encode_key(values)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        values, made = (), ""
+    if len(values) != len(entity.plan.key):
+        what = f"--key […] is no key of {entity.name}"
+        raise SettingsError(f"{what}; write it as `migrator findings --show-keys` shows it, such as '[42]'")
+    for column, value in zip(entity.plan.key, values, strict=True):
+        if column.kind.name == "integer" and (type(value) is not int or not _is_held(value)):
+            raise SettingsError(f"the key column {column.name} is an integer of 64 bits")
+        if column.kind.name == "text" and not isinstance(value, str):
+            raise SettingsError(f"the key column {column.name} is text")
+    return made
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SettingsError("a composite key is written --key name=value, once for each column")
+    return name, value
+
+
+def _value(text: str, column: Column, plan: EntityPlan) -> Any:
+    """The value as the source's driver gives it, so that its text is that of the row's key."""
+    kind = column.kind
+    try:
+        if kind.name == "integer":
+            return _held(int(text))
+        if kind.name == "float":
+            return float(text)
+        if kind.name == "number" and plan.loosely_typed:
+            # SQLite keeps a number without decimals as an integer.
+            return int(float(text)) if float(text).is_integer() else float(text)
+        if kind.name == "number" and kind.scale is not None:
+            return Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+    except (ValueError, ArithmeticError):
+        what = "an integer of 64 bits" if kind.name == "integer" else "a number"
+        raise SettingsError(f"the key column {column.name} is {what}") from None
+    return text
+
+
+def _held(number: int) -> int:
+    if not _is_held(number):
+        raise ValueError("no source holds it")
+    return number
+
+
+def _is_held(number: int) -> bool:
+    """Whether any source has such a number in an integer column."""
+    return -(2**63) <= number < 2**64
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

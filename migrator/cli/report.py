@@ -12,22 +12,22 @@ from pathlib import Path
 
 import click
 
-from migrator import live_wiring, wiring
-from migrator.cli.belonging import belonging
 from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import read_job, stdout, stop_on_signals
-from migrator.errors import MappingError, MigratorError, SettingsError
+from migrator.cli.ownership import belonging
 from migrator.journal.evidence import SqlEvidence
-from migrator.journal.finding_groups import SqlFindingGroups
+from migrator.journal.findings import SqlFindingGroups
 from migrator.journal.phases import SqlPhases
-from migrator.journal.store import SqlJournal
-from migrator.report.page import html_page
-from migrator.report.report_data import report_data
-from migrator.report.terminal import print_report
-from migrator.report_results import LagReport
-from migrator.settings import Job
-from migrator.stages.report import Around, Records, Report, ReportOptions, Sides
-from migrator.transforms import load_transforms
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import MappingError, MigratorError, SettingsError
+from migrator.model.report import LagReport
+from migrator.output.report.page import html_page
+from migrator.output.report.terminal import print_report, report_data
+from migrator.settings.job import Job
+from migrator.settings.transforms import load_transforms
+from migrator.stages.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live
 
 _PATIENCE_S = 5.0
 """How long a side that does not answer is asked again: the rest is worth showing without it."""
@@ -43,7 +43,7 @@ def report(job: Path, html: Path | None, since_s: float, as_json: bool, **how: b
         _refuse_unwritable(html)
     with ExitStack() as stack:
         stack.enter_context(stop_on_signals())
-        journal = stack.enter_context(wiring.open_journal(read))
+        journal = stack.enter_context(job_wiring.open_journal(read))
         stage = Report(_records(journal, read), _sides(stack, read), _around(read, journal, job), options)
         if stage.is_empty():
             what = f"job {read.name}: nothing is on record yet"
@@ -64,17 +64,17 @@ def report(job: Path, html: Path | None, since_s: float, as_json: bool, **how: b
 # ── what it is made of ──
 
 
-def _records(journal: SqlJournal, job: Job) -> Records:
+def _records(journal: SqlJournal, job: Job) -> ReportRecords:
     database = journal.database
-    return Records(
+    return ReportRecords(
         journal, SqlFindingGroups(database), SqlEvidence(database, job.name), SqlPhases(database, job.name)
     )
 
 
-def _around(job: Job, journal: SqlJournal, file: Path) -> Around:
-    roster = live_wiring.roster_of(job, journal)
+def _around(job: Job, journal: SqlJournal, file: Path) -> ReportContext:
+    service_registry = live.registry_of(job, journal)
     own, lag = version("single-table-migrator"), _lag(lag_of(job, journal))
-    return Around(job.name, str(file), journal.name, own, roster, lag)
+    return ReportContext(job.name, str(file), journal.name, own, service_registry, lag)
 
 
 def _lag(found: Lag) -> LagReport:
@@ -87,7 +87,7 @@ def _lag(found: Lag) -> LagReport:
     )
 
 
-def _sides(stack: ExitStack, job: Job) -> Sides:
+def _sides(stack: ExitStack, job: Job) -> ReportSides:
     """Source and table as far as they can be reached: what the journal holds is shown all the same.
 
     Raises: MappingError, SettingsError where the job or the mapping is wrong.
@@ -95,23 +95,23 @@ def _sides(stack: ExitStack, job: Job) -> Sides:
     job = replace(
         job, tuning=replace(job.tuning, give_up_after_s=min(job.tuning.give_up_after_s, _PATIENCE_S))
     )
-    parsed = load_transforms(wiring.sound_mapping(job.mapping))[0]
-    table = wiring.design_for(job, parsed.mapping.table)
+    parsed = load_transforms(job_wiring.sound_mapping(job.mapping))[0]
+    table = job_wiring.design_for(job, parsed.mapping.table)
     notes: list[str] = []
     try:
-        laid = stack.enter_context(wiring.lay(job, "report", workers=1))
+        context = stack.enter_context(job_wiring.open_job(job, "report", workers=1))
     except (MappingError, SettingsError):
         raise
     except MigratorError as error:
-        return Sides(parsed.mapping, table, notes=[f"the source cannot be asked: {error}"])
+        return ReportSides(parsed.mapping, table, notes=[f"the source cannot be asked: {error}"])
     store = None
     try:
-        target = wiring.open_target(job, laid.checked.mapping.table, lambda: False)
-        live_wiring.existing_table(job, target)
+        target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
+        live.existing_table(job, target)
         store = target.store
     except MigratorError as error:
         notes.append(f"the table cannot be asked: {error}")
-    return Sides(laid.checked.mapping, table, laid.checked.read, laid.source, store, notes)
+    return ReportSides(context.checked.mapping, table, context.checked.read, context.source, store, notes)
 
 
 # ── the file ──

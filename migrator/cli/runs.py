@@ -1,26 +1,46 @@
-"""Runs as commands begin them: the table is there and fits, one run a job, resumed where one was left."""
+"""`migrator status` and `migrator findings`, and how commands begin, resume and end a run of the journal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
 from threading import Event
+from typing import Any
 
-from migrator import live_wiring, logs, wiring
-from migrator.cutover_settings import Hook
-from migrator.errors import Interrupted, MigratorError, SettingsError, TargetError
-from migrator.hooks import tell
+import click
+from rich.table import Table
+
+from migrator.cli.command_line import print_json
+from migrator.cli.lag import lag_of
+from migrator.cli.options import as_asked, mapping_of, read_job, shown_path, stdout, tell_masked
+from migrator.cli.ownership import belonging
 from migrator.journal.lease import RunLease
 from migrator.journal.memory import SqlMemory
-from migrator.journal.store import SqlJournal
-from migrator.mapping.columns import columns_digest
-from migrator.mapping.items import CompiledEntity
-from migrator.model import TableDesign
-from migrator.ports import ItemStore, Journal, ObjectStore, Run, RunIdentity, RunKind
-from migrator.settings import Job
-from migrator.stages.dry import DryStore, sends_nothing
-from migrator.wiring import Laid, Target
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.plan import columns_digest
+from migrator.model.capture import Installation
+from migrator.model.edges import ItemStore, ObjectStore
+from migrator.model.errors import Interrupted, MigratorError, SettingsError, TargetError
+from migrator.model.instances import ServiceRegistry
+from migrator.model.journal import Finding, Journal, Run, RunIdentity, RunKind
+from migrator.model.table import TableDesign
+from migrator.output.cutover import instances_data, instances_lines, instances_table, who
+from migrator.output.text import finding_line
+from migrator.runtime import logs
+from migrator.settings.cutover import Hook
+from migrator.settings.job import Job
+from migrator.stages.backfill.write import DryStore, sends_nothing
+from migrator.stages.cutover.hooks import tell
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring.job import JobContext, Target
+
+# ── Runs as commands begin them: the table is there and fits, one run a job, resumed where one was left ──
 
 DRY_TABLE = "dry-run"
 
@@ -54,9 +74,9 @@ def live_session(
     Raises: TargetError when the table is not there, is another one or is somebody else's; SettingsError when
     another run of the job is at work.
     """
-    target = wiring.open_target(job, design, stop.is_set)
+    target = job_wiring.open_target(job, design, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
-    journal = stack.enter_context(wiring.open_journal(job, stop.is_set))
+    journal = stack.enter_context(job_wiring.open_journal(job, stop.is_set))
     lease = stack.enter_context(RunLease(journal, job.name))
     if into_existing:
         # For good: a run that goes on without the option finds the same items there.
@@ -93,7 +113,7 @@ def _refuse_foreign(job: Job, target: Target, journal: SqlJournal, table_id: str
 
 def identity_of(
     kind: RunKind,
-    laid: Laid,
+    context: JobContext,
     table_id: str,
     entities: Sequence[CompiledEntity],
     scope: str = "",
@@ -105,9 +125,9 @@ def identity_of(
     So does another `installation` of capture: what changed before it left no mark.
     """
     revision = columns_digest(
-        laid.checked.mapping.revision + installation, [entity.plan for entity in entities]
+        context.checked.mapping.revision + installation, [entity.plan for entity in entities]
     )
-    return RunIdentity(kind, laid.job.name, table_id, revision, scope)
+    return RunIdentity(kind, context.job.name, table_id, revision, scope)
 
 
 def scope_of(entities: Sequence[CompiledEntity], limit: int | None, *, named: bool) -> str:
@@ -157,3 +177,184 @@ class RunEnd:
                 self.journal.end_run(self.run, "failed")
             finally:
                 tell(self.hooks, "run_failed", identity.job, **failed)
+
+
+# ──
+# Instances of services, as commands see them: listed, counted where they mark changes, and in the way of
+# an uninstall.
+
+
+def read_roster(job: Job) -> ServiceRegistry:
+    """The instances that the job's journal knows."""
+    with job_wiring.open_journal(job) as journal:
+        return live_wiring.registry_of(job, journal)
+
+
+def known_revision(job: Job) -> str | None:
+    """The revision of the job's mapping; None where it has faults, which other commands tell."""
+    try:
+        return job_wiring.revision_of(job)
+    except MigratorError:
+        return None
+
+
+def print_instances(service_registry: ServiceRegistry, revision: str | None) -> None:
+    if service_registry.living:
+        stdout().print(instances_table(service_registry, revision))
+    for line in instances_lines(service_registry, revision, version("single-table-migrator")):
+        click.echo(line)
+
+
+def tell_unmarked(job: Job, journal: SqlJournal, installation: Installation) -> None:
+    """Warns where services are to leave the marks, and none is there that would."""
+    if installation.marked_by == "triggers":
+        return
+    service_registry = live_wiring.registry_of(job, journal)
+    if not service_registry.marking:
+        what = "warning: changes are marked by services, and no instance of one is alive: what is written now is missed"
+        click.echo(f"{what}; start the services with the adapter first (see `migrator status`)", err=True)
+
+
+def refuse_living(service_registry: ServiceRegistry) -> None:
+    """Raises: SettingsError, naming them, where instances live whose next write would fail or leave no mark."""
+    if living := service_registry.marking:
+        named = "\n".join(f"  {who(one)}" for one in living)
+        what = f"{len(living)} instance(s) of services still mark changes, or count on triggers that do:\n{named}"
+        advice = "stop them first; or say --force, and their writes fail, or are missed"
+        raise SettingsError(f"{what}\n{advice}")
+
+
+# ── `migrator status` and `migrator findings`: what the journal of a job holds ──
+
+
+@belonging(applies=lambda asked: not asked["same_job"], tells=True)
+def status(job: Path, as_json: bool, same_job: bool, table_away: str = "") -> int:
+    """The exit code of `migrator status`."""
+    read = read_job(job)
+    if same_job:
+        for kind, name in job_wiring.keep_names(read).items():
+            click.echo(f"on record as job {read.name}'s {kind}: {name}", err=True)
+    with job_wiring.open_journal(read) as journal:
+        runs = [_run_data(journal, run) for run in journal.runs(read.name)]
+        lag = lag_of(read, journal)
+        service_registry = live_wiring.registry_of(read, journal)
+        where = journal.name
+    revision = known_revision(read) if service_registry.known or lag.newest is not None else None
+    if as_json:
+        live = lag.data() | {
+            "instances": instances_data(service_registry, revision),
+            "table_away": table_away,
+        }
+        about = {"job": read.name, "journal": where, "runs": runs, "live": live}
+        click.echo(json.dumps(about, sort_keys=True))
+        return 0
+    click.echo(f"journal: {shown_path(where)}")
+    if runs:
+        _print_runs(runs)
+    else:
+        click.echo(f"job {read.name}: nothing has run yet")
+    if table_away:
+        click.echo(f"table: DynamoDB cannot be asked: {table_away}")
+    for line in lag.lines(revision):
+        click.echo(line)
+    print_instances(service_registry, revision)
+    return 0
+
+
+def _print_runs(runs: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for column in ("run", "kind", "state", "scope", "started", "pages", "rows", "items", "findings"):
+        table.add_column(column)
+    for run in runs:
+        table.add_row(
+            *(str(run[column]) for column in ("run", "kind", "state", "scope", "started")), *_counts(run)
+        )
+    stdout().print(table)
+
+
+def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:
+    found = ", ".join(f"{number} {kind}" for kind, number in sorted(run["findings"].items()))
+    tally = run["tally"]
+    return (
+        f"{run['pages_done']}/{run['pages_planned']}",
+        f"{tally['rows']:,}",
+        f"{tally['items']:,}",
+        found or "none",
+    )
+
+
+def _run_data(journal: Journal, run: Run) -> dict[str, Any]:
+    # A relay has no pages; it keeps its counts as if they were of one.
+    planned = () if run.identity.kind == "relay" else journal.planned(run)
+    pages = [journal.page_counts(run, entity) for entity in planned]
+    return {
+        "run": run.id,
+        "kind": run.identity.kind,
+        "state": run.state,
+        "scope": run.identity.scope or "all",
+        "started": run.started_at,
+        "ended": run.ended_at,
+        "pages_done": sum(done for done, _ in pages),
+        "pages_planned": sum(planned for _, planned in pages),
+        "tally": asdict(journal.tally(run)),
+        "findings": journal.finding_counts(run),
+    }
+
+
+def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:
+    """The exit code of `migrator findings`."""
+    read = read_job(job)
+    with job_wiring.open_journal(read) as journal:
+        listed = list(_listed(read, journal, number, None if everything else 100))
+    found = [finding for one in listed for finding in one.found]
+    shown = as_asked(found, mapping_of(read), whole_keys=whole_keys)
+    tell_masked(shown, found)
+    if as_json:
+        lists = [{**one.about, "total": one.total} for one in listed]
+        total = sum(one.total for one in listed)
+        rows = [asdict(one) for one in shown]
+        print_json({"job": read.name, "lists": lists, "total": total, "findings": rows})
+        return 0
+    for line in shown:
+        click.echo(finding_line(line))
+    for one in listed:
+        left = one.total - len(one.found)
+        more = f"; {left:,} more with --all" if left > 0 else ""
+        click.echo(f"{one.of}: {one.total:,} finding(s){more}", err=True)
+    return 0
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """Findings that are listed together, the first of `total`; `about`: the run that they are of; empty for live change."""
+
+    about: dict[str, Any]
+    found: Sequence[Finding]
+    total: int
+
+    @property
+    def of(self) -> str:
+        return "run {run} ({kind}, {state})".format(**self.about) if self.about else "live change, open"
+
+
+def _listed(job: Job, journal: SqlJournal, number: int | None, limit: int | None) -> Iterator[_Listed]:
+    run = _run(journal, job.name, number)
+    if number is None and any(one.identity.kind == "relay" for one in journal.runs(job.name)):
+        opened = live_wiring.open_findings_of(job, journal)
+        yield _Listed({}, opened.read(limit), sum(opened.counts().values()))
+    # What a relay found and still holds is open.
+    if number is not None or run.identity.kind != "relay":
+        about = {"run": run.id, "kind": run.identity.kind, "state": run.state}
+        yield _Listed(about, journal.findings(run, limit), sum(journal.finding_counts(run).values()))
+
+
+def _run(journal: Journal, job: str, number: int | None) -> Run:
+    runs = journal.runs(job)
+    if not runs:
+        raise SettingsError(f"job {job}: nothing has run yet")
+    if number is None:
+        return runs[-1]
+    for run in runs:
+        if run.id == number:
+            return run
+    raise SettingsError(f"job {job} has no run {number}; see `migrator status`")

@@ -12,22 +12,23 @@ from typing import Any
 
 import click
 
-from migrator import live_wiring, logs, wiring
-from migrator.cli.belonging import belonging
 from migrator.cli.options import console_on, read_job, stdout, stop_on_signals
-from migrator.errors import DIFFERENT, Interrupted, SettingsError
+from migrator.cli.ownership import belonging
 from migrator.journal.evidence import SqlEvidence
-from migrator.live_wiring import ONCE, open_live
-from migrator.mapping.document import did_you_mean
-from migrator.model import Mapping, Pattern
-from migrator.replay_results import ReplayResult
-from migrator.report.replay import print_replay, replay_data
-from migrator.report.replay_progress import SampleBars, SampleLines
-from migrator.settings import Job
-from migrator.stages import fetch
-from migrator.stages.relay_lag import RelayLag
-from migrator.stages.replay import Replay, ReplayOptions
-from migrator.stages.replay_record import ReplayRecord
+from migrator.model.entities import Mapping
+from migrator.model.errors import DIFFERENT, Interrupted, SettingsError, did_you_mean
+from migrator.model.patterns import Pattern
+from migrator.model.results import ReplayResult
+from migrator.output.patterns import print_replay, replay_data
+from migrator.output.runs import SampleBars, SampleLines
+from migrator.runtime import logs
+from migrator.settings.job import Job
+from migrator.stages.live.daemon import RelayLag
+from migrator.stages.patterns import question
+from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring.live import ONCE, open_live
 
 DEFAULT_SETTLE_S = 3.0
 _PATIENCE_S = 10.0
@@ -42,23 +43,23 @@ def replay(job: Path, names: tuple[str, ...], questions: int, workers: int, **as
     settle_s = DEFAULT_SETTLE_S if asked["settle_s"] is None else asked["settle_s"]
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        laid = stack.enter_context(wiring.lay(read, "shadow", workers=workers, stop=stop.is_set))
-        patterns = _chosen(laid.checked.mapping, names)
+        context = stack.enter_context(job_wiring.open_job(read, "shadow", workers=workers, stop=stop.is_set))
+        patterns = _chosen(context.checked.mapping, names)
         store, record, lag_s = None, None, _no_lag
         if not asked["control"]:
             if not asked["no_record"]:
-                record = _record(stack, read, laid.checked.mapping)
-            target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
+                record = _record(stack, read, context.checked.mapping)
+            target = job_wiring.open_target(read, context.checked.mapping.table, stop.is_set)
             live_wiring.existing_table(read, target)
             store = target.store
-            live = stack.enter_context(open_live(read, "shadow", patience=ONCE, source=laid.source))
+            live = stack.enter_context(open_live(read, "shadow", patience=ONCE, source=context.source))
             lag_s = RelayLag(live.marks.state)
         progress = _progress()
         stack.enter_context(progress)
         options = ReplayOptions(questions, seed, settle_s, workers)
-        mapping, entities = laid.checked.mapping, laid.checked.read
+        mapping, entities = context.checked.mapping, context.checked.read
         stage = Replay(
-            mapping, entities, laid.source, store, options, progress=progress, stop=stop, lag_s=lag_s
+            mapping, entities, context.source, store, options, progress=progress, stop=stop, lag_s=lag_s
         )
         result = _run(stage, patterns)
         # Before it is kept: a journal that is gone by now takes nothing of it away.
@@ -82,7 +83,7 @@ def _no_lag() -> float:
 
 def _record(stack: ExitStack, job: Job, mapping: Mapping) -> ReplayRecord:
     """Opened before anything is asked: who cannot keep what he finds is told so at once."""
-    journal = stack.enter_context(wiring.open_journal(job))
+    journal = stack.enter_context(job_wiring.open_journal(job))
     return ReplayRecord(SqlEvidence(journal.database, job.name), mapping.revision)
 
 
@@ -113,7 +114,7 @@ def _tuned(job: Job, workers: int) -> Job:
     """The job less patient, and with a connection for each request that a question of many partitions asks at once."""
     patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
     return replace(
-        job, tuning=replace(job.tuning, give_up_after_s=patience_s, workers=workers * fetch.AT_ONCE)
+        job, tuning=replace(job.tuning, give_up_after_s=patience_s, workers=workers * question.AT_ONCE)
     )
 
 

@@ -1,4 +1,4 @@
-"""`migrator verify`: rows against items, both ways."""
+"""`migrator verify` and `migrator query`: rows against items, and one access pattern asked of both sides."""
 
 from __future__ import annotations
 
@@ -17,30 +17,46 @@ from typing import Any
 
 import click
 
-from migrator import live_wiring, truth_wiring, verify_wiring, wiring
-from migrator.cli.belonging import adopt_repaired, belonging
-from migrator.cli.keys import as_asked, tell_masked
-from migrator.cli.options import progress, read_job, stdout, stop_on_signals, stopped_says
+from migrator.cli.options import (
+    as_asked,
+    progress,
+    read_job,
+    stdout,
+    stop_on_signals,
+    stopped_says,
+    tell_masked,
+)
+from migrator.cli.ownership import adopt_repaired, belonging
 from migrator.cli.runs import RunEnd, identity_of, need_bucket, pages_of
-from migrator.errors import DIFFERENT, SettingsError
+from migrator.journal.evidence import keep_installation
 from migrator.journal.lease import RunLease
-from migrator.journal.store import SqlJournal
-from migrator.journal.verified import keep_installation
-from migrator.live_wiring import Live
-from migrator.mapping.direct import direct_items
-from migrator.model import ItemKey
-from migrator.ports import Run, RunIdentity
-from migrator.ports.capture import Installation
-from migrator.ports.live import Root
-from migrator.report.findings import SHOWN, print_findings
-from migrator.report.results import print_verify, verify_data
-from migrator.results import Sample, VerifyResult
-from migrator.retry import nap
-from migrator.settings import Job
-from migrator.source_settings import place
-from migrator.stages.second_look import LOOKED_AT, SecondLook
-from migrator.stages.verify import Confirm, Verify, VerifyOptions
-from migrator.wiring import Laid, Target
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.live.direct import direct_items
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.show.redaction import json_text
+from migrator.model.capture import Installation
+from migrator.model.errors import DIFFERENT, SettingsError, did_you_mean
+from migrator.model.journal import Run, RunIdentity
+from migrator.model.live import Root
+from migrator.model.results import Sample, VerifyResult
+from migrator.model.table import ItemKey
+from migrator.output.patterns import answer_data, print_answer, print_explanation
+from migrator.output.runs import print_verify, verify_data
+from migrator.output.text import SHOWN, print_findings
+from migrator.runtime.retry import nap
+from migrator.settings.job import Job
+from migrator.settings.source import place
+from migrator.stages.patterns.question import ask
+from migrator.stages.verify.recheck import LOOKED_AT, Recheck
+from migrator.stages.verify.stage import Confirm, Verify, VerifyOptions
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring import moves
+from migrator.wiring import verify as verify_wiring
+from migrator.wiring.job import JobContext, Target
+from migrator.wiring.live import Live
+
+# ── `migrator verify`: rows against items, both ways ──
 
 DEFAULT_SETTLE_S = 10.0
 
@@ -54,29 +70,31 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
     rows_of = _read_by(read, asked["source_url"])
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        laid = stack.enter_context(wiring.lay(rows_of, "verify", workers=workers, stop=stop.is_set))
-        need_bucket(read, laid.checked.entities)
-        target = wiring.open_target(read, laid.checked.mapping.table, stop.is_set)
+        context = stack.enter_context(
+            job_wiring.open_job(rows_of, "verify", workers=workers, stop=stop.is_set)
+        )
+        need_bucket(read, context.checked.entities)
+        target = job_wiring.open_target(read, context.checked.mapping.table, stop.is_set)
         table_id = live_wiring.existing_table(read, target)
-        journal = stack.enter_context(wiring.open_journal(read, stop.is_set))
+        journal = stack.enter_context(job_wiring.open_journal(read, stop.is_set))
         lease = stack.enter_context(RunLease(journal, read.name))
         if asked["repair"] and not asked["force"]:
-            truth_wiring.refuse_complete(read, laid.checked.mapping, journal)
-        entities, again = laid.checked.entities, asked["restart"]
-        identity = identity_of("verify", laid, table_id, entities, _scope(sample, asked["source_url"]))
+            moves.refuse_complete(read, context.checked.mapping, journal)
+        entities, again = context.checked.entities, asked["restart"]
+        identity = identity_of("verify", context, table_id, entities, _scope(sample, asked["source_url"]))
         # Before the run begins: where capture cannot be looked at, or an option does not fit, there is none.
-        live, captured = _live(stack, laid, stop, asked | {"job": read})
-        recheck = _recheck(live, laid, target, journal, stop, asked["settle_s"]) if captured else _STILL
-        stage = _stage(laid, target, journal, lease, recheck, _options(laid, sample, workers), stop)
+        live, captured = _live(stack, context, stop, asked | {"job": read})
+        recheck = _recheck(live, context, target, journal, stop, asked["settle_s"]) if captured else _STILL
+        stage = _stage(context, target, journal, lease, recheck, _options(context, sample, workers), stop)
         run = _begin(journal, identity, live.capture.installation(), again=again)
         stack.enter_context(stopped_says(lambda: _stopped(journal, run, sample, seed, again=again)))
         with RunEnd(journal, run, read.hooks), stage.progress:
             if sample is None:
-                verify_wiring.keep_look(live, laid, journal, run)
+                verify_wiring.keep_look(live, context, journal, run)
             result = stage.run(run, entities)
-        _print(result, journal, laid, as_json=asked["as_json"], whole_keys=asked["whole_keys"])
-        if captured and _marked(live, laid, journal, result, asked) and sample is None:
-            adopt_repaired(replace(laid, job=read), live, target, journal, table_id)
+        _print(result, journal, context, as_json=asked["as_json"], whole_keys=asked["whole_keys"])
+        if captured and _marked(live, context, journal, result, asked) and sample is None:
+            adopt_repaired(replace(context, job=read), live, target, journal, table_id)
     return DIFFERENT if result.findings else 0
 
 
@@ -126,13 +144,13 @@ def _begin(
 
 
 def _marked(
-    live: Live, laid: Laid, journal: SqlJournal, result: VerifyResult, asked: Mapping[str, Any]
+    live: Live, context: JobContext, journal: SqlJournal, result: VerifyResult, asked: Mapping[str, Any]
 ) -> bool:
     """Whether rows were marked, as --repair asks: those that differ, and those of findings of live change that are open."""
     if not asked["repair"]:
         return False
-    names = {one.name for one in laid.checked.entities}
-    found = live_wiring.open_findings_of(laid.job, journal).roots()
+    names = {one.name for one in context.checked.entities}
+    found = live_wiring.open_findings_of(context.job, journal).roots()
     doubtful = {root: set[ItemKey]() for root in found if root[0] in names} | dict(result.confirmed)
     rows = f"{len(doubtful):,} row(s)"
     if asked["dry_run"]:
@@ -155,12 +173,12 @@ _STILL = _Recheck(None, lambda: True)
 """Of a source whose changes leave no marks: it is taken to stand still."""
 
 
-def _live(stack: ExitStack, laid: Laid, stop: Event, asked: Mapping[str, Any]) -> tuple[Live, bool]:
+def _live(stack: ExitStack, context: JobContext, stop: Event, asked: Mapping[str, Any]) -> tuple[Live, bool]:
     """Capture's edges, and whether it is installed; then the verify knows that rows change meanwhile."""
-    source = None if asked["source_url"] else laid.source
+    source = None if asked["source_url"] else context.source
     live = stack.enter_context(live_wiring.open_live(asked["job"], "verify", stop=stop.is_set, source=source))
     if asked["repair"]:
-        live_wiring.need_installation(live, laid)
+        live_wiring.need_installation(live, context)
     elif live.capture.installation() is None:
         if asked["settle_s"] is not None:
             raise SettingsError(
@@ -171,11 +189,11 @@ def _live(stack: ExitStack, laid: Laid, stop: Event, asked: Mapping[str, Any]) -
 
 
 def _recheck(
-    live: Live, laid: Laid, target: Target, journal: SqlJournal, stop: Event, settle_s: float | None
+    live: Live, context: JobContext, target: Target, journal: SqlJournal, stop: Event, settle_s: float | None
 ) -> _Recheck:
-    entities = {one.name: one for one in laid.checked.entities}
-    look = SecondLook(
-        *(laid.source, target.store, journal, entities, target.design, time.time, target.objects)
+    entities = {one.name: one for one in context.checked.entities}
+    look = Recheck(
+        *(context.source, target.store, journal, entities, target.design, time.time, target.objects)
     )
 
     def confirm(run: Run) -> Mapping[Root, set[ItemKey]]:
@@ -190,19 +208,21 @@ def _recheck(
     )
 
 
-def _print(result: VerifyResult, journal: SqlJournal, laid: Laid, *, as_json: bool, whole_keys: bool) -> None:
+def _print(
+    result: VerifyResult, journal: SqlJournal, context: JobContext, *, as_json: bool, whole_keys: bool
+) -> None:
     if as_json:
         click.echo(json.dumps(verify_data(result), sort_keys=True))
         return
     print_verify(stdout(), result)
     found = journal.findings(result.run, SHOWN)
-    printed = as_asked(found, laid.checked.mapping, whole_keys=whole_keys)
+    printed = as_asked(found, context.checked.mapping, whole_keys=whole_keys)
     print_findings(stdout(), printed, result.findings)
     tell_masked(printed, found)
 
 
 def _stage(
-    laid: Laid,
+    context: JobContext,
     target: Target,
     journal: SqlJournal,
     lease: RunLease,
@@ -211,19 +231,19 @@ def _stage(
     stop: Event,
 ) -> Verify:
     return Verify(
-        *(laid.source, target.store, journal, progress()),
+        *(context.source, target.store, journal, progress()),
         check=lease.check,
         confirm=recheck.confirm,
         is_quiet=recheck.is_quiet,
-        direct=direct_items(laid.checked),
+        direct=direct_items(context.checked),
         options=options,
         stop=stop,
         objects=target.objects,
     )
 
 
-def _options(laid: Laid, sample: Sample | None, workers: int | None) -> VerifyOptions:
-    tuning = laid.job.tuning
+def _options(context: JobContext, sample: Sample | None, workers: int | None) -> VerifyOptions:
+    tuning = context.job.tuning
     return VerifyOptions(workers or tuning.workers, tuning.page_rows, tuning.scan_segments, sample)
 
 
@@ -243,3 +263,46 @@ def _sample(part: str | None, seed: int | None) -> Sample | None:
     if seed is None:
         click.echo(f"the sample's seed is {drawn}; --seed {drawn} looks at the same rows again", err=True)
     return Sample(drawn, share, None if share is not None else int(found["rows"]))
+
+
+# ── `migrator query`: one access pattern, asked of both sides ──
+
+
+def query(job: Path, pattern: str, params: tuple[str, ...], explain: bool, as_json: bool) -> int:
+    """The exit code of `migrator query`."""
+    read = read_job(job)
+    given = _given(params)
+    with job_wiring.open_job(read, "query") as context:
+        mapping = context.checked.mapping
+        if pattern not in mapping.patterns:
+            known = did_you_mean(pattern, mapping.patterns)
+            raise SettingsError(f"the mapping has no access pattern '{pattern}'{known}")
+        found = mapping.patterns[pattern]
+        values = read_params(found, given)
+        target = job_wiring.open_target(read, mapping.table, lambda: False)
+        plans = [entity.plan for entity in context.checked.read]
+        answer = ask(mapping, found, values, context.source, target.store, plans=plans)
+    if as_json:
+        click.echo(json_text(answer_data(answer)))
+    else:
+        print_answer(stdout(), answer)
+        if explain:
+            print_explanation(stdout(), answer)
+    return 0 if answer.same else DIFFERENT
+
+
+def _given(params: tuple[str, ...]) -> dict[str, str]:
+    """Raises: SettingsError where a parameter is no name=value, or has two values."""
+    given: dict[str, str] = {}
+    for name, value in map(_pair, params):
+        if name in given:
+            raise SettingsError(f"-p {name}= is given twice; keep one (a list is one value: -p {name}=1,2,3)")
+        given[name] = value
+    return given
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SettingsError("a parameter is written -p name=value")
+    return name, value

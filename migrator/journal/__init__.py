@@ -1,1 +1,1 @@
-"""Our own tables: what was run, which pages are done, what was found."""
+"""Our own tables: runs, pages, findings, leases, phases and evidence."""

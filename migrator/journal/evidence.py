@@ -1,23 +1,28 @@
-"""What was compared, minute by minute, with samples of what differed."""
+"""Evidence of comparisons and verifications, kept by minute and by run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
+from datetime import datetime
 from hashlib import blake2b
 from threading import Lock
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select
 
-from migrator.errors import SettingsError
-from migrator.journal.dialect import insert_or_replace, seconds
-from migrator.journal.engine import Database, repeatable
+from migrator.journal.database import Database, insert_or_ignore, insert_or_replace, repeatable, seconds
+from migrator.journal.schema import page, run, run_capture, verified_look
 from migrator.journal.schema import sample as samples
 from migrator.journal.schema import window as windows
-from migrator.moments import moment
-from migrator.ports.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Sample, Window
+from migrator.model.durations import moment
+from migrator.model.errors import SettingsError
+from migrator.model.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Sample, Window
+from migrator.model.journal import Run
+from migrator.model.live import ActivityCounts
+
+# ── What was compared, minute by minute, with samples of what differed ──
 
 _SWEEP_S = 3600.0
 """How often one process looks for windows that are too old."""
@@ -175,3 +180,100 @@ def _sample(row: Row[Any]) -> Sample:
 
 def _digest(key: DiffKey) -> bytes:
     return blake2b(json.dumps([key.kind, key.part, key.attribute]).encode(), digest_size=16).digest()
+
+
+# ──
+# What is known of runs that began before: what the source counted then, which capture was there, how long
+# ago.
+
+_KEPT = ("tables", "whole", "source", "blind")
+
+
+def keep_look(database: Database, run_id: int, look: ActivityCounts) -> None:
+    """Keeps the first look of a run; one that goes on after a stop has read rows since then."""
+    row = {"run_id": run_id, "look": json.dumps({name: getattr(look, name) for name in _KEPT})}
+
+    def keep() -> None:
+        with database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, verified_look), row)
+
+    database.tried(keep, twice=True)
+
+
+def look_before(database: Database, run_id: int) -> ActivityCounts | None:
+    """The look that the run began with; None where nobody looked."""
+    query = select(verified_look.c.look).where(verified_look.c.run_id == run_id)
+
+    def read() -> str | None:
+        with database.begin() as connection:
+            return connection.execute(query).scalar()
+
+    text = database.tried(read, twice=True)
+    return None if text is None else ActivityCounts(**{name: json.loads(text)[name] for name in _KEPT})
+
+
+def idle_s(database: Database, of: Run) -> float:
+    """Seconds since a run was last seen at work, by the journal's clock."""
+    query = select(func.max(page.c.done_at)).where(page.c.run_id == of.id)
+
+    def read() -> float:
+        with database.begin() as connection:
+            last_page = connection.execute(query).scalar()
+            seen = max(of.started_at, of.ended_at or "", last_page or "")
+            return seconds(connection) - datetime.fromisoformat(seen).timestamp()
+
+    return database.tried(read, twice=True)
+
+
+def keep_installation(database: Database, run_id: int, installation: str) -> None:
+    """Keeps which installation of capture ('' for none) a run began with; one that goes on has read rows since then."""
+    row = {"run_id": run_id, "installation": installation}
+
+    def keep() -> None:
+        with database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, run_capture), row)
+
+    database.tried(keep, twice=True)
+
+
+def installation_of(database: Database, run_id: int) -> str | None:
+    """What keep_installation kept; None where an older version began the run."""
+    query = select(run_capture.c.installation).where(run_capture.c.run_id == run_id)
+
+    def read() -> str | None:
+        with database.begin() as connection:
+            found: str | None = connection.execute(query).scalar()
+        return found
+
+    return database.tried(read, twice=True)
+
+
+def unverified_run(database: Database, job: str, installation: str) -> int | None:
+    """The last backfill into the job's table that began without this installation of capture, and that no full verify
+    beside it has looked at since; None where there is none, or where nothing of it is left."""
+    return database.tried(lambda: _unverified_run(database, job, installation), twice=True)
+
+
+def _unverified_run(database: Database, job: str, installation: str) -> int | None:
+    begun = select(run.c.id, run.c.kind, run.c.table_id, run.c.state, run.c.scope, run_capture.c.installation)
+    query = begun.join(run_capture, run_capture.c.run_id == run.c.id).where(run.c.job == job)
+    with database.begin() as connection:
+        rows = connection.execute(query.order_by(run.c.id.desc())).all()
+        backfills = [one for one in rows if one.kind == "backfill"]
+        before = [
+            one
+            for one in backfills
+            if one.table_id == backfills[0].table_id and one.installation != installation
+        ]
+        done = select(page.c.run_id).where(page.c.done_at.is_not(None)).distinct()
+        written = set(connection.execute(done.where(page.c.run_id.in_([one.id for one in before]))).scalars())
+    last = next((one for one in before if one.id in written), None)
+    if last is None:
+        return None
+    looked = [
+        one.id
+        for one in rows
+        if (one.kind, one.state, one.scope) == ("verify", "done", "")
+        and (one.table_id, one.installation) == (last.table_id, installation)
+    ]
+    return None if looked and looked[0] > last.id else int(last.id)

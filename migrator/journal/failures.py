@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from migrator.denials import denial
-from migrator.errors import MigratorError, SettingsError, StoppedError
-from migrator.server_failures import (
+from migrator.model.errors import MigratorError, SettingsError, StoppedError
+from migrator.runtime.server_errors import (
+    denial,
     is_broken,
     is_busy,
     is_contended,

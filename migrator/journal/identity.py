@@ -6,10 +6,9 @@ import secrets
 
 from sqlalchemy import Connection, exists, func, or_, select, update
 
-from migrator.journal.dialect import insert_or_ignore
-from migrator.journal.engine import Database, repeatable
+from migrator.journal.database import Database, insert_or_ignore, repeatable
 from migrator.journal.schema import identity, job_name, phase, revision, run, seen_table
-from migrator.ports.control import NameKind
+from migrator.model.edges import NameKind
 
 _ONE = 1
 """There is one row."""

@@ -13,14 +13,14 @@ from typing import Any
 
 from sqlalchemy import delete, select, update
 
-from migrator.errors import MigratorError, SettingsError, StoppedError
-from migrator.journal.dialect import insert_or_ignore
+from migrator.journal.database import insert_or_ignore
+from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import lease
-from migrator.journal.store import SqlJournal
-from migrator.logs import get_logger
-from migrator.moments import moment
-from migrator.processes import birth, is_alive, namespace
-from migrator.ticker import Ticker
+from migrator.model.durations import moment
+from migrator.model.errors import MigratorError, SettingsError, StoppedError
+from migrator.runtime.logs import get_logger
+from migrator.runtime.processes import birth, is_alive, namespace
+from migrator.runtime.ticker import Ticker
 
 LIFE_S = 30.0
 HEARTBEAT_S = 5.0

@@ -1,4 +1,4 @@
-"""Keys that cannot be worked out again, and keys that two roots want, remembered in the journal."""
+"""Keys that the journal remembers of items, and claims on keys that two rows may make."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, delete, select, update
 
-from migrator.journal.dialect import insert_or_ignore
-from migrator.journal.engine import Database, repeatable
-from migrator.journal.schema import contest, reached_ticket, remembered_key, remembered_root
-from migrator.mapping.key_wire import read_key, write_key
-from migrator.mapping.keys import item_key_text
-from migrator.model import ItemKey
-from migrator.ports.live import Contest, Remembered, Root
+from migrator.journal.database import Database, insert_or_ignore, repeatable
+from migrator.journal.schema import (
+    claim,
+    claimed_table,
+    key_request,
+    reached_ticket,
+    remembered_key,
+    remembered_root,
+)
+from migrator.mapping.heart.sizes import read_key, write_key
+from migrator.model.keys import item_key_text
+from migrator.model.live import KeyRequest, Remembered, Root
+from migrator.model.table import ItemKey
+
+# ── Keys that cannot be worked out again, and keys that two roots want, remembered in the journal ──
 
 _CHUNK = 400
 _NO_TICKET = -1
@@ -80,7 +88,7 @@ class SqlMemory:
     # ── contests ──
 
     @repeatable
-    def contest(self, contests: Sequence[Contest]) -> None:
+    def key_request(self, contests: Sequence[KeyRequest]) -> None:
         rows = [
             {
                 **self._key(self._root(one.root), one.key),
@@ -90,24 +98,26 @@ class SqlMemory:
             for one in contests
         ]
         with self.database.begin() as connection:
-            _insert(connection, contest, rows)
+            _insert(connection, key_request, rows)
 
     @repeatable
-    def contests(self, keys: Sequence[ItemKey]) -> list[Contest]:
-        found: list[Contest] = []
+    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
+        found: list[KeyRequest] = []
         with self.database.begin() as connection:
             for chunk in _chunks(sorted({self._digest(key) for key in keys})):
-                query = select(contest.c.item_key, contest.c.entity, contest.c.source_key)
-                wanted = query.where(contest.c.digest.in_(chunk)).order_by(contest.c.digest, contest.c.root)
+                query = select(key_request.c.item_key, key_request.c.entity, key_request.c.source_key)
+                wanted = query.where(key_request.c.digest.in_(chunk)).order_by(
+                    key_request.c.digest, key_request.c.root
+                )
                 rows = connection.execute(wanted)
-                found += [Contest(_read(text), (entity, key)) for text, entity, key in rows]
+                found += [KeyRequest(_read(text), (entity, key)) for text, entity, key in rows]
         return found
 
     @repeatable
-    def concede(self, contests: Sequence[Contest]) -> None:
+    def withdraw(self, contests: Sequence[KeyRequest]) -> None:
         places = sorted({(self._digest(one.key), self._root(one.root)) for one in contests})
         with self.database.begin() as connection:
-            _delete(connection, contest, places, ("digest", "root"))
+            _delete(connection, key_request, places, ("digest", "root"))
 
     # ── digests ──
 
@@ -191,3 +201,58 @@ def _read(text: str) -> ItemKey:
 def _chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
     for start in range(0, len(pieces), _CHUNK):
         yield pieces[start : start + _CHUNK]
+
+
+# ── Claimed keys: digests with the row that was first ──
+
+
+def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+    """Claims what is free; the owner of each digest that any of its claimants here does not own.
+
+    Of two claims of one digest the first wins. Answers go by digest: who asks for one twice cannot see which was it.
+    """
+    others: dict[bytes, str] = {}
+    number = _number(connection, table_id)
+    # In the order of digests, so that two takers never deadlock; in equal digests the caller's order stays.
+    for chunk in _chunks(sorted(claims, key=_digest)):
+        stored = _stored(connection, number, chunk)
+        others.update({digest: stored[digest] for digest, owner in chunk if stored[digest] != owner})
+    return others
+
+
+def release(connection: Connection, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
+    """Frees each digest that this owner has; one that another has taken meanwhile stays."""
+    here = claim.c.table_number == _number(connection, table_id)
+    gone = delete(claim).where(here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by"))
+    for chunk in _chunks(sorted(given_up, key=_digest)):
+        connection.execute(gone, [{"freed": digest, "by": owner} for digest, owner in chunk])
+
+
+def _number(connection: Connection, table_id: str) -> int:
+    """The number that stands for the table's id; the first asker gives it one."""
+    known = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)
+    while (number := connection.execute(known).scalar()) is None:
+        connection.execute(insert_or_ignore(connection, claimed_table), {"table_id": table_id})
+    return int(number)
+
+
+def _stored(connection: Connection, number: int, chunk: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+    """The owner of each digest after the free ones are taken."""
+    stored: dict[bytes, str] = {}
+    # On PostgreSQL a claim may be released between the two statements: then it is free, and taken the next time.
+    while missing := [one for one in chunk if one[0] not in stored]:
+        rows = [{"table_number": number, "digest": digest, "owner": owner} for digest, owner in missing]
+        connection.execute(insert_or_ignore(connection, claim), rows)
+        stored.update(_owners(connection, number, [digest for digest, _ in missing]))
+    return stored
+
+
+def _owners(connection: Connection, number: int, digests: list[bytes]) -> dict[bytes, str]:
+    query = select(claim.c.digest, claim.c.owner).where(
+        claim.c.table_number == number, claim.c.digest.in_(digests)
+    )
+    return {bytes(digest): owner for digest, owner in connection.execute(query)}
+
+
+def _digest(one: tuple[bytes, str]) -> bytes:
+    return one[0]

@@ -9,16 +9,15 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, exists, func, insert, select, update
 
-from migrator.errors import SettingsError
-from migrator.journal.dialect import insert_or_ignore, seconds
-from migrator.journal.engine import Database, once_only, repeatable
+from migrator.journal.database import Database, insert_or_ignore, once_only, repeatable, seconds
 from migrator.journal.schema import confirmed_phase as confirmed
 from migrator.journal.schema import move as moves
 from migrator.journal.schema import phase as phases
-from migrator.moments import moment
-from migrator.phase import OFF, state_named
-from migrator.ports.control import KeptPhase
-from migrator.ports.phases import Move, MovedError, PatternPhase
+from migrator.model.durations import moment
+from migrator.model.edges import KeptPhase
+from migrator.model.errors import SettingsError
+from migrator.model.evidence import Move, MovedError, PatternPhase
+from migrator.model.phase import OFF, state_named
 
 _WHO_LETTERS = 255
 

@@ -15,10 +15,10 @@ from urllib.parse import quote
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from migrator.errors import SettingsError
-from migrator.files import FOLDER, make_folder
 from migrator.journal.schema import job_name, seen_table
-from migrator.ports.control import NameKind
+from migrator.model.edges import NameKind
+from migrator.model.errors import SettingsError
+from migrator.runtime.files import FOLDER, make_folder
 
 _BUSY_S = 5.0
 MayMove = Callable[[Mapping[NameKind, frozenset[str]]], None]

@@ -7,13 +7,19 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, delete, func, select, update
 
-from migrator.errors import OldRevisionError
-from migrator.journal.dialect import insert_or_ignore, insert_or_replace, seconds
-from migrator.journal.engine import Database, once_only, repeatable
+from migrator.journal.database import (
+    Database,
+    insert_or_ignore,
+    insert_or_replace,
+    once_only,
+    repeatable,
+    seconds,
+)
 from migrator.journal.schema import known_revision, run, writer, writer_revision
 from migrator.journal.schema import revision as newest_revision
-from migrator.ports.live import Writer
-from migrator.ports.revisions import Newest, Revision, Standing
+from migrator.model.errors import OldRevisionError
+from migrator.model.instances import Newest, Revision, Standing
+from migrator.model.live import Writer
 
 _NONE = ""
 

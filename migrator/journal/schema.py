@@ -164,7 +164,7 @@ remembered_key = Table(
     Column("item_key", Text, nullable=False),
 )
 
-contest = Table(
+key_request = Table(
     "migrator_contest",
     metadata,
     Column("digest", DIGEST, primary_key=True),

@@ -7,13 +7,13 @@ from typing import TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, or_, select
 
-from migrator.journal.engine import Database, once_only, repeatable
+from migrator.journal.database import Database, once_only, repeatable
 from migrator.journal.memory import root_digest
 from migrator.journal.schema import (
     claim,
     claimed_table,
-    contest,
     finding,
+    key_request,
     open_finding,
     page,
     remembered_key,
@@ -21,8 +21,8 @@ from migrator.journal.schema import (
     run,
     sample,
 )
-from migrator.mapping.keys import source_text
-from migrator.ports.live import Root
+from migrator.model.keys import source_text
+from migrator.model.live import Root
 
 _Place: TypeAlias = tuple[Table, ColumnElement[bool]]
 
@@ -127,7 +127,7 @@ class SqlTraces:
         ]
 
     def _contests(self, root: Root) -> list[_Place]:
-        return [(contest, contest.c.root == root_digest(self.table_id, root))]
+        return [(key_request, key_request.c.root == root_digest(self.table_id, root))]
 
     def _remembered(self, root: Root, ticket: int | None) -> list[_Place]:
         """The row itself first: whoever remembers more of it meanwhile waits there. Then keys that have no row any more."""

@@ -6,13 +6,20 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from migrator.errors import Fault
-from migrator.facts import CollectionPlan, Column, ForeignKey, JoinPlan, Kind, SchemaFacts, Slot, TableFacts
-from migrator.mapping.document import Document, Path, did_you_mean
-from migrator.model import Collection, Computed, Entity, Join
+from migrator.mapping.language.document import Document, Path
+from migrator.model.entities import TRANSFORM, Collection, Computed, Entity, Join
+from migrator.model.errors import Fault, did_you_mean
+from migrator.model.facts import (
+    CollectionPlan,
+    Column,
+    ForeignKey,
+    JoinPlan,
+    Kind,
+    SchemaFacts,
+    Slot,
+    TableFacts,
+)
 
-TRANSFORM = "transform"
-"""The alias under which items name what a transform gave."""
 _TYPE = re.compile(r"(?P<name>\w+)(?P<zone> with zone)?(?:\((?P<scale>\d+)\))?")
 
 

@@ -1,4 +1,4 @@
-"""Entities, access patterns and the whole mapping, as plain frozen values."""
+"""Entities of a mapping: their tables, joins, lists, item designs and index entries."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Literal
 from migrator.model.expressions import Condition, Expression, Template
 from migrator.model.patterns import Pattern
 from migrator.model.table import TableDesign
+
+# ── Entities, access patterns and the whole mapping, as plain frozen values ──
 
 # ── entities ────────────────────────────────────────────────────────────────────────────────────
 
@@ -157,3 +159,7 @@ class Mapping:
         ]
         named = [name.partition(".")[0] for name in tables if "." in name]
         return tuple(dict.fromkeys([*self.schemas, *named]))
+
+
+TRANSFORM = "transform"
+"""The alias under which items name what a transform gave."""

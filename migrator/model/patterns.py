@@ -1,13 +1,15 @@
-"""What an access pattern is, as plain frozen values."""
+"""Access patterns and the requests made of them, as plain frozen values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from migrator.model.expressions import Expression, Ref, Template
+
+# ── What an access pattern is, as plain frozen values ──
 
 ParamType = Literal["integer", "number", "text", "boolean", "date", "timestamp", "uuid", "binary"]
 Normaliser = Literal["lower", "upper", "trim", "unordered", "date"]
@@ -108,3 +110,34 @@ class Pattern:
     def star(self) -> Ref | None:
         """What is written with a `*` in the partition key, and so asked many times."""
         return next((ref for template in self.key for ref in template.refs if ref.every), None)
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """A circle around a place in degrees, and the attributes that say where an item is; latitude first."""
+
+    origin: tuple[float, float]
+    at: tuple[str, str]
+    within_m: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """What DynamoDB is asked, as plain data; `sent` may be empty where nothing can answer.
+
+    `sent`: parameters of as many Query, GetItem or BatchGetItem calls, with plain Python values; the table's name is the
+    store's to add. Items of several queries are merged by `sort` (names of attributes), each `key` (the table's) once.
+    `limit` is how many items the answer has at most (None: all); it is counted by us, over pages and after filters.
+    """
+
+    operation: Literal["query", "get", "batch_get"]
+    sent: tuple[dict[str, Any], ...]
+    key: tuple[str, ...]
+    sort: tuple[str, ...] = ()
+    descending: bool = False
+    limit: int | None = None
+    near: Nearby | None = None
+    type_attribute: str = ""
+    """By what is told which items are ours alone (see TableDesign.is_hidden) and no part of the answer."""
+    ttl_attribute: str | None = None
+    """By what is told which items have expired: DynamoDB deletes them late, and they are no part of the answer either."""

@@ -1,12 +1,15 @@
-"""Items, row trees, and the DynamoDB table that a mapping describes, as plain frozen values."""
+"""Items, row trees, the DynamoDB table of a mapping, and DynamoDB's limits."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias
+
+# ── Items, row trees, and the DynamoDB table that a mapping describes, as plain frozen values ──
 
 Value: TypeAlias = "str | int | Decimal | bool | bytes | None | list[Value] | dict[str, Value]"
 Item: TypeAlias = dict[str, Value]
@@ -98,3 +101,36 @@ class TableDesign:
     @property
     def own_attributes(self) -> tuple[str, str, str]:
         return (self.source_attribute, self.ticket_attribute, self.revision_attribute)
+
+
+# ── DynamoDB's limits ──
+#
+# Source: AWS Developer Guide, "Quotas in Amazon DynamoDB", and the API reference of the operation named.
+
+ITEM_BYTES = 400 * 1024
+PARTITION_KEY_BYTES = 2048
+SORT_KEY_BYTES = 1024
+NUMBER_DIGITS = 38
+NUMBER_MAX_EXPONENT = 125
+NUMBER_MIN_EXPONENT = -130
+NESTING_LEVELS = 32
+
+BATCH_WRITE_ITEMS = 25
+BATCH_WRITE_BYTES = 16 * 1024 * 1024
+TRANSACTION_ACTIONS = 100
+"""Of one TransactWriteItems, no two of them on one item."""
+TRANSACTION_BYTES = 4 * 1024 * 1024
+STATEMENT_BYTES = 8192
+"""Of a PartiQL statement without its parameters. A BatchExecuteStatement takes as many statements as a batch items."""
+BATCH_GET_KEYS = 100
+
+GLOBAL_INDEXES = 20
+LOCAL_INDEXES = 5
+PROJECTED_ATTRIBUTES = 100
+
+WRITE_UNIT_BYTES = 1024
+READ_UNIT_BYTES = 4096
+INDEX_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+
+CLIMB_LEVELS = 100
+"""Ours: a row with more ancestors than this, itself counted, is refused; so is a cycle, which has no end."""

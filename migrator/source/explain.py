@@ -1,19 +1,23 @@
-"""How the database means to answer a page's SELECTs, and which tables it would read as a whole for them."""
+"""Query plans of a page's SELECTs, and what a server says of itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.facts import JoinPlan, TableFacts
-from migrator.results import Explained
+from migrator.model.facts import JoinPlan, TableFacts
+from migrator.model.results import Explained
 from migrator.source.engines.base import Row
-from migrator.source.engines.table import engine_at
+from migrator.source.engines.table import engine_at, engine_of
 from migrator.source.selects import first_select
+from migrator.source.server_facts import Pooling
+
+# ──
+# How the database means to answer a page's SELECTs, and which tables it would read as a whole for them.
 
 
 @dataclass(frozen=True)
@@ -87,3 +91,37 @@ def _asked(
             return [column[0] for column in result.cursor.description], list(result.cursor.fetchall())
     finally:
         sa.event.remove(connection, "before_cursor_execute", put_in_front)
+
+
+# ──
+# What a server says of itself: its version and clock, whether it is a replica, how long it lets a
+# statement run.
+
+Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """`version`: with the product's name. `clock_s`: seconds since 1970; None for an engine without a server.
+
+    `timeout`: as the server writes it; '0' for none, '' where it does not say. `pooling`: how a pooler that stands
+    between shares the server's sessions; '' for none.
+    """
+
+    version: str
+    clock_s: float | None = None
+    replica: bool = False
+    timeout: str = ""
+    pooling: Pooling = ""
+
+
+def source_health(engine: str, ask: Ask, pooling: Pooling) -> SourceHealth:
+    """`engine`: by the name of its dialect; `ask`: runs one SELECT.
+
+    Raises: SourceError when the server does not answer.
+    """
+    server = engine_of(engine).server
+    ((version, clock_s, replica, timeout),) = ask(server.health, {})
+    seconds = None if clock_s is None else float(clock_s)
+    is_replica = str(replica).lower() in ("true", "t", "1", "on")
+    return SourceHealth(server.product(str(version)), seconds, is_replica, str(timeout), pooling)

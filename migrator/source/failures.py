@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migrator.denials import denial
-from migrator.errors import HiddenRowsError, MissingNameError, SourceError, TooSlowError, UnfitValueError
-from migrator.source.engines import reasons
+from migrator.model.errors import (
+    HiddenRowsError,
+    MissingNameError,
+    SourceError,
+    TooSlowError,
+    UnfitValueError,
+)
+from migrator.runtime.server_errors import denial
+from migrator.source.engines import words
 from migrator.source.engines.table import ENGINES
 
 _BY_TEXT = (
@@ -17,13 +23,13 @@ _BY_TEXT = (
         "every connection is in use; raise max_connections of the job's source (a service: connections of reads:), or take"
         " fewer workers",
     ),
-    (r"^no such table", reasons.NO_TABLE),
-    (r"^no such column", reasons.NO_COLUMN),
-    (r"password authentication failed|no password supplied", reasons.WRONG_LOGIN),
-    (r"no pg_hba\.conf entry|role .* does not exist|authentication failed", reasons.NOT_LET_IN),
-    (r"database .* does not exist", reasons.NO_DATABASE),
-    (r"too many (clients|connections)|remaining connection slots", reasons.NO_CONNECTION_LEFT),
-    (r"starting up|shutting down", reasons.STARTING),
+    (r"^no such table", words.NO_TABLE),
+    (r"^no such column", words.NO_COLUMN),
+    (r"password authentication failed|no password supplied", words.WRONG_LOGIN),
+    (r"no pg_hba\.conf entry|role .* does not exist|authentication failed", words.NOT_LET_IN),
+    (r"database .* does not exist", words.NO_DATABASE),
+    (r"too many (clients|connections)|remaining connection slots", words.NO_CONNECTION_LEFT),
+    (r"starting up|shutting down", words.STARTING),
     (
         r"connection refused",
         "nobody listens there; start the server or correct host and port in the source's URL",
@@ -34,8 +40,8 @@ _BY_TEXT = (
     ),
     (r"timeout|timed out", "no answer in time; look at the network, the firewall and the source's URL"),
     (r"ssl|certificate", "no agreement on TLS; correct sslmode and the certificates in the source's URL"),
-    (r"server closed the connection|connection .*(lost|closed|reset)|terminating", reasons.BROKEN),
-    (r"syntax error|incomplete input", reasons.BAD_SYNTAX),
+    (r"server closed the connection|connection .*(lost|closed|reset)|terminating", words.BROKEN),
+    (r"syntax error|incomplete input", words.BAD_SYNTAX),
     (
         r"a value is required for bind parameter",
         "a parameter has no value; name it among the params of the pattern",
@@ -49,8 +55,8 @@ _OTHERWISE = "see the database's own log; nothing was written"
 
 
 _MADE: dict[type[SourceError], frozenset[str]] = {
-    MissingNameError: frozenset({reasons.NO_TABLE, reasons.NO_COLUMN}),
-    TooSlowError: frozenset({reasons.CANCELLED, reasons.TOOK_TOO_LONG, reasons.CANCELLED_BY_TIME}),
+    MissingNameError: frozenset({words.NO_TABLE, words.NO_COLUMN}),
+    TooSlowError: frozenset({words.CANCELLED, words.TOOK_TOO_LONG, words.CANCELLED_BY_TIME}),
 }
 _DENIED = "42501"
 _OF_ONE_STATEMENT = frozenset({"DataError", "ProgrammingError"})

@@ -23,12 +23,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql.elements import ColumnElement
 
-from migrator.facts import EntityPlan
-from migrator.mapping.keys import decode_key, encode_key
+from migrator.model.facts import EntityPlan
+from migrator.model.keys import decode_key, encode_key
 from migrator.source import selects
 from migrator.source.engines.table import engine_at
-from migrator.source.fetching import first_rows
 from migrator.source.selects import Key, KeySet
+from migrator.source.trees import first_rows
 
 MOST_KEYS = 200
 """They are put in order by one SELECT that names them all; see KEYS_A_SELECT."""

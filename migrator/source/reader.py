@@ -1,4 +1,4 @@
-"""The source of row trees on a real database: `ports.Source` by SQLAlchemy."""
+"""Row trees, counts and answers read from a database by SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -12,37 +12,57 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
-from migrator.errors import HiddenRowsError, SettingsError, SourceError, TooSlowError, TwinRowsError
-from migrator.facts import CollectionPlan, Column, EntityPlan, SchemaFacts, TableFacts
-from migrator.mapping.changes import Lookup
-from migrator.mapping.keys import decode_key, encode_key
-from migrator.model import RowTree, SourceKey
-from migrator.ports import KeyCounts, RowsSeen
-from migrator.results import Explained
-from migrator.retry import Retry
+from migrator.model.capture import Lookup
+from migrator.model.edges import KeyCounts, RowsSeen
+from migrator.model.errors import HiddenRowsError, SettingsError, SourceError, TooSlowError, TwinRowsError
+from migrator.model.facts import CollectionPlan, Column, EntityPlan, SchemaFacts, TableFacts
+from migrator.model.keys import decode_key, encode_key
+from migrator.model.results import Explained
+from migrator.model.table import RowTree, SourceKey
+from migrator.runtime.retry import Retry
 from migrator.source import selects
-from migrator.source.address import Address
-from migrator.source.climbs import climb_select
-from migrator.source.engines.table import engine_of
+from migrator.source.adapter.in_transaction import InTransaction, within
+from migrator.source.connect import Address, RateLimit, place_of, read_engine
+from migrator.source.engines.base import ConnectionOptions, Mark
+from migrator.source.engines.table import engine_at, engine_of
 from migrator.source.explain import PageSelect, examine, explained, rows_expected
-from migrator.source.facts import reflect
-from migrator.source.fetching import first_rows
-from migrator.source.manners import Manners
-from migrator.source.mapping_names import expression_advice, statement_advice
-from migrator.source.names import NameRule
-from migrator.source.opening import reading_of, replica_of
-from migrator.source.pace import Pace
-from migrator.source.parameters import bound_statement
-from migrator.source.pooling import Pooling, pooling_of
+from migrator.source.names import NameRule, expression_advice, statement_advice
 from migrator.source.random_keys import random_keys
-from migrator.source.reading import Reading
-from migrator.source.roots import roots_select
+from migrator.source.reading import Reading, of_the_source
+from migrator.source.reflect import reflect
+from migrator.source.replica import ReplicaCheck, asker, mark_of
+from migrator.source.roots import climb_select, roots_select
 from migrator.source.selects import Key, KeyRange, KeySet, RootSelect
-from migrator.source.statements import checked_statement
-from migrator.source.statistics import rows_at_least
-from migrator.source.trees import key_reader, row_trees, rows_read, twins_of
-from migrator.source.volatile import volatile_parts
-from migrator.source.within import Within, within
+from migrator.source.server_facts import Pooling, pooling_of, rows_at_least
+from migrator.source.sql.gate import bound_statement
+from migrator.source.sql.statements import checked_statement
+from migrator.source.sql.volatile import volatile_parts
+from migrator.source.trees import first_rows, key_reader, row_trees, rows_read, twins_of
+
+# ── Readings of an address: of the source itself, or of a replica of it ──
+
+
+def reading_of(address: Address, connection_options: ConnectionOptions, retry: Retry) -> Reading:
+    return Reading(read_engine(address, connection_options), place_of(address.url()), retry, of_the_source)
+
+
+def replica_of(
+    address: Address, connection_options: ConnectionOptions, retry: Retry, primary: Reading
+) -> Reading:
+    """Pages by the replica, on connections that have replayed all that the primary had at the first of them."""
+    engine = read_engine(address, connection_options)
+    kind = engine_at(engine)
+    if kind is not engine_at(primary.engine) or kind.is_file:
+        what = "names no replica: it must be a server of url's kind (an SQLite file has no replica)"
+        raise SettingsError(f"source: read_url {what}; correct it, or leave it out")
+
+    def mark() -> Mark:
+        return primary.read("its position", lambda one: mark_of(one.dialect, asker(one)))
+
+    return Reading(engine, f"{place_of(address.url())} (read_url)", retry, ReplicaCheck(mark, retry))
+
+
+# ── The source of row trees on a real database: `ports.Source` by SQLAlchemy ──
 
 KEYS_A_SELECT = 200
 """Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
@@ -64,20 +84,20 @@ class SqlSource:
         self,
         url: URL | Address,
         names: NameRule = "exact",
-        manners: Manners = Manners(),  # noqa: B008  (frozen)
+        connection_options: ConnectionOptions = ConnectionOptions(),  # noqa: B008  (frozen)
         *,
         schemas: Sequence[str] = (),
-        pace: Pace | None = None,
+        pace: RateLimit | None = None,
         retry: Retry = Retry(),  # noqa: B008  (frozen)
         replica: URL | Address | None = None,
     ) -> None:
         self._address = Address.of(url)
-        primary = reading_of(self._address, manners, retry)
-        self._reading: Reading | Within = primary
-        self._pages: Reading | Within = primary
+        primary = reading_of(self._address, connection_options, retry)
+        self._reading: Reading | InTransaction = primary
+        self._pages: Reading | InTransaction = primary
         if replica is not None:
-            self._pages = replica_of(Address.of(replica), manners, retry, primary)
-        self._pace = pace or Pace()
+            self._pages = replica_of(Address.of(replica), connection_options, retry, primary)
+        self._pace = pace or RateLimit()
         self._names = names
         self._schemas = tuple(schemas)
         self._facts: SchemaFacts | None = None
@@ -335,11 +355,11 @@ class SqlSource:
         same._pages = self._reading
         return same
 
-    def beside(self, manners: Manners, retry: Retry) -> SqlSource:
+    def beside(self, connection_options: ConnectionOptions, retry: Retry) -> SqlSource:
         """The same source by connections of its own and at no pace; what one has learnt of the schema both know."""
         same = copy.copy(self)
-        same._reading = same._pages = reading_of(self._address, manners, retry)
-        same._pace = Pace()
+        same._reading = same._pages = reading_of(self._address, connection_options, retry)
+        same._pace = RateLimit()
         return same
 
     @contextmanager
@@ -348,7 +368,7 @@ class SqlSource:
         with within(self._reading, connection) as reading:
             same = copy.copy(self)
             same._reading = same._pages = reading
-            same._pace = Pace()
+            same._pace = RateLimit()
             yield same
 
     def close(self) -> None:

@@ -10,10 +10,10 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import Pool
 
-from migrator.errors import SourceError
-from migrator.forks import tell_of_forks
-from migrator.retry import Retry
-from migrator.server_failures import is_broken, is_busy
+from migrator.model.errors import SourceError
+from migrator.runtime.processes import tell_of_forks
+from migrator.runtime.retry import Retry
+from migrator.runtime.server_errors import is_broken, is_busy
 from migrator.source.engines.table import engine_at
 from migrator.source.failures import source_error
 

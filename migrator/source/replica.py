@@ -8,12 +8,11 @@ from threading import Lock
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.errors import SourceError
-from migrator.retry import Retry, nap
-from migrator.source.engines.replication import Ask, Replication, Verdict
-from migrator.source.engines.replication import Mark as Mark
+from migrator.model.errors import SourceError
+from migrator.runtime.retry import Retry, nap
+from migrator.source.engines.base import Ask, Mark, Replication, Verdict
 from migrator.source.engines.table import engine_of
-from migrator.source.pooling import is_pooled
+from migrator.source.server_facts import is_pooled
 
 WAIT_S = 60.0
 _LOOK_S = 0.5

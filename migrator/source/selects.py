@@ -1,25 +1,107 @@
-"""The SELECTs that read row trees, from a plan alone.
-
-Columns have no SQL type here but `Held`, so values stay as the driver gave them.
-"""
+"""The SELECTs that read row trees, built from an entity's plan alone."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import quoted_name
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.selectable import FromClause
 
-from migrator.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts
-from migrator.model import Value
-from migrator.source.computed import ComputedColumn
-from migrator.source.held import Held, exact, in_key_order, is_null, read, text_of
-from migrator.source.key_ranges import row_after, row_upto
+from migrator.model.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts
+from migrator.model.table import Value
+from migrator.source.column_sql import ColumnType, Where, exact, in_key_order, is_null, read, text_of
+from migrator.source.sql.statements import row_expression
+
+# ── Columns that a mapping makes with SQL of the source, as elements of a SELECT ──
+
+
+class ComputedColumn(ColumnElement[Any]):
+    """The SQL of a computed column over `table`, which is called `alias` where it stands."""
+
+    inherit_cache = False
+
+    def __init__(self, column: Column, table: TableFacts, alias: str) -> None:
+        self.sql = column.sql or ""
+        self.table_facts = table
+        self.alias = alias
+        self.type = ColumnType.of(column)
+
+
+@compiles(ComputedColumn)
+def _compiled(element: ComputedColumn, compiler: SQLCompiler, **words: Any) -> str:
+    checked = _checked(element.sql, element.table_facts, compiler.dialect.name, element.alias)
+    return f"({compiler.escape_literal_column(checked.sql)})"  # type: ignore[no-untyped-call]
+
+
+_checked = lru_cache(maxsize=1_000)(row_expression)
+
+
+# ──
+# Ranges of keys as each database must be told them, so that a page is read by the key's index, of its
+# partitions.
+
+Compare = Callable[[Any, Any], ColumnElement[bool]]
+
+Columns = Sequence[ColumnElement[Any]]
+
+
+def row_after(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
+    """columns > bounds, compared as rows."""
+    usual = _row(columns) > _row(bounds)
+    if len(columns) == 1:
+        return usual
+    stepwise = _stepwise(columns, bounds, operator.gt, operator.gt)
+    return _for_each(usual, stepwise, columns[0] >= bounds[0])
+
+
+def row_upto(columns: Columns, bounds: Columns) -> ColumnElement[bool]:
+    """columns <= bounds, compared as rows."""
+    usual = _row(columns) <= _row(bounds)
+    if len(columns) == 1:
+        return usual
+    stepwise = _stepwise(columns, bounds, operator.lt, operator.le)
+    return _for_each(usual, stepwise, columns[0] <= bounds[0])
+
+
+def _for_each(
+    usual: ColumnElement[bool], stepwise: ColumnElement[bool], of_first: ColumnElement[bool]
+) -> ColumnElement[bool]:
+    """The comparison in the words of each database.
+
+    PostgreSQL finds a page's partitions by single columns alone, never by a comparison of rows, and is told the
+    bound of the first column beside it. SQLite has no partitions, and would read by that bound: all rows that have
+    it, for every page.
+    """
+    by_steps = Where("rows compared as a whole", usual, stepwise)
+    return Where("partitions by the first column", by_steps, sa.and_(usual, of_first))
+
+
+def _row(columns: Columns) -> ColumnElement[Any]:
+    return columns[0] if len(columns) == 1 else sa.tuple_(*columns)
+
+
+def _stepwise(columns: Columns, bounds: Columns, before: Compare, last: Compare) -> ColumnElement[bool]:
+    """a > x OR a = x AND b > y: MySQL compares rows as a whole, but then reads the whole table for every page."""
+    steps = []
+    for place, (column, bound) in enumerate(zip(columns, bounds, strict=True)):
+        equal = (own == other for own, other in zip(columns[:place], bounds[:place], strict=True))
+        compare = last if place == len(columns) - 1 else before
+        steps.append(sa.and_(*equal, compare(column, bound)))
+    return sa.or_(*steps)
+
+
+# ── The SELECTs that read row trees, from a plan alone ──
+#
+# Columns have no SQL type here but `Held`, so values stay as the driver gave them.
 
 Key: TypeAlias = tuple[Any, ...]
 Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]
@@ -189,7 +271,7 @@ def unnamed(table: TableFacts) -> sa.TableClause:
 
 
 def _held(column: Column) -> sa.ColumnClause[Any]:
-    return sa.column(quoted_name(column.real, True), Held.of(column))
+    return sa.column(quoted_name(column.real, True), ColumnType.of(column))
 
 
 def _column(table: FromClause, real: str) -> ColumnElement[Any]:

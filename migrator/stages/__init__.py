@@ -1,1 +1,1 @@
-"""The work that is run; the edges are seen only as ports."""
+"""The work that is run; sources, tables and journals are seen only as ports."""

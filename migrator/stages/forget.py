@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 
-from migrator.mapping.changes import Captured
-from migrator.mapping.items import CompiledEntity
-from migrator.mapping.keys import encode_key, source_text
-from migrator.model import TOMBSTONE, Item, TableDesign
-from migrator.ports import ItemStore, Traces
-from migrator.ports.live import ConditionalStore, Image, Mark, Marks, Root, Writers
-from migrator.results import Forgotten, RowTraces
-from migrator.stages.lifetimes import Lifetimes, Purge
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.capture import Captured
+from migrator.model.edges import ItemStore
+from migrator.model.journal import Traces
+from migrator.model.keys import encode_key, source_text
+from migrator.model.live import ConditionalStore, Image, Mark, Marks, Root, Writers
+from migrator.model.results import Forgotten, RowTraces
+from migrator.model.table import TOMBSTONE, Item, TableDesign
+from migrator.stages.live.refresh import TOMBSTONE_DAYS, RowReader
+from migrator.stages.live.writers import Lifetimes, Purge
+from migrator.stages.parallel import TableWalk
 from migrator.stages.projection import key_text
-from migrator.stages.refresh import TOMBSTONE_DAYS, RowReader
-from migrator.stages.segments import TableWalk
 
 HOPELESS_TRIES = 3
 """A mark that failed less often may have met a failure that passes."""

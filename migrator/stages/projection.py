@@ -1,15 +1,20 @@
-"""Rows of a page as items and refusals: what every stage does before it writes or compares."""
+"""A page of rows as items and refusals, and a check that the columns of a run have not changed meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from migrator.errors import RowError
-from migrator.mapping.items import CompiledEntity, items_for, objects_for
-from migrator.mapping.keys import item_key_text
-from migrator.model import Item, RowTree, TableDesign
-from migrator.ports import Finding
+from migrator.mapping.heart.items import CompiledEntity, items_for, objects_for
+from migrator.mapping.plan import Change, changes
+from migrator.model.edges import Rows
+from migrator.model.errors import MissingNameError, RowError, SourceError
+from migrator.model.journal import Finding, Journal, Run
+from migrator.model.keys import item_key_text
+from migrator.model.table import Item, RowTree, TableDesign
+
+# ── Rows of a page as items and refusals: what every stage does before it writes or compares ──
 
 
 @dataclass(frozen=True)
@@ -64,3 +69,43 @@ def row_key(entity: CompiledEntity, row: RowTree) -> str:
         return entity.source_key(row)
     except TypeError:
         return ""
+
+
+# ── A run keeps to the columns that it began with: one that comes, goes or changes meanwhile is told ──
+
+_ADVICE = (
+    "rows read before and after do not fit together. Correct the mapping where it names them (or put them back),"
+    " then give the same command again: over other columns it begins a new run"
+)
+
+
+@contextmanager
+def pinned_columns(
+    source: Rows, journal: Journal, run: Run, entities: Sequence[CompiledEntity]
+) -> Iterator[None]:
+    """Looks at the source's columns where a SELECT misses one, and once more when all is done.
+
+    Looking at the end is enough for what stops no SELECT: new columns are never read, since SELECTs name theirs.
+    Raises: SourceError that says what changed among the columns that are read; the rest becomes findings.
+    """
+    try:
+        yield
+    except MissingNameError:
+        _check(source, journal, run, entities)
+        raise
+    _check(source, journal, run, entities)
+
+
+def _check(source: Rows, journal: Journal, run: Run, entities: Sequence[CompiledEntity]) -> None:
+    facts = source.facts()
+    for entity in entities:
+        found = changes(entity.plan, facts)
+        if any(change.read for change in found):
+            what = "; ".join(str(change) for change in found)
+            raise SourceError(f"entity {entity.name}: since the run began, {what}; {_ADVICE}")
+        journal.add_findings(run, [_finding(entity, change) for change in found])
+
+
+def _finding(entity: CompiledEntity, change: Change) -> Finding:
+    what = f"{change} since the run began; the run does not read it"
+    return Finding("schema", entity.name, what, attribute=change.column)

@@ -1,1 +1,1 @@
-"""Knows AWS: clients, tables, items on the wire, and an embedded server."""
+"""DynamoDB and S3: clients, tables, items on the wire, and an embedded server."""

@@ -1,4 +1,4 @@
-"""A boto3 client for DynamoDB: credentials, regions and signing are botocore's, trying again is ours."""
+"""A boto3 client for DynamoDB: credentials, roles, secrets; retries are ours."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ipaddress
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,12 +15,50 @@ import boto3
 import botocore.loaders
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ProfileNotFound
+from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 
-from migrator.errors import TargetError
+from migrator.model.errors import SettingsError, TargetError
 from migrator.target.answers import WholeAnswers, require_whole_answers
-from migrator.target.credentials import Role, assume
-from migrator.target.failures import no_credentials, note_answers
+from migrator.target.failures import denied, error_code, no_credentials, note_answers
+
+# ── Credentials of a role, assumed when they are first needed and again before they run out ──
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role to act as. `life_s`: of each set of credentials, within what the role allows (900 s at least on AWS)."""
+
+    arn: str
+    session_name: str
+    external_id: str | None = None
+    life_s: int = 3600
+
+
+def assume(session: boto3.Session, role: Role, region: str, endpoint: str | None) -> boto3.Session:
+    """A session that acts as the role. `endpoint`: where STS is asked; None is AWS.
+
+    Nothing is asked of STS yet; a request of a client raises botocore's error when it refuses.
+    """
+    words: dict[str, Any] = {"RoleSessionName": role.session_name, "DurationSeconds": role.life_s}
+    if role.external_id is not None:
+        words["ExternalId"] = role.external_id
+
+    def client(service: str, **keys: Any) -> Any:
+        # Unchecked here, as with our other clients: STS itself says what it does not take.
+        config = Config(parameter_validation=False)
+        return session.client(service, region_name=region, endpoint_url=endpoint, config=config, **keys)
+
+    fetcher = AssumeRoleCredentialFetcher(client, session.get_credentials(), role.arn, words)
+    acting = boto3.Session(region_name=region)
+    # boto3 has no door for credentials that refresh themselves; this is where botocore's own providers put them.
+    acting._session._credentials = DeferredRefreshableCredentials(
+        refresh_using=fetcher.fetch_credentials, method="assume-role"
+    )
+    return acting
+
+
+# ── A boto3 client for DynamoDB: credentials, regions and signing are botocore's, trying again is ours ──
 
 _LOCAL = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
 _LOCAL_REGION = "us-east-1"
@@ -179,3 +218,42 @@ def is_loopback(endpoint: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+# ── Secrets of AWS Secrets Manager, read by their ARN or name ──
+
+_ADVICE = {
+    "ResourceNotFoundException": "there is no such secret in this account and region",
+    "DecryptionFailure": "its key cannot be used; allow kms:Decrypt",
+}
+
+
+def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
+    """The text of a secret. An ARN says its own region.
+
+    Raises: SettingsError, which names the secret and holds nothing of it.
+    """
+    place = f"the secret {name}"
+    config = Config(retries={"total_max_attempts": 5, "mode": "standard"}, connect_timeout=5, read_timeout=20)
+    try:
+        session = boto3.Session(profile_name=profile, region_name=_region_of(name) or region)
+        answer = session.client("secretsmanager", config=config).get_secret_value(SecretId=name)
+    except ProfileNotFound:
+        raise SettingsError(f"{place}: there is no AWS profile {profile}") from None
+    except ClientError as error:
+        known = denied(error, "secretsmanager") or _ADVICE.get(error_code(error))
+        advice = known or "see the API reference of AWS Secrets Manager for this error"
+        raise SettingsError(f"{place} was refused ({error_code(error)}): {advice}") from None
+    except (BotoCoreError, ValueError) as error:
+        what = "look at region, credentials and network"
+        raise SettingsError(f"{place} cannot be read ({type(error).__name__}); {what}") from None
+    text = answer.get("SecretString")
+    if not isinstance(text, str):
+        raise SettingsError(f"{place} is binary; keep the URL in it as text")
+    return text
+
+
+def _region_of(name: str) -> str | None:
+    """arn:aws:secretsmanager:REGION:account:secret:name; None for a plain name."""
+    parts = name.split(":")
+    return parts[3] if parts[0] == "arn" and len(parts) > 6 else None

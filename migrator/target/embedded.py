@@ -20,10 +20,10 @@ from pathlib import Path
 import psutil
 from filelock import FileLock
 
-from migrator.errors import SettingsError, StoppedError, how_to_install
-from migrator.files import FOLDER, HOME, make_folder, make_private
-from migrator.logs import get_logger
-from migrator.processes import birth, is_alive
+from migrator.model.errors import SettingsError, StoppedError, how_to_install
+from migrator.runtime.files import FOLDER, HOME, make_folder, make_private
+from migrator.runtime.logs import get_logger
+from migrator.runtime.processes import birth, is_alive
 
 READY_S = 30.0
 STOP_S = 120.0

@@ -23,7 +23,7 @@ from botocore.exceptions import (
     ConnectionError as BotoConnectionError,
 )
 
-from migrator.errors import (
+from migrator.model.errors import (
     FullCollectionError,
     ItemRefusedError,
     MigratorError,

@@ -8,10 +8,10 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from migrator.errors import MigratorError, StoppedError, TargetError
-from migrator.forks import Forked, tell_of_forks
-from migrator.ports import Probe
-from migrator.retry import Backoff, Retry
+from migrator.model.edges import Probe
+from migrator.model.errors import MigratorError, StoppedError, TargetError
+from migrator.runtime.processes import Forked, tell_of_forks
+from migrator.runtime.retry import Backoff, Retry
 from migrator.target.failures import can_pass, denied, error_code, no_credentials
 
 _NO_BUCKET = "there is no such bucket; create it, or correct target: {bucket: …} in the job"

@@ -1,7 +1,8 @@
-"""The items of one table over boto3: batches within the limits, and what was not taken sent again."""
+"""Items written and read in batches, with what was not processed sent again; sizes and capacity counted."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -10,15 +11,19 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError
-from migrator.forks import Forked, tell_of_forks
-from migrator.limits import BATCH_GET_KEYS
-from migrator.mapping.sizes import item_bytes, write_units
-from migrator.model import Item, ItemKey, TableDesign
-from migrator.ports import QueryPage, Receipt, ScanPage
-from migrator.retry import Backoff, Retry
-from migrator.target.batches import Batch, batches
-from migrator.target.capacity import consumed_by_meter, consumed_units
+from migrator.mapping.heart.sizes import item_bytes, write_units
+from migrator.model.edges import QueryPage, Receipt, ScanPage
+from migrator.model.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError
+from migrator.model.table import (
+    BATCH_GET_KEYS,
+    BATCH_WRITE_BYTES,
+    BATCH_WRITE_ITEMS,
+    Item,
+    ItemKey,
+    TableDesign,
+)
+from migrator.runtime.processes import Forked, tell_of_forks
+from migrator.runtime.retry import Backoff, Retry
 from migrator.target.client import checked_last
 from migrator.target.failures import (
     UNPROCESSED,
@@ -29,8 +34,75 @@ from migrator.target.failures import (
     is_throttle,
     passes_at,
 )
-from migrator.target.throttle import WriteLimit
+from migrator.target.throttle import TABLE, WriteLimit
 from migrator.target.wire import decode_item, encode, encode_item
+
+# ── Items cut into batches that BatchWriteItem takes ──
+
+Sized = tuple[ItemKey, dict[str, Any], int]
+"""An item's key, its wire form and its bytes."""
+
+Batch = list[Sized]
+
+
+def batches(items: Sequence[Sized], units_at_most: float | None = None) -> Iterator[Batch]:
+    """Batches in order: 25 items and 16 MB at most, and no key twice, which DynamoDB refuses.
+
+    A second item of one key begins a new batch, so that the later one is written later.
+    `units_at_most`: write units of a batch of more than one item.
+    Source: API reference, BatchWriteItem.
+    """
+    batch: Batch = []
+    keys: set[ItemKey] = set()
+    size = units = 0
+    for item in items:
+        full = len(batch) == BATCH_WRITE_ITEMS or size + item[2] > BATCH_WRITE_BYTES or item[0] in keys
+        dear = units_at_most is not None and units + write_units(item[2]) > units_at_most
+        if batch and (full or dear):
+            yield batch
+            batch, keys, size, units = [], set(), 0, 0
+        batch.append(item)
+        keys.add(item[0])
+        size += item[2]
+        units += write_units(item[2])
+    if batch:
+        yield batch
+
+
+# ── What an answer says that a request consumed ──
+#
+# Source: API reference, ConsumedCapacity. That it is there is required where it was asked for (target/answers.py); an
+# endpoint that is not AWS may leave out what it says of indexes.
+
+
+def consumed_units(answer: Mapping[str, Any]) -> float:
+    """Capacity units in all, those of indexes included; 0 where the endpoint names none."""
+    return sum(float(one.get("CapacityUnits", 0.0)) for one in _parts(answer))
+
+
+def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
+    """Units of the table (its local indexes included) and of each global index; None where nothing is told.
+
+    Needs ReturnConsumedCapacity: INDEXES; from an answer without that, all is taken for the table's.
+    """
+    found: Counter[str] = Counter()
+    told = False
+    for one in _parts(answer):
+        told = True
+        indexes = one.get("GlobalSecondaryIndexes") or {}
+        apart = {name: float(index.get("CapacityUnits", 0.0)) for name, index in indexes.items()}
+        # Taken from the sum: local indexes stand beside "Table" there, and draw on the table's capacity.
+        found.update(apart | {TABLE: float(one.get("CapacityUnits", 0.0)) - sum(apart.values())})
+    return dict(found) if told else None
+
+
+def _parts(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """One part per table; a batch answers with a list, another operation with the part itself."""
+    told = answer.get("ConsumedCapacity") or []
+    yield from (one for one in ([told] if isinstance(told, Mapping) else told) if one)
+
+
+# ── The items of one table over boto3: batches within the limits, and what was not taken sent again ──
 
 
 def reads_only() -> None:

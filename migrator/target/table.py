@@ -11,16 +11,24 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.errors import StoppedError, TargetError
-from migrator.model import Index, KeyAttribute, TableDesign
-from migrator.ports import Probe, TableState
-from migrator.retry import Backoff, Retry
-from migrator.table_options import TableOptions
+from migrator.model.edges import Probe, TableState
+from migrator.model.errors import StoppedError, TargetError
+from migrator.model.table import Index, KeyAttribute, TableDesign
+from migrator.runtime.retry import Backoff, Retry
+from migrator.settings.source import TableOptions
 from migrator.target.client import is_loopback
-from migrator.target.creation import TYPES, creation_request, key_schema, later_requests, projection
+from migrator.target.create import (
+    TYPES,
+    clock_of,
+    creation_request,
+    key_schema,
+    later_requests,
+    option_differences,
+    probes,
+    projection,
+    wanted_answers,
+)
 from migrator.target.failures import error_code, gave_up, in_words, may_have_worked, passes_at
-from migrator.target.options import option_differences, wanted_answers
-from migrator.target.probe import clock_of, probes
 
 _READY_S = 300.0
 _FIRST_CALL = Backoff(attempts=4, base_s=0.1, cap_s=1.0, limit_s=10.0)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from decimal import Context, Decimal
 from typing import Any
 
-from migrator.errors import RowError
-from migrator.limits import NESTING_LEVELS
-from migrator.model import Item, Value
+from migrator.model.errors import RowError
+from migrator.model.table import NESTING_LEVELS, Item, Value
 
 Wire = dict[str, Any]
 

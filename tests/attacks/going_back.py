@@ -14,9 +14,11 @@ import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
-from migrator import live_wiring, wiring
-from migrator.live_wiring import Beside
-from migrator.model import Item
+from migrator.model.table import Item
+from migrator.settings import job as job_settings
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live
+from migrator.wiring.live import ConcurrentEdges
 from tests.journey.command import Project, project
 
 MAPPING = """\
@@ -79,16 +81,16 @@ class Shop:
         }
 
     @contextmanager
-    def relay(self) -> Iterator[Beside]:
+    def relay(self) -> Iterator[ConcurrentEdges]:
         """What a relay works with, its start behind it; it keeps what it keeps now and then only when it is told to."""
         with ExitStack() as stack:
-            job = replace(wiring.load_job(self.made.job, self.made.environment))
-            laid = stack.enter_context(wiring.lay(job, "relay"))
-            target = wiring.open_target(job, laid.checked.mapping.table, lambda: False)
-            table_id = live_wiring.existing_table(job, target)
-            journal = stack.enter_context(wiring.open_journal(job))
+            job = replace(job_settings.load_job(self.made.job, self.made.environment))
+            context = stack.enter_context(job_wiring.open_job(job, "relay"))
+            target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
+            table_id = live.existing_table(job, target)
+            journal = stack.enter_context(job_wiring.open_journal(job))
             yield stack.enter_context(
-                live_wiring.open_beside(laid, target, journal, table_id, threading.Event().is_set)
+                live.open_concurrent_edges(context, target, journal, table_id, threading.Event().is_set)
             )
 
     # ── restores ──

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from migrator.errors import UnmarkedError
-from tests.integration.conftest import mariadb as mariadb
-from tests.integration.conftest import postgresql as postgresql
+from migrator.model.errors import UnmarkedError
 from tests.support_adapter import Seen, left_marks, seen_marks
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import Capturing

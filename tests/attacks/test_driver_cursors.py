@@ -8,9 +8,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from migrator.errors import UnmarkedError
-from tests.integration.conftest import mariadb as mariadb
-from tests.integration.conftest import postgresql as postgresql
+from migrator.model.errors import UnmarkedError
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import Capturing
 

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import STOPPED, MigratorError, StoppedError
-from migrator.model import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.ports.control import ControlState
-from migrator.retry import Backoff
+from migrator.model.edges import ControlState
+from migrator.model.errors import STOPPED, MigratorError, StoppedError
+from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client, service_client
 from migrator.target.conditional import ConditionalWrites
-from migrator.target.control import ControlItem
+from migrator.target.control import ControlItem, DynamoStripping
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
-from migrator.target.stripping import DynamoStripping
 from migrator.target.table import DynamoTableAdmin
-from tests.faults.proxy import FaultProxy, Faults, Wire
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults, Wire
 from tests.journey.small import small_shop
 from tests.support_fence import no_fence
 

@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import MappingError, MigratorError, SettingsError
-from migrator.files import MOST_BYTES
-from migrator.settings import load_job
-from migrator.source.address import Keepers, address_of
-from migrator.source.url import source_url
-from migrator.wiring import read_mapping
+from migrator.model.errors import MappingError, MigratorError, SettingsError
+from migrator.runtime.files import MOST_BYTES
+from migrator.settings.job import load_job
+from migrator.settings.transforms import read_mapping
+from migrator.source.connect import SecretProviders, address_of, source_url
 
 
 def file_of_a_url(path: Path) -> object:
-    keepers = Keepers(path.parent, {}, lambda _: "")
-    return address_of(f"file:{path.name}", (), keepers).url()
+    secret_providers = SecretProviders(path.parent, {}, lambda _: "")
+    return address_of(f"file:{path.name}", (), secret_providers).url()
 
 
 READERS: dict[str, Callable[[Path], object]] = {

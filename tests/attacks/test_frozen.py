@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import StoppedError
 from migrator.journal.writers import SqlWriters
-from migrator.stages.lifetimes import Presence, Purge
-from tests.faults.proxy import Faults
+from migrator.model.errors import StoppedError
+from migrator.stages.live.writers import Purge, WriterLease
+from tests.faults.schedule import Faults
 from tests.races.conftest import race, sqlite_shop  # noqa: F401
 from tests.races.harness import Race
 from tests.support_fence import no_fence
@@ -25,7 +25,7 @@ def engine() -> str:
 
 def purge(race: Race, later_s: float) -> int:  # noqa: F811
     stage = Purge(
-        race.beside.store, race.presences.writers, race.target.design, race.presences.lifetimes, no_fence
+        race.beside.store, race.heartbeats.writers, race.target.design, race.heartbeats.lifetimes, no_fence
     )
     now_s = SqlWriters(race.shop.journal.database, race.table_id).now_s()
     return sum(stage.run((page.items for page in race.target.store.scan(0, 1)), now_s + later_s))
@@ -36,15 +36,15 @@ def test_a_put_of_one_that_thaws_brings_no_row_back(race: Race, moment: str) -> 
     race.sql("INSERT INTO users (id, name) VALUES (1, 'Ann')")
     now = [0.0]
     with race.through(Faults()) as (frozen, proxy):
-        writer = frozen.presences.writers.enter("relay")
-        presence = Presence(
-            frozen.presences.writers,
-            frozen.presences.revisions,
+        writer = frozen.heartbeats.writers.enter("relay")
+        writer_lease = WriterLease(
+            frozen.heartbeats.writers,
+            frozen.heartbeats.revisions,
             writer,
-            frozen.presences.lifetimes,
+            frozen.heartbeats.lifetimes,
             lambda: now[0],
         )
-        frozen.target = frozen.target.fenced(presence.check)
+        frozen.target = frozen.target.fenced(writer_lease.check)
 
         def freeze(**_: Any) -> None:
             if not now[0]:
@@ -71,11 +71,11 @@ def test_a_tombstone_stays_while_what_was_signed_before_a_freeze_may_still_be_ta
     """AWS takes a signature for five minutes: who fell silent a moment ago may have one on its way, however old the tombstone."""
     race.sql("INSERT INTO users (id, name) VALUES (1, 'Ann')")
     race.work()
-    writer = race.presences.writers.enter("relay")
+    writer = race.heartbeats.writers.enter("relay")
     race.sql("DELETE FROM users WHERE id = 1")
     race.work()
     race.pass_time(400)
     assert purge(race, 3600) == 0
     race.pass_time(201)
     assert purge(race, 3600) == 1
-    race.presences.writers.leave(writer)
+    race.heartbeats.writers.leave(writer)

@@ -10,9 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from migrator.errors import SettingsError
-from migrator.source import SqlSource, source_url
-from migrator.source.gate import CheckedExpression, CheckedStatement
+from migrator.model.errors import SettingsError
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.source.sql.gate import CheckedExpression, CheckedStatement
 from tests import support_mysql
 from tests.journey.command import Project
 from tests.journey.small import small_shop

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model import Item
+from migrator.model.table import Item
 from tests.journey.command import Project
 from tests.journey.small import small_shop
 

@@ -13,24 +13,24 @@ import pytest
 from sqlalchemy import event, func, select
 from sqlalchemy.engine import make_url
 
-from migrator.errors import StoppedError
 from migrator.journal import schema
 from migrator.journal.evidence import SqlEvidence
-from migrator.journal.instances import SqlInstances
+from migrator.journal.findings import SqlOpenFindings
 from migrator.journal.lease import RunLease
 from migrator.journal.memory import SqlMemory
-from migrator.journal.open_findings import SqlOpenFindings
 from migrator.journal.phases import SqlPhases
-from migrator.journal.store import SqlJournal
-from migrator.journal.writers import SqlWriters
-from migrator.phase import OFF, State
-from migrator.ports import Finding, Page, RunIdentity, SegmentState, Tally
-from migrator.ports.instances import Instance
-from migrator.ports.live import Contest
-from migrator.ports.phases import Move
-from migrator.retry import Backoff, Retry
-from migrator.source import SqlSource, source_url
-from migrator.source.manners import Manners
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import SqlInstances, SqlWriters
+from migrator.model.errors import StoppedError
+from migrator.model.evidence import Move
+from migrator.model.instances import Instance
+from migrator.model.journal import Finding, Page, RunIdentity, SegmentState, Tally
+from migrator.model.live import KeyRequest
+from migrator.model.phase import OFF, State
+from migrator.runtime.retry import Backoff, Retry
+from migrator.source.connect import source_url
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.reader import SqlSource
 from tests.support_mysql import connect
 
 QUICK = Retry(Backoff(attempts=30, base_s=0.05, cap_s=0.2, limit_s=120))
@@ -117,7 +117,7 @@ WORKS: dict[str, Callable[[SqlJournal, Any], Any]] = {
         SqlMemory(journal.database, "t").remember(7, {ROOT: [KEY]})[ROOT].ticket <= 7
     ),
     "reached": lambda journal, _: SqlMemory(journal.database, "t").reached(7),
-    "contest": lambda journal, _: SqlMemory(journal.database, "t").contest([Contest(KEY, ROOT)]),
+    "contest": lambda journal, _: SqlMemory(journal.database, "t").key_request([KeyRequest(KEY, ROOT)]),
     "open findings": lambda journal, _: SqlOpenFindings(journal.database, "shop", "t").settle(
         {ROOT: 7}, [Finding("refused", "order", "why", "[1]")]
     ),
@@ -244,7 +244,9 @@ def test_a_source_waits_for_a_connection_from_the_first_one_on(
     with (
         one_connection(request.getfixturevalue(server)) as (url, give_back),
         soon(give_back),
-        closing(SqlSource(source_url(url), manners=Manners("one"), retry=QUICK)) as source,
+        closing(
+            SqlSource(source_url(url), connection_options=ConnectionOptions("one"), retry=QUICK)
+        ) as source,
     ):
         assert source.query("SELECT 1", {}) == [(1,)]
 

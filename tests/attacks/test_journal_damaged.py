@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, text
 
-from migrator.errors import MigratorError, SettingsError, StoppedError
-from migrator.journal.store import SqlJournal
-from migrator.ports import Finding, Page, RunIdentity
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import MigratorError, SettingsError, StoppedError
+from migrator.model.journal import Finding, Page, RunIdentity
 from tests.support_journal_file import journal_in_file
 
 IDENTITY = RunIdentity("backfill", "shop", "t", "r")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from migrator.api import Migration
-from migrator.errors import SettingsError
+from migrator.model.errors import SettingsError
 from tests.journey.command import Project
 from tests.journey.cutover import (
     OTHER,
@@ -174,12 +174,12 @@ def test_complete_and_direct_are_kept(
 ) -> None:
     shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
     shop.done("relay", str(shop.job), "--once")
-    with desk_of(shop) as desk:
-        compared(desk, shop, OTHER)
-        obey(desk, one := reader(desk, shop))
-        compared(desk, shop, OTHER)
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, OTHER)
+        obey(job_journal, one := reader(job_journal, shop))
+        compared(job_journal, shop, OTHER)
         shop.done("cutover", "advance", str(shop.job), OTHER, "--yes")
-        desk.instances.leave(one)
+        job_journal.instances.leave(one)
     shop.job.write_text(shop.job.read_text() + "writes: {direct: [invoice]}\n")
     shop.done("capture", "install", str(shop.job))
     lose(shop)

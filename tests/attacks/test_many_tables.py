@@ -11,7 +11,7 @@ import psycopg
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from migrator.source.activity import SqlActivity
+from migrator.source.capture.activity import SqlActivity
 from tests.support_capture import capturing
 from tests.support_mysql import run_script
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator import live_wiring, wiring
-from migrator.cutover_wiring import open_court, open_desk
 from migrator.journal.writers import SqlWriters
-from migrator.stages.cutover_facts import Unknown
+from migrator.stages.cutover.evidence import Unknown
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live
+from migrator.wiring.cutover import open_evidence, open_job_journal
 from tests.journey.command import ROOT, Project
 from tests.journey.small import MAPPING, small_shop
 
@@ -176,15 +177,18 @@ def test_the_evidence_of_a_move_looks_at_every_relay_that_is_alive(
     for name, value in shop.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(shop.folder)
-    with open_desk(wiring.read_job(shop.job)) as desk, open_court(desk, "cutover", lambda: False) as court:
-        writers = SqlWriters(desk.journal.database, court.table_id)
-        live_wiring.revisions_of(court.laid, desk.journal).register()
+    with (
+        open_job_journal(job_wiring.read_job(shop.job)) as job_journal,
+        open_evidence(job_journal, "cutover", lambda: False) as evidence_sources,
+    ):
+        writers = SqlWriters(job_journal.journal.database, evidence_sources.table_id)
+        live.revisions_of(evidence_sources.context, job_journal.journal).register()
         one = writers.enter("relay")
-        live_wiring.revisions_of(court.laid, desk.journal).enter(one)
-        assert court.relays() == 1
+        live.revisions_of(evidence_sources.context, job_journal.journal).enter(one)
+        assert evidence_sources.relays() == 1
         # As an older migrator does, which knows nothing of revisions.
         writers.enter("relay")
-        found = court.relays()
+        found = evidence_sources.relays()
         assert isinstance(found, Unknown)
         assert "(1 of 2 workers of relays)" in found.why
 

@@ -12,10 +12,11 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from migrator.errors import SourceError
-from migrator.facts import TableFacts
-from migrator.source import SqlSource, source_url
-from migrator.source.manners import Manners
+from migrator.model.errors import SourceError
+from migrator.model.facts import TableFacts
+from migrator.source.connect import source_url
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.reader import SqlSource
 from tests import support_services as services
 from tests.journey.command import Project, project
 from tests.journey.small import MAPPING
@@ -84,7 +85,9 @@ def test_a_service_on_the_same_pooler_writes_on(
 def test_limits_hold_behind_a_pooler_and_end_with_their_transaction(
     postgres_database: str, pooled_database: str
 ) -> None:
-    with closing(SqlSource(source_url(pooled_database), manners=Manners(statement_timeout_s=0.3))) as source:
+    with closing(
+        SqlSource(source_url(pooled_database), connection_options=ConnectionOptions(statement_timeout_s=0.3))
+    ) as source:
         began = time.monotonic()
         slow = "SELECT count(*) FROM generate_series(1, 100000000) AS a, generate_series(1, 1000) AS b"
         with pytest.raises(SourceError, match="QueryCanceled"):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.journey.command import Ended, Project, project
+from tests.journey.command import Project, project
+from tests.journey.in_process import Ended
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2J\u202etxt\u2066\x9b31m\x7f\r\nerror: fake\u2028\U000e0041é"
 MAPPING = """\

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.ports.live import Change
-from migrator.stages.lifetimes import Lifetimes
-from migrator.stages.strict import Strict
+from migrator.model.live import Change
+from migrator.stages.live.service import Strict
+from migrator.stages.live.writers import Lifetimes
 from tests.journey.command import Project, project
-from tests.unit.stages.live import Shop
+from tests.unit.stages.live_world import Shop
 
 MAPPING = """\
 mapping: 1

@@ -12,9 +12,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from migrator.errors import SourceError
-from migrator.source import SqlSource, source_url
+from migrator.model.errors import SourceError
+from migrator.source.connect import source_url
 from migrator.source.failures import source_error
+from migrator.source.reader import SqlSource
 from tests.journey.command import Project, project
 from tests.journey.small import MAPPING
 from tests.support_mysql import connect

@@ -11,11 +11,13 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from migrator.errors import MappingError
-from migrator.source import types_mysql, types_postgresql, types_sqlite
-from migrator.source.type_rules import REFUSED, TypeRule
+from migrator.model.errors import MappingError
+from migrator.source.engines.kinds import REFUSED, TypeRule
+from migrator.source.engines.mysql import facts
+from migrator.source.engines.postgresql import types
+from migrator.source.engines.sqlite import facts as sqlite_facts
 from tests.attacks.keyed import JOINED, Keyed, Values
-from tests.language.laid import HEAD, checked
+from tests.language.context import HEAD, checked
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import ENGINES, Capturing, capturing, connect, new_sqlite
 
@@ -167,9 +169,9 @@ def _bare(declared: str) -> str:
 @pytest.mark.parametrize(
     ("tried", "rules"),
     [
-        (POSTGRESQL, types_postgresql.RULES),
-        (MARIADB, types_mysql.RULES),
-        (SQLITE, types_sqlite.RULES),
+        (POSTGRESQL, types.RULES),
+        (MARIADB, facts.RULES),
+        (SQLITE, sqlite_facts.RULES),
     ],
 )
 def test_each_type_that_can_name_rows_is_tried(tried: Values, rules: tuple[TypeRule, ...]) -> None:
@@ -185,8 +187,8 @@ def test_each_type_that_can_name_rows_is_tried(tried: Values, rules: tuple[TypeR
 def test_the_others_are_refused_with_the_reason(postgres_database: str, mysql_database: str) -> None:
     """A view says no primary key, so that any of its columns may be named."""
     for engine, url, rules in (
-        ("postgresql", postgres_database, types_postgresql.RULES),
-        ("mariadb", mysql_database, types_mysql.RULES),
+        ("postgresql", postgres_database, types.RULES),
+        ("mariadb", mysql_database, facts.RULES),
     ):
         names = [
             name for rule in rules if rule.no_key for name in rule.names if name not in ("HSTORE", "SET")

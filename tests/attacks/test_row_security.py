@@ -12,9 +12,10 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from migrator.model import Item
-from migrator.source import postgresql
-from tests.journey.command import Ended, Project, project
+from migrator.model.table import Item
+from migrator.source.engines.postgresql import connect
+from tests.journey.command import Project, project
+from tests.journey.in_process import Ended
 
 MAPPING = """\
 mapping: 1
@@ -149,7 +150,7 @@ def test_without_the_guard_the_items_of_hidden_rows_are_buried(
     captured(shop)
     shop.sql(HIDE, table="account")
     shop.sql("UPDATE account SET name = name || '!'")
-    monkeypatch.delitem(postgresql._SETTINGS, "row_security")
+    monkeypatch.delitem(connect._SETTINGS, "row_security")
     shop.plain.run("relay", "--once", str(shop.plain.job))
     assert len(items(shop)) == 5
 

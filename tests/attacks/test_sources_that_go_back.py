@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import SettingsError
-from migrator.stages.relay import Relay, RelayOptions
+from migrator.model.errors import SettingsError
+from migrator.stages.live.relay import Relay, RelayOptions
 from tests.attacks.going_back import REPAIR, Shop, open_shop
 
 LOST = "UPDATE customer SET name = 'lost' WHERE id = 1"

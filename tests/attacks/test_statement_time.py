@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import MappingError
-from migrator.settings import load_job
-from migrator.source import SqlSource, source_url
-from migrator.source.address import Address
-from migrator.source.engine import write_engine
-from migrator.source.manners import LONGEST_STATEMENT_S, Manners
+from migrator.model.errors import MappingError
+from migrator.settings.job import load_job
+from migrator.source.connect import Address, source_url, write_engine
+from migrator.source.engines.base import LONGEST_STATEMENT_S, ConnectionOptions
+from migrator.source.reader import SqlSource
 
 SECONDS = {None: LONGEST_STATEMENT_S, 0.0: 0.0, 2.5: 2.5}
 
@@ -36,11 +35,11 @@ def test_a_job_says_a_limit_or_none_or_leaves_it_to_us(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit_s", SECONDS)
 def test_postgresql_has_a_limit(postgres_database: str, limit_s: float | None) -> None:
     shown = {600.0: "10min", 0.0: "0", 2.5: "2500ms"}
-    url, manners = source_url(postgres_database), Manners(statement_timeout_s=limit_s)
+    url, connection_options = source_url(postgres_database), ConnectionOptions(statement_timeout_s=limit_s)
     asked = "SELECT current_setting('statement_timeout')"
-    with closing(SqlSource(url, manners=manners)) as source:
+    with closing(SqlSource(url, connection_options=connection_options)) as source:
         assert source.query(asked, {}) == [(shown[SECONDS[limit_s]],)]
-    writing = write_engine(Address.of(url), manners)
+    writing = write_engine(Address.of(url), connection_options)
     with writing.connect() as connection:
         assert connection.exec_driver_sql(asked).scalar() == shown[SECONDS[limit_s]]
     writing.dispose()
@@ -60,6 +59,8 @@ def test_a_servers_own_limit_stays_where_the_job_says_none(
 @pytest.mark.parametrize("limit_s", SECONDS)
 def test_mariadb_has_a_limit(mysql_database: str, limit_s: float | None) -> None:
     with closing(
-        SqlSource(source_url(mysql_database), manners=Manners(statement_timeout_s=limit_s))
+        SqlSource(
+            source_url(mysql_database), connection_options=ConnectionOptions(statement_timeout_s=limit_s)
+        )
     ) as source:
         assert source.query("SELECT @@max_statement_time", {}) == [(SECONDS[limit_s],)]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from migrator.errors import SettingsError
-from migrator.model import Item
+from migrator.model.errors import SettingsError
+from migrator.model.table import Item
 from tests.races.harness import Race
 from tests.races.shop import Shop, open_shop
 from tests.support_capture import new_sqlite

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.errors import StoppedError
-from migrator.ports.live import WriterKind
-from tests.faults.proxy import Faults, Wire
+from migrator.model.errors import StoppedError
+from migrator.model.live import WriterKind
+from tests.faults.schedule import Faults, Wire
 from tests.journey.in_process import Ended
 from tests.races.conftest import race, sqlite_shop  # noqa: F401
 from tests.races.harness import Race
@@ -33,19 +33,19 @@ def said(ended: Ended) -> str:
 @pytest.mark.parametrize("kind", ["relay", "strict", "conditional"])
 def test_nothing_is_deleted_while_somebody_writes(filled: Race, kind: WriterKind) -> None:
     before = filled.live()
-    presence = filled.presences.enter(kind)
+    writer_lease = filled.heartbeats.enter(kind)
     assert filled.command("undo", "--dry-run").code == 0
     refused = filled.command("undo", "--yes")
     assert (refused.code, "undo deletes, and these write to the same table" in said(refused)) == (2, True)
     assert (filled.command("undo", "--yes", "--force").code, filled.live()) == (2, before)
-    filled.presences.leave(presence, clean=True)
+    filled.heartbeats.leave(writer_lease, clean=True)
     assert filled.command("undo", "--yes").code == 0
     assert filled.live() == {}
 
 
 def test_one_that_was_killed_is_waited_for(filled: Race) -> None:
     """What it sent last may land until then."""
-    filled.presences.enter("relay")
+    filled.heartbeats.enter("relay")
     filled.pass_time(60)
     assert filled.command("undo", "--yes").code == 2
     filled.pass_time(31)
@@ -66,12 +66,12 @@ def test_nobody_begins_to_write_while_it_deletes(filled: Race) -> None:
     with filled.through(Faults(holds=meanwhile)) as (_, proxy):
         assert filled.command_through(proxy.url, "undo", "--yes").code == 0
     assert said_then == dict.fromkeys(("relay", "strict", "fast"), (3, True))
-    assert filled.presences.enter("relay").writer.kind == "relay"
+    assert filled.heartbeats.enter("relay").writer.kind == "relay"
 
 
 def began(race: Race, kind: WriterKind) -> tuple[int, bool]:  # noqa: F811
     with pytest.raises(StoppedError) as told:
-        race.presences.enter(kind)
+        race.heartbeats.enter(kind)
     return told.value.exit_code, "an undo is deleting items of this table" in str(told.value)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from migrator.errors import MappingError
+from migrator.model.errors import MappingError
 from tests.journey.command import Project, project
-from tests.language import laid
+from tests.language import context
 from tests.support_capture import connect, new_sqlite
 
 HEAD = """\
@@ -54,7 +54,7 @@ class Place:
         return made
 
     def warnings(self, entities: str) -> list[str]:
-        return [str(one) for one in laid.checked(self.url, HEAD + entities).warnings]
+        return [str(one) for one in context.checked(self.url, HEAD + entities).warnings]
 
 
 @pytest.fixture

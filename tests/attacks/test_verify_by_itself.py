@@ -12,8 +12,10 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from migrator.source import SqlSource, postgresql, source_url
-from migrator.source.statistics import rows_at_least
+from migrator.source.connect import source_url
+from migrator.source.engines.postgresql import connect
+from migrator.source.reader import SqlSource
+from migrator.source.server_facts import rows_at_least
 from tests.journey.command import Project, project
 from tests.support_mysql import run_script
 from tests.support_source import plan_of
@@ -74,7 +76,7 @@ def test_rows_that_the_catalogue_knows_of_and_the_user_does_not_see_are_not_prov
     make: Make, role: str, postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where nothing tells of hidden rows: the guard of every connection is taken away."""
-    monkeypatch.delitem(postgresql._SETTINGS, "row_security")
+    monkeypatch.delitem(connect._SETTINGS, "row_security")
     shop = make(role)
     shop.done("backfill", str(shop.job))
     ended = shop.run("verify", str(shop.job))

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from migrator.source.capture.marks import SqlMarks
-from tests.attacks.test_long_snapshot import leave, mariadb, postgresql, shop, snapshot, worked
+from tests.attacks.test_long_snapshot import leave, shop, snapshot, worked
+from tests.integration.conftest import mariadb, postgresql
 from tests.support_capture import Capturing, captured
 
 __all__ = ["mariadb", "postgresql", "shop"]

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from migrator.api import Migration
-from tests.faults.proxy import FaultProxy, Faults
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.journey.in_process import run_here
 from tests.service.reading import ReadShop, open_read_shop, seen
 

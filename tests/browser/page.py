@@ -12,8 +12,8 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from migrator.report.page import html_page
-from migrator.report_results import ReportModel
+from migrator.model.report import ReportModel
+from migrator.output.report.page import html_page
 
 WIDE, NARROW = (1280, 900), (390, 844)
 

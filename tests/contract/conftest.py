@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
+from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import meta, metadata
-from migrator.journal.store import SqlJournal
-from migrator.model import TableDesign
-from migrator.ports import ItemStore, Source
-from migrator.source import SqlSource, source_url
+from migrator.model.edges import ItemStore, Source
+from migrator.model.table import TableDesign
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin

@@ -7,10 +7,9 @@ from dataclasses import replace
 from sqlalchemy import update
 
 from migrator.journal import schema
-from migrator.journal.instances import SqlInstances
-from migrator.journal.writers import SqlWriters
-from migrator.ports.instances import Instance, Instances
-from migrator.ports.live import Writer, Writers
+from migrator.journal.writers import SqlInstances, SqlWriters
+from migrator.model.instances import Instance, Instances
+from migrator.model.live import Writer, Writers
 from tests.fakes.journal import FakeInstances, FakeWriters
 
 LONG_S = 1000.0

@@ -13,35 +13,31 @@ from typing import Any
 import pytest
 
 import migrator
-from migrator.errors import StoppedError, TargetError
-from migrator.model import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.ports.control import Kept
-from migrator.source.adapter.adapter import Rules
+from migrator.model.edges import Kept
+from migrator.model.errors import StoppedError, TargetError
+from migrator.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.source.adapter.events import Rules
 from migrator.source.reading import Reading
-from migrator.stages.backfill import Backfill
+from migrator.stages.backfill.stage import Backfill
+from migrator.stages.backfill.write import ConditionalPath, FastPath
 from migrator.stages.forget import Forget
-from migrator.stages.instances import Role
-from migrator.stages.lifetimes import Lifetimes, Purge
-from migrator.stages.paths import BesidePath, FastPath
-from migrator.stages.presences import Presences
-from migrator.stages.refresh import Refresh
-from migrator.stages.relay import Relay
-from migrator.stages.strict import Strict
-from migrator.stages.strip import Strip
-from migrator.stages.together import send
-from migrator.stages.undo import Undo
-from migrator.stages.verify import Verify
+from migrator.stages.live.instances import Role
+from migrator.stages.live.refresh import Refresh
+from migrator.stages.live.relay import Relay
+from migrator.stages.live.send import send
+from migrator.stages.live.service import Strict
+from migrator.stages.live.writers import Lifetimes, Purge, WriterHeartbeats
+from migrator.stages.removal import Strip, Undo
+from migrator.stages.verify.stage import Verify
 from migrator.target.client import dynamodb_client
-from migrator.target.conditional import ConditionalWrites
-from migrator.target.control import ControlItem
+from migrator.target.conditional import ConditionalWrites, Transactions
+from migrator.target.control import ControlItem, DynamoStripping
 from migrator.target.store import DynamoStore, reads_only
-from migrator.target.stripping import DynamoStripping
 from migrator.target.table import DynamoTableAdmin
-from migrator.target.transactions import Transactions
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
 from tests.support_fence import no_fence
-from tests.unit.stages.live import Shop
+from tests.unit.stages.live_world import Shop
 
 NEEDS: list[tuple[Callable[..., Any], str]] = [
     (DynamoStore, "check"),
@@ -54,7 +50,7 @@ NEEDS: list[tuple[Callable[..., Any], str]] = [
     (Relay, "refresh"),
     (FastPath, "check"),
     (FastPath, "memory"),
-    (BesidePath, "refresh"),
+    (ConditionalPath, "refresh"),
     (Backfill, "path"),
     (Strict, "check"),
     (Undo, "check"),
@@ -67,7 +63,7 @@ NEEDS: list[tuple[Callable[..., Any], str]] = [
     (Rules, "before_commit"),
     (Reading, "admit"),
     (Role, "look"),
-    (Presences, "unanswered"),
+    (WriterHeartbeats, "unanswered"),
     (FakeStore, "check"),
 ]
 """Each writer, with the argument that keeps it from writing when it must not: a check, or what was made with one."""
@@ -284,7 +280,7 @@ def by_fast_path(shop: Shop) -> None:
 
 def by_beside_path(shop: Shop) -> None:
     entity = shop.refresh.entities["users"].compiled
-    path = BesidePath(replace(shop.refresh, check=lost), shop.open_findings)
+    path = ConditionalPath(replace(shop.refresh, check=lost), shop.open_findings)
     path.copy(entity, lambda: shop.source.read_page(entity.plan, None, None))
 
 

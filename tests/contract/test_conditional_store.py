@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from migrator.model import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.ports import ItemStore
-from migrator.ports.live import ConditionalStore
+from migrator.model.edges import ItemStore
+from migrator.model.live import ConditionalStore
+from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from migrator.errors import TargetError
-from migrator.model import KeyAttribute, TableDesign
-from migrator.ports import ItemStore
-from migrator.ports.control import Control, Kept, KeptPhase
+from migrator.model.edges import Control, ItemStore, Kept, KeptPhase
+from migrator.model.errors import TargetError
+from migrator.model.table import KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.control import ControlItem, control_key
 from migrator.target.store import DynamoStore

@@ -13,11 +13,11 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import select, update
 
-from migrator.errors import SettingsError
 from migrator.journal import schema
-from migrator.journal.engine import Database
+from migrator.journal.database import Database
 from migrator.journal.evidence import SqlEvidence
-from migrator.ports.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Evidence, Sample, Window
+from migrator.model.errors import SettingsError
+from migrator.model.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Evidence, Sample, Window
 from tests.fakes.evidence import FakeEvidence
 from tests.support_source_databases import postgresql_database
 

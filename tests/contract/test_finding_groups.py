@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migrator.journal.finding_groups import SqlFindingGroups
-from migrator.journal.open_findings import SqlOpenFindings
-from migrator.journal.store import SqlJournal
-from migrator.ports import Finding, Run, RunIdentity
-from migrator.ports.finding_groups import FindingGroup, FindingGroups
+from migrator.journal.findings import SqlFindingGroups, SqlOpenFindings
+from migrator.journal.runs import SqlJournal
+from migrator.model.journal import Finding, FindingGroup, FindingGroups, Run, RunIdentity
 from tests.fakes.finding_groups import FakeFindingGroups
 
 PRICES = [Finding("different", "product", "price", f"[{n}]", f'["P#{n}"]', "price") for n in range(5)]

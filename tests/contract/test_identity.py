@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from migrator.journal.identity import SqlIdentity
-from migrator.journal.store import SqlJournal
-from migrator.ports import RunIdentity
-from migrator.ports.control import Identity
+from migrator.journal.runs import SqlJournal
+from migrator.model.edges import Identity
+from migrator.model.journal import RunIdentity
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mysql"])

@@ -10,10 +10,9 @@ import pytest
 from sqlalchemy import update
 
 from migrator.journal import schema
-from migrator.journal.instances import SqlInstances
-from migrator.journal.store import SqlJournal
-from migrator.journal.writers import FORGOTTEN_S, SqlWriters
-from migrator.ports.instances import Instance, Instances
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import FORGOTTEN_S, SqlInstances, SqlWriters
+from migrator.model.instances import Instance, Instances
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.journal import FakeInstances
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.model import Item, KeyAttribute, TableDesign
-from migrator.ports import ItemStore
+from migrator.model.edges import ItemStore
+from migrator.model.table import Item, KeyAttribute, TableDesign
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import TargetError
-from migrator.model import Index, Item, KeyAttribute, TableDesign
-from migrator.ports import ItemStore
+from migrator.model.edges import ItemStore
+from migrator.model.errors import TargetError
+from migrator.model.table import Index, Item, KeyAttribute, TableDesign
 
 TENANT, REGION, CREATED = KeyAttribute("tenant"), KeyAttribute("region"), KeyAttribute("created", "number")
 

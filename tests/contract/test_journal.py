@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text, update
 
-from migrator.errors import StoppedError
 from migrator.journal import schema
-from migrator.journal.store import SqlJournal
-from migrator.ports import Finding, Page, RunIdentity, SegmentState, Tally
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import StoppedError
+from migrator.model.journal import Finding, Page, RunIdentity, SegmentState, Tally
 
 IDENTITY = RunIdentity("backfill", "shop", "table-1", "rev1")
 REFUSED = Finding("refused", "order", "no total", "[1]")
@@ -226,7 +226,7 @@ def test_reopened_pages_count_as_not_done(journal: SqlJournal) -> None:
 def test_runs_begin_and_end_by_the_journals_clock(
     journal: SqlJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.journal.store.seconds", lambda connection: 1_700_000_600.0)
+    monkeypatch.setattr("migrator.journal.runs.seconds", lambda connection: 1_700_000_600.0)
     run = journal.start_run(IDENTITY)
     journal.end_run(run, "done")
     found = journal.runs("shop")[0]

@@ -11,16 +11,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, inspect, update
 
-from migrator.journal import schema, steps
-from migrator.journal.dialect import add_columns
-from migrator.journal.engine import _engine, _url
+from migrator.journal import database, schema
+from migrator.journal.database import STEPS, Step, _engine, _url, add_columns
+from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import Column, Table, Text
-from migrator.journal.steps import STEPS, Step
-from migrator.journal.store import SqlJournal
-from migrator.ports import RunIdentity
+from migrator.model.journal import RunIdentity
 
 IDENTITY = RunIdentity("backfill", "shop", "table-1", "rev-1")
-OPEN = "import sys; from migrator.journal.store import SqlJournal; SqlJournal(sys.argv[1]).close(); print('opened')"
+OPEN = "import sys; from migrator.journal.runs import SqlJournal; SqlJournal(sys.argv[1]).close(); print('opened')"
 
 
 @pytest.fixture(params=["file", "postgresql", "mariadb"])
@@ -92,14 +90,14 @@ def test_one_that_is_killed_in_a_step_keeps_those_before_and_does_that_one_again
     following = schema.VERSION + 1
     with monkeypatch.context() as patched:
         patched.setattr(schema, "VERSION", following)
-        patched.setattr(steps, "STEPS", (*STEPS, Step(following, note_and_die)))
+        patched.setattr(database, "STEPS", (*STEPS, Step(following, note_and_die)))
         with pytest.raises(KilledError):
             SqlJournal(url)
     # The steps before are there for good, and the migrator that has no more of them opens it.
     assert recorded(url)[0] == schema.VERSION
     with monkeypatch.context() as patched:
         patched.setattr(schema, "VERSION", following)
-        patched.setattr(steps, "STEPS", (*STEPS, Step(following, note)))
+        patched.setattr(database, "STEPS", (*STEPS, Step(following, note)))
         assert recorded(url) == (following, list(range(3, following + 1)))
         with closing(SqlJournal(url)) as journal, journal.database.begin() as connection:
             assert "note" in {column["name"] for column in inspect(connection).get_columns("migrator_run")}

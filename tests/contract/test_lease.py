@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from migrator.errors import SettingsError, StoppedError
 from migrator.journal import schema
 from migrator.journal.lease import RunLease
-from migrator.journal.store import SqlJournal
-from tests.unit.stages.test_instances import until
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import SettingsError, StoppedError
+from tests.unit.stages.live.test_instances import until
 
 
 def test_a_second_run_of_a_job_is_refused(journal: SqlJournal) -> None:
@@ -120,8 +120,8 @@ def test_only_a_holder_that_is_known_to_be_dead_loses_its_lease(
 HOLD = """
 import sys, time
 from migrator.journal.lease import RunLease
-from migrator.journal.store import SqlJournal
-from tests.unit.stages.test_instances import until
+from migrator.journal.runs import SqlJournal
+from tests.unit.stages.live.test_instances import until
 with RunLease(SqlJournal(sys.argv[1]), "shop"):
     print("held", flush=True)
     time.sleep(60)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import SourceError
-from migrator.model import ItemKey
-from migrator.ports.live import TICKETS_AN_EPOCH, Mark, Marks, MarksState, Root, Tickets
+from migrator.model.errors import SourceError
+from migrator.model.live import TICKETS_AN_EPOCH, Mark, Marks, MarksState, Root, Tickets
+from migrator.model.table import ItemKey
 from tests.fakes.marks import MemoryMarks, MemoryTickets
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 

@@ -9,9 +9,9 @@ from decimal import Decimal
 import pytest
 
 from migrator.journal.memory import SqlMemory
-from migrator.journal.store import SqlJournal
-from migrator.model import ItemKey
-from migrator.ports.live import Contest, Memory, Remembered, Root
+from migrator.journal.runs import SqlJournal
+from migrator.model.live import KeyRequest, Memory, Remembered, Root
+from migrator.model.table import ItemKey
 from tests.fakes.journal import FakeMemory
 
 ONE: Root = ("order", "[1]")
@@ -82,7 +82,7 @@ def test_a_root_without_keys_still_knows_its_ticket(memory: Memory) -> None:
 
 def test_tables_have_memories_of_their_own(make: MakeMemory) -> None:
     make("table-1").remember(5, {ONE: [A]})
-    make("table-1").contest([Contest(A, ONE)])
+    make("table-1").key_request([KeyRequest(A, ONE)])
     assert make("table-2").remember(4, {ONE: [B]}) == {ONE: Remembered()}
     assert make("table-2").contests([A]) == []
 
@@ -91,7 +91,7 @@ def test_keys_are_of_any_type_and_as_long_as_dynamodb_takes(memory: Memory) -> N
     keys: list[ItemKey] = [(Decimal("1.50"), b"\x00\xff"), ("x" * 2048, "ä" * 512), (7,), ("'\"", "\\ 😀")]
     memory.remember(5, {ONE: keys})
     assert keys_of(memory) == (5, set(keys))
-    memory.contest([Contest(key, TWO) for key in keys])
+    memory.key_request([KeyRequest(key, TWO) for key in keys])
     assert {one.key for one in memory.contests(keys)} == set(keys)
 
 
@@ -156,15 +156,15 @@ def test_the_highest_ticket_that_was_reached_stays_known(make: MakeMemory) -> No
 
 
 def test_a_contest_lasts_until_it_is_conceded(memory: Memory) -> None:
-    wishes = [Contest(A, ONE), Contest(A, TWO), Contest(B, ONE)]
-    memory.contest(wishes)
-    memory.contest(wishes[:1])
+    wishes = [KeyRequest(A, ONE), KeyRequest(A, TWO), KeyRequest(B, ONE)]
+    memory.key_request(wishes)
+    memory.key_request(wishes[:1])
     assert sorted(memory.contests([A, B, C]), key=repr) == sorted(wishes, key=repr)
-    assert memory.contests([B, B]) == [Contest(B, ONE)]
-    memory.concede([Contest(A, ONE), Contest(C, TWO)])
-    assert memory.contests([A]) == [Contest(A, TWO)]
-    memory.concede([])
-    memory.contest([])
+    assert memory.contests([B, B]) == [KeyRequest(B, ONE)]
+    memory.withdraw([KeyRequest(A, ONE), KeyRequest(C, TWO)])
+    assert memory.contests([A]) == [KeyRequest(A, TWO)]
+    memory.withdraw([])
+    memory.key_request([])
     assert memory.contests([]) == []
 
 

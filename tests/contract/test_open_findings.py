@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from migrator.journal.open_findings import SqlOpenFindings
-from migrator.journal.store import SqlJournal
+from migrator.journal.findings import SqlOpenFindings
+from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
-from migrator.ports import Finding
-from migrator.ports.live import OpenFindings, Root
+from migrator.model.journal import Finding
+from migrator.model.live import OpenFindings, Root
 from tests.fakes.journal import FakeOpenFindings
 
 ONE: Root = ("order", "[1]")

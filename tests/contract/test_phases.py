@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, update
 
-from migrator.errors import SettingsError
 from migrator.journal import schema
-from migrator.journal.instances import SqlInstances
 from migrator.journal.phases import SqlPhases
-from migrator.journal.store import SqlJournal
-from migrator.phase import OFF, State
-from migrator.ports.control import KeptPhase
-from migrator.ports.instances import Instance
-from migrator.ports.phases import Move, MovedError, PatternPhase, Phases
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import SqlInstances
+from migrator.model.edges import KeptPhase
+from migrator.model.errors import SettingsError
+from migrator.model.evidence import Move, MovedError, PatternPhase, Phases
+from migrator.model.instances import Instance
+from migrator.model.phase import OFF, State
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.phases import FakePhases
 

@@ -7,13 +7,13 @@ from typing import Protocol
 
 import pytest
 
-from migrator.errors import OldRevisionError
 from migrator.journal.revisions import SqlRevisions, newest_of
-from migrator.journal.store import SqlJournal
+from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
-from migrator.ports import RunIdentity
-from migrator.ports.live import Writer
-from migrator.ports.revisions import Revision, Revisions, Standing
+from migrator.model.errors import OldRevisionError
+from migrator.model.instances import Revision, Revisions, Standing
+from migrator.model.journal import RunIdentity
+from migrator.model.live import Writer
 from tests.fakes.journal import FakeRevisions, RevisionBook
 
 

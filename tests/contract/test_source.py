@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from migrator.facts import Column, EntityPlan
-from migrator.mapping.keys import encode_key
-from migrator.model import SourceKey
-from migrator.ports import KeyCounts, Source
+from migrator.model.edges import KeyCounts, Source
+from migrator.model.facts import Column, EntityPlan
+from migrator.model.keys import encode_key
+from migrator.model.table import SourceKey
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
     KEYED,

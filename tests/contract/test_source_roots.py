@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from migrator.facts import CollectionPlan, EntityPlan
-from migrator.mapping.changes import Lookup, captured_tables
-from migrator.mapping.keys import decode_key, encode_key
-from migrator.model import Collection
-from migrator.ports.live import RootFinder
+from migrator.mapping.heart.changes import captured_tables
+from migrator.model.capture import Lookup
+from migrator.model.entities import Collection
+from migrator.model.facts import CollectionPlan, EntityPlan
+from migrator.model.keys import decode_key, encode_key
+from migrator.model.live import RootFinder
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
     KEYED,

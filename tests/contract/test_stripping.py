@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from migrator.model import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.ports import ItemStore
-from migrator.ports.stripping import Stripping
+from migrator.model.edges import ItemStore, Stripping
+from migrator.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.target.control import DynamoStripping
 from migrator.target.store import DynamoStore
-from migrator.target.stripping import DynamoStripping
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
 

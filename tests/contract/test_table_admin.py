@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from migrator.errors import StoppedError, TargetError
-from migrator.model import Index, KeyAttribute, TableDesign
+from migrator.model.errors import StoppedError, TargetError
+from migrator.model.table import Index, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.table import DynamoTableAdmin
 

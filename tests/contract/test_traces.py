@@ -7,12 +7,12 @@ from sqlalchemy import update
 
 from migrator.journal.evidence import SqlEvidence
 from migrator.journal.memory import SqlMemory
+from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import finding
-from migrator.journal.store import SqlJournal
 from migrator.journal.traces import SqlTraces
-from migrator.ports import Finding, Page, Run, RunIdentity
-from migrator.ports.evidence import DiffKey, Sample
-from migrator.ports.live import Contest, Root
+from migrator.model.evidence import DiffKey, Sample
+from migrator.model.journal import Finding, Page, Run, RunIdentity
+from migrator.model.live import KeyRequest, Root
 
 TABLE, OTHER_TABLE = "table-1", "table-2"
 ANN: Root = ("user", '["Ζ\'\\"%_ 😀@x"]')
@@ -34,7 +34,7 @@ def fill(journal: SqlJournal, table_id: str, job: str = "shop") -> None:
         journal.add_findings(run, [Finding("refused", name, "no total", key)])
         journal.claim(table_id, [(bytes([number]) * 16, f"{name}:{key}")])
         memory.remember(5, {root: [("K", str(number)), ("L", str(number))]})
-        memory.contest([Contest(("K", "wanted"), root)])
+        memory.key_request([KeyRequest(("K", "wanted"), root)])
     for owner in (ANN, LIKE):
         named = Finding("collision", "user", "another has it", '["Cid"]', owner=f"{owner[0]}:{owner[1]}")
         journal.add_findings(run, [named])

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from migrator.journal.store import SqlJournal
+from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
-from migrator.ports.live import Writer, WriterKind, Writers
+from migrator.model.live import Writer, WriterKind, Writers
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.journal import FakeWriters
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from migrator.model import Item
+from migrator.model.table import Item
 from migrator.target.wire import encode_item
 
 ROOT = Path(__file__).parents[2]

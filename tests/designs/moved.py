@@ -8,25 +8,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from migrator.journal.store import SqlJournal
-from migrator.logs import get_logger
-from migrator.mapping.check import Checked
-from migrator.mapping.patterns import read_params
-from migrator.model import Item, ItemKey
-from migrator.ports import RunIdentity, RunKind
-from migrator.report.progress import Lines
-from migrator.results import Answer, BackfillResult, VerifyResult
-from migrator.source import SqlSource
-from migrator.source_settings import SourceSettings
-from migrator.stages.backfill import Backfill
-from migrator.stages.claims import Claims
-from migrator.stages.query import ask
-from migrator.stages.verify import Verify
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import Checked
+from migrator.mapping.patterns.answers import read_params
+from migrator.model.journal import RunIdentity, RunKind
+from migrator.model.results import Answer, BackfillResult, VerifyResult
+from migrator.model.table import Item, ItemKey
+from migrator.output.runs import Lines
+from migrator.runtime.logs import get_logger
+from migrator.settings.source import SourceSettings
+from migrator.settings.transforms import read_mapping
+from migrator.source.reader import SqlSource
+from migrator.stages.backfill.stage import Backfill
+from migrator.stages.backfill.write import Claims
+from migrator.stages.patterns.question import ask
+from migrator.stages.verify.stage import Verify
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.wire import decode_item
-from migrator.wiring import Work, checked_on, open_source, read_mapping
+from migrator.wiring.job import Work, checked_on, open_source
 from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 

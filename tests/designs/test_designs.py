@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from migrator.stages.statements import statement_faults
-from migrator.wiring import read_mapping
+from migrator.settings.transforms import read_mapping
+from migrator.stages.patterns.question import statement_faults
 from tests.designs.golden import DESIGNS, GOLDEN, NAMES, exactly, read_golden, rows_exactly, script_of
 from tests.designs.moved import Moved, moved
 from tests.language.conftest import database_on

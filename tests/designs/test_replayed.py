@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.logs import get_logger
-from migrator.report.replay_progress import SampleLines
-from migrator.stages.replay import Replay, ReplayOptions
+from migrator.output.runs import SampleLines
+from migrator.runtime.logs import get_logger
+from migrator.stages.patterns.replay import Replay, ReplayOptions
 from tests.designs.golden import NAMES, script_of
 from tests.designs.moved import moved
 from tests.language.conftest import database_on

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from docs.generate_patterns import PAGE, page
-from migrator.mapping.check import check_form
-from migrator.mapping.schema import mapping_schema
-from migrator.wiring import read_mapping
+from migrator.mapping.check.check import check_form
+from migrator.mapping.language.forms import mapping_schema
+from migrator.settings.transforms import read_mapping
 from tests.designs.golden import DESIGNS, ROOT
 
 SHIPPED = sorted([*(ROOT / "mappings").glob("*.yaml"), *DESIGNS.glob("*.yaml")])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from migrator.ports import Finding, Run
-from migrator.ports.finding_groups import FindingGroup
+from migrator.model.journal import Finding, FindingGroup, Run
 
 
 class FakeFindingGroups:

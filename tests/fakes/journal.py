@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import RLock
 
-from migrator.errors import MigratorError, OldRevisionError
-from migrator.mapping.keys import item_key_text
-from migrator.model import ItemKey
-from migrator.ports import Finding
-from migrator.ports.instances import Instance
-from migrator.ports.live import Contest, Remembered, Root, Writer, WriterKind
-from migrator.ports.revisions import Standing
+from migrator.model.errors import MigratorError, OldRevisionError
+from migrator.model.instances import Instance, Standing
+from migrator.model.journal import Finding
+from migrator.model.keys import item_key_text
+from migrator.model.live import KeyRequest, Remembered, Root, Writer, WriterKind
+from migrator.model.table import ItemKey
 
 
 class FakeMemory:
@@ -22,7 +21,7 @@ class FakeMemory:
 
     def __init__(self) -> None:
         self.roots: dict[Root, Remembered] = {}
-        self.wishes: dict[tuple[str, Root], Contest] = {}
+        self.wishes: dict[tuple[str, Root], KeyRequest] = {}
         self.ticket = 0
         self._lock = RLock()
 
@@ -48,17 +47,17 @@ class FakeMemory:
                 if held.ticket == ticket:
                     self.roots[root] = Remembered(ticket, held.keys & frozenset(keys))
 
-    def contest(self, contests: Sequence[Contest]) -> None:
+    def key_request(self, contests: Sequence[KeyRequest]) -> None:
         with self._lock:
             for one in contests:
                 self.wishes.setdefault((item_key_text(one.key), one.root), one)
 
-    def contests(self, keys: Sequence[ItemKey]) -> list[Contest]:
+    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
         asked = {item_key_text(key) for key in keys}
         with self._lock:
             return [self.wishes[place] for place in sorted(self.wishes) if place[0] in asked]
 
-    def concede(self, contests: Sequence[Contest]) -> None:
+    def withdraw(self, contests: Sequence[KeyRequest]) -> None:
         with self._lock:
             for one in contests:
                 self.wishes.pop((item_key_text(one.key), one.root), None)

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from migrator.model import ItemKey
-from migrator.ports.live import TICKETS_AN_EPOCH, Change, Image, Mark, MarksState, Root
+from migrator.model.live import TICKETS_AN_EPOCH, Change, Image, Mark, MarksState, Root
+from migrator.model.table import ItemKey
 
 
 @dataclass

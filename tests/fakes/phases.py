@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
 
-from migrator.errors import SettingsError
-from migrator.phase import state_named
-from migrator.ports.control import KeptPhase
-from migrator.ports.phases import Move, MovedError, PatternPhase
+from migrator.model.edges import KeptPhase
+from migrator.model.errors import SettingsError
+from migrator.model.evidence import Move, MovedError, PatternPhase
+from migrator.model.phase import state_named
 
 
 class FakePhases:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.ports import Tally
+from migrator.model.journal import Tally
 
 
 class Silent:

@@ -8,13 +8,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from migrator.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Kind, SchemaFacts, Slot, TableFacts
-from migrator.limits import CLIMB_LEVELS
-from migrator.mapping.changes import Lookup
-from migrator.mapping.keys import decode_key, encode_key
-from migrator.mapping.values import decoder
-from migrator.model import RowTree, SourceKey, Value
-from migrator.ports import KeyCounts, RowsSeen
+from migrator.mapping.heart.values import decoder
+from migrator.model.capture import Lookup
+from migrator.model.edges import KeyCounts, RowsSeen
+from migrator.model.facts import (
+    CollectionPlan,
+    Column,
+    EntityPlan,
+    JoinPlan,
+    Kind,
+    SchemaFacts,
+    Slot,
+    TableFacts,
+)
+from migrator.model.keys import decode_key, encode_key
+from migrator.model.table import CLIMB_LEVELS, RowTree, SourceKey, Value
 
 Row = dict[str, Any]
 Answer = Callable[[Mapping[str, Any]], list[tuple[Any, ...]]]

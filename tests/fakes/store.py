@@ -9,14 +9,21 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from migrator.errors import TargetError
-from migrator.limits import BATCH_GET_KEYS, READ_UNIT_BYTES, TRANSACTION_ACTIONS
-from migrator.mapping.keys import encode_key
-from migrator.mapping.sizes import item_bytes, write_units
-from migrator.model import TOMBSTONE, Index, Item, ItemKey, TableDesign
-from migrator.ports import QueryPage, Receipt, ScanPage
-from migrator.ports.control import ControlState, Kept
-from migrator.ports.live import Outcome
+from migrator.mapping.heart.sizes import item_bytes, write_units
+from migrator.model.edges import ControlState, Kept, QueryPage, Receipt, ScanPage
+from migrator.model.errors import TargetError
+from migrator.model.keys import encode_key
+from migrator.model.live import Outcome
+from migrator.model.table import (
+    BATCH_GET_KEYS,
+    READ_UNIT_BYTES,
+    TOMBSTONE,
+    TRANSACTION_ACTIONS,
+    Index,
+    Item,
+    ItemKey,
+    TableDesign,
+)
 from migrator.target.control import control_item, control_key, state_of, with_kept
 from tests.fakes.conditions import holds
 

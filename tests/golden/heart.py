@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from migrator.errors import MappingError
-from migrator.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
-from migrator.mapping.check import Checked, check_mapping
-from migrator.mapping.items import CompiledEntity, items_for
-from migrator.mapping.parse import examine_mapping
-from migrator.mapping.rows import Transform
-from migrator.model import Item
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.heart.items import CompiledEntity, items_for
+from migrator.mapping.heart.rows import Transform
+from migrator.mapping.language.parse import examine_mapping
+from migrator.model.errors import MappingError
+from migrator.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
+from migrator.model.table import Item
 
 _KIND = re.compile(r"(?P<name>\w+)(?:\((?P<scale>\d+)\))?(?P<zone> with zone)?(?P<required>!)?")
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping as Dict
 from datetime import datetime, timedelta
 from typing import Any
 
-from migrator.mapping.check import Checked
-from migrator.mapping.patterns import read_params
-from migrator.mapping.requests import Request, request_for
-from migrator.model import Item, Pattern
+from migrator.mapping.check.check import Checked
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.requests import request_for
+from migrator.model.patterns import Pattern, Request
+from migrator.model.table import Item
 from tests.golden import heart
 
 HEAD = """

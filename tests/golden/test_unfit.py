@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import RowError
+from migrator.model.errors import RowError
 from tests.golden.heart import entity, items
 from tests.golden.shop import PLAIN, SCHEMA, made
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from migrator.errors import RowError
+from migrator.model.errors import RowError
 from tests.golden.shop import made
 
 VALUES: list[tuple[str, str, Any, Any]] = [

@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import pytest
 
-from migrator.errors import SourceError
-from migrator.ports.activity import Looked
-from migrator.source.activity import SqlActivity
+from migrator.model.errors import SourceError
+from migrator.model.live import ActivityCounts
+from migrator.source.capture.activity import SqlActivity
 from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
 
 SCHEMA = [
@@ -43,7 +43,7 @@ def tables(shop: Capturing) -> list[str]:
     return [captured(shop.table(name), ["id"]).name for name in ("customer", "orders")]
 
 
-def changed(before: Looked, after: Looked) -> set[str]:
+def changed(before: ActivityCounts, after: ActivityCounts) -> set[str]:
     return {name.rpartition(".")[2] for name, seen in after.tables.items() if before.tables.get(name) != seen}
 
 
@@ -77,7 +77,7 @@ def test_without_capture_no_mark_is_counted(activity: SqlActivity, shop: Capturi
     assert activity.look(tables(shop)).whole is None
 
 
-def own(shop: Capturing, service: Any, found: Looked) -> dict[str, str]:
+def own(shop: Capturing, service: Any, found: ActivityCounts) -> dict[str, str]:
     """What is open of this service's; MariaDB lists the whole server, and other tests write there too."""
     opened = dict(found.open or {})
     if shop.engine != "mariadb":

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from migrator.errors import UnmarkedError
-from migrator.source import SqlSource, source_url
+from migrator.model.errors import UnmarkedError
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
 from tests.support_adapter import listening, seen_marks, service_url
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import ENGINES, Capturing, captured

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from migrator.errors import UnmarkedError
+from migrator.model.errors import UnmarkedError
 from migrator.source.adapter.driver import Driver
-from migrator.source.adapter.listening import refuse_autocommit
+from migrator.source.adapter.events import refuse_autocommit
 from tests.support_adapter import Seen, left_marks, listening
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import ENGINES, Capturing, captured

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from migrator.errors import UnmarkedError
+from migrator.model.errors import UnmarkedError
 from tests.support_adapter_service import heard
 from tests.support_capture import Capturing
 

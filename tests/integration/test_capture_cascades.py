@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.changes import Captured
+from migrator.model.capture import Captured
 from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
 
 RENTALS = [

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 import sqlalchemy as sa
 
-from migrator.errors import SettingsError
-from migrator.facts import EntityPlan
-from migrator.model import KeyAttribute, TableDesign
-from migrator.report.migrations import alembic_text, sql_text
-from migrator.stages.capture import CaptureStage
+from migrator.model.errors import SettingsError
+from migrator.model.facts import EntityPlan
+from migrator.model.table import KeyAttribute, TableDesign
+from migrator.output.text import alembic_text, sql_text
+from migrator.stages.live.capture import CaptureStage
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 from tests.support_source import plan_of
 

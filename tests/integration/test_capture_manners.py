@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator import live_wiring, wiring
-from migrator.live_wiring import Live
-from migrator.settings import Job, load_job
-from migrator.source_settings import SourceSettings
+from migrator.settings.job import Job, load_job
+from migrator.settings.source import SourceSettings
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring.live import Live
 from tests import support_services as services
 from tests.support_mysql import run_script
 from tests.support_source_databases import past_the_gate
@@ -33,9 +34,9 @@ def job(folder: Path, url: str, limits: str) -> Job:
 
 
 @contextmanager
-def laid(made: Job) -> Iterator[tuple[Live, wiring.Laid]]:
+def context(made: Job) -> Iterator[tuple[Live, job_wiring.JobContext]]:
     with (
-        wiring.lay(made, "test") as found,
+        job_wiring.open_job(made, "test") as found,
         live_wiring.open_live(made, "test", source=found.source) as live,
     ):
         yield live, found
@@ -54,7 +55,7 @@ def test_the_limit_is_shared(limit: int | None, apart: int, reads: int, others: 
 
 def test_a_look_for_capture_needs_no_connection_of_its_own(postgres_database: str, tmp_path: Path) -> None:
     services.run_script(postgres_database, TABLE)
-    with laid(job(tmp_path, postgres_database, "max_connections: 1")) as (live, found):
+    with context(job(tmp_path, postgres_database, "max_connections: 1")) as (live, found):
         assert live.capture.installation() is None
         assert live.capture.states([]) == []
         count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
@@ -64,7 +65,7 @@ def test_a_look_for_capture_needs_no_connection_of_its_own(postgres_database: st
 def test_postgresql_never_sees_more_than_allowed_with_marks(postgres_database: str, tmp_path: Path) -> None:
     services.run_script(postgres_database, TABLE)
     seen: list[int] = []
-    with laid(job(tmp_path, postgres_database, "max_connections: 4, statement_timeout_s: 2.5")) as both:
+    with context(job(tmp_path, postgres_database, "max_connections: 4, statement_timeout_s: 2.5")) as both:
         live, found = both
         plans = [one.plan for one in found.checked.entities]
         for step in live.capture.install_steps(live.capture.captured(plans), "shop"):
@@ -89,7 +90,7 @@ def test_postgresql_never_sees_more_than_allowed_with_marks(postgres_database: s
 
 def test_mariadb_keeps_the_limits_where_marks_are_written(mysql_database: str, tmp_path: Path) -> None:
     run_script(mysql_database, TABLE)
-    with laid(job(tmp_path, mysql_database, "max_connections: 2, statement_timeout_s: 2.5")) as (live, _):
+    with context(job(tmp_path, mysql_database, "max_connections: 2, statement_timeout_s: 2.5")) as (live, _):
         asked = "SELECT @@SESSION.max_statement_time, @@SESSION.tx_read_only"
         writing = live.marks.writing
         written = writing.write("asking", lambda one, _: one.exec_driver_sql(asked).one())

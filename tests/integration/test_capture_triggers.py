@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
-from migrator.ports.live import Mark
+from migrator.model.live import Mark
 from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
 
 SCHEMA = [

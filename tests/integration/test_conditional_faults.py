@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import ItemRefusedError, StoppedError, TargetError
-from migrator.model import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.retry import Backoff
+from migrator.model.errors import ItemRefusedError, StoppedError, TargetError
+from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import WriteLimit
-from tests.faults.proxy import FaultProxy, Faults
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.support_fence import no_fence
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator import logs
-from migrator.errors import SettingsError
-from migrator.model import KeyAttribute, TableDesign
+from migrator.model.errors import SettingsError
+from migrator.model.table import KeyAttribute, TableDesign
+from migrator.runtime import logs
 from migrator.target import embedded
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore

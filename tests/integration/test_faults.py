@@ -9,13 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from migrator.errors import Interrupted, StoppedError, TargetError
-from migrator.model import Index, Item, KeyAttribute, TableDesign
-from migrator.retry import Backoff
+from migrator.model.errors import Interrupted, StoppedError, TargetError
+from migrator.model.table import Index, Item, KeyAttribute, TableDesign
+from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
-from tests.faults.proxy import FaultProxy, Faults, Wire
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.store import SqlJournal
-from migrator.model import KeyAttribute, TableDesign
-from migrator.ports import RunIdentity
+from migrator.journal.runs import SqlJournal
+from migrator.model.journal import RunIdentity
+from migrator.model.table import KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin

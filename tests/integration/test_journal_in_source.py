@@ -10,13 +10,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from migrator import wiring
-from migrator.errors import SettingsError
-from migrator.journal.store import SqlJournal
-from migrator.ports import Page, RunIdentity, Tally
-from migrator.settings import Job, load_job
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import SettingsError
+from migrator.model.journal import Page, RunIdentity, Tally
+from migrator.settings.job import Job, load_job
+from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.source.url import source_url
+from migrator.wiring import job as job_wiring
 from tests.support_mysql import connect, run_script
 
 IDENTITY = RunIdentity("backfill", "shop", "table-1", "rev1")
@@ -42,7 +42,7 @@ def test_the_sources_database_keeps_the_journal(
 ) -> None:
     url = request.getfixturevalue(server)
     for _ in range(2):
-        with wiring.open_journal(job(tmp_path, url)) as journal:
+        with job_wiring.open_journal(job(tmp_path, url)) as journal:
             journal.start_run(IDENTITY)
     source = SqlSource(source_url(url))
     assert len(source.query("SELECT * FROM migrator_run", {})) == 2
@@ -54,13 +54,13 @@ def test_the_sources_database_keeps_the_journal(
 def test_postgresql_sees_the_manners_of_a_source(postgres_database: str, tmp_path: Path) -> None:
     names = ("application_name", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
     settings = ", ".join(f"current_setting('{name}')" for name in names)
-    with wiring.open_journal(job(tmp_path, postgres_database)) as journal:
+    with job_wiring.open_journal(job(tmp_path, postgres_database)) as journal:
         assert asked(journal, f"SELECT {settings}") == ("migrator shop journal", "2500ms", "30s", "2min")
         assert journal.database.engine.pool.size() == 2
 
 
 def test_mariadb_sees_the_manners_of_a_source(mysql_database: str, tmp_path: Path) -> None:
-    with wiring.open_journal(job(tmp_path, mysql_database)) as journal:
+    with job_wiring.open_journal(job(tmp_path, mysql_database)) as journal:
         level = "@@SESSION.tx_isolation"
         found = asked(journal, f"SELECT @@SESSION.max_statement_time, @@SESSION.lock_wait_timeout, {level}")
     assert found == (2.5, 30, "READ-COMMITTED")
@@ -68,7 +68,7 @@ def test_mariadb_sees_the_manners_of_a_source(mysql_database: str, tmp_path: Pat
 
 def test_a_page_that_is_repeated_counts_once_on_mariadb(mysql_database: str, tmp_path: Path) -> None:
     """MariaDB counts rows that an UPDATE changed, unless it is asked to count those that it found."""
-    with wiring.open_journal(job(tmp_path, mysql_database)) as journal:
+    with job_wiring.open_journal(job(tmp_path, mysql_database)) as journal:
         run = journal.start_run(IDENTITY)
         page = Page("order", 1, None, None)
         journal.plan_pages(run, "order", [page])
@@ -89,7 +89,7 @@ def test_a_password_may_change_while_a_run_goes_on(mysql_database: str, tmp_path
 
     try:
         tell("old")
-        with wiring.open_journal(job(tmp_path, "file:url")) as journal:
+        with job_wiring.open_journal(job(tmp_path, "file:url")) as journal:
             run_script(mysql_database, f"SET PASSWORD FOR {name} = PASSWORD('new')")
             tell("new")
             with connect(mysql_database) as server, server.cursor() as cursor:
@@ -106,6 +106,6 @@ def test_a_file_has_one_writer_so_it_keeps_no_journal_of_several(tmp_path: Path)
     engine.dispose()
     with (
         pytest.raises(SettingsError, match="journal: source needs a server"),
-        wiring.open_journal(job(tmp_path, f"sqlite:///{tmp_path / 'shop.db'}")),
+        job_wiring.open_journal(job(tmp_path, f"sqlite:///{tmp_path / 'shop.db'}")),
     ):
         pass

@@ -11,17 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.store import SqlJournal
-from migrator.mapping.check import check_mapping
-from migrator.mapping.items import items_for
-from migrator.mapping.keys import item_key_text
-from migrator.model import ItemKey
-from migrator.ports import Finding, Run, RunIdentity
-from migrator.ports.live import Root
-from migrator.results import VerifyResult
-from migrator.source import SqlSource, source_url
-from migrator.stages.second_look import SecondLook
-from migrator.stages.verify import Verify
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.heart.items import items_for
+from migrator.model.journal import Finding, Run, RunIdentity
+from migrator.model.keys import item_key_text
+from migrator.model.live import Root
+from migrator.model.results import VerifyResult
+from migrator.model.table import ItemKey
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.stages.verify.recheck import Recheck
+from migrator.stages.verify.stage import Verify
 from migrator.target.client import dynamodb_client, service_client
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
@@ -69,7 +70,7 @@ class Archive:
     def verify(self, meanwhile: Callable[[], None] = lambda: None) -> tuple[VerifyResult, list[Finding]]:
         run = self.journal.start_run(RunIdentity("verify", "job", "table", secrets.token_hex(2), ""))
         entities = {one.name: one for one in self.checked.entities}
-        look = SecondLook(
+        look = Recheck(
             *(self.source, self.store, self.journal, entities, self.design, time.time, self.objects)
         )
 

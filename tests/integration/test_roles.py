@@ -13,10 +13,9 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from migrator.errors import StoppedError, TargetError
-from migrator.model import Index, KeyAttribute, TableDesign
-from migrator.target.client import dynamodb_client, service_client
-from migrator.target.credentials import Role
+from migrator.model.errors import StoppedError, TargetError
+from migrator.model.table import Index, KeyAttribute, TableDesign
+from migrator.target.client import Role, dynamodb_client, service_client
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin

@@ -14,13 +14,14 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from migrator.facts import EntityPlan
-from migrator.journal.store import SqlJournal
-from migrator.mapping.check import check_mapping
-from migrator.ports import RunIdentity
-from migrator.results import Sample
-from migrator.source import SqlSource, source_url
-from migrator.stages.sampling import plan_sample
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.model.facts import EntityPlan
+from migrator.model.journal import RunIdentity
+from migrator.model.results import Sample
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.stages.verify.stage import plan_sample
 from tests import support_mysql
 from tests.support_mapping import parse_mapping
 

@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from migrator.errors import SettingsError, SourceError
-from migrator.source import SqlSource, source_url
-from migrator.source.address import Address, Keepers, address_of
-from migrator.source.manners import Manners
-from migrator.target.secrets import read_secret
+from migrator.model.errors import SettingsError, SourceError
+from migrator.source.connect import Address, SecretProviders, address_of, source_url
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.reader import SqlSource
+from migrator.target.client import read_secret
 from tests.support_mysql import connect, run_script
 
 PASSWORD = "hunter2"
@@ -40,8 +40,8 @@ def in_file(reader: str, folder: Path, password: str) -> None:
 
 def test_a_new_connection_asks_for_the_password_again(reader: str, tmp_path: Path) -> None:
     in_file(reader, tmp_path, PASSWORD)
-    found = address_of("file:url", (), Keepers(tmp_path, {}, str))
-    with closing(SqlSource(found, manners=Manners(pool_size=2))) as source:
+    found = address_of("file:url", (), SecretProviders(tmp_path, {}, str))
+    with closing(SqlSource(found, connection_options=ConnectionOptions(pool_size=2))) as source:
         assert source.query("SELECT 1", {}) == [(1,)]
         name = make_url(reader).username
         run_script(reader.replace(f"{name}@", "root@"), f"SET PASSWORD FOR {name} = PASSWORD('other')")
@@ -75,8 +75,8 @@ def test_a_wrong_password_is_told_and_not_shown(reader: str) -> None:
 
 
 def test_postgresql_takes_a_url_that_is_asked_for(postgres_database: str) -> None:
-    found = address_of("env:SHOP", (), Keepers(Path(), {"SHOP": postgres_database}, str))
-    with closing(SqlSource(found, manners=Manners("migrator shop verify"))) as source:
+    found = address_of("env:SHOP", (), SecretProviders(Path(), {"SHOP": postgres_database}, str))
+    with closing(SqlSource(found, connection_options=ConnectionOptions("migrator shop verify"))) as source:
         assert source.query("SELECT current_setting('application_name')", {}) == [("migrator shop verify",)]
     with psycopg.connect(postgres_database) as server:
         assert server.execute("SELECT 1").fetchone() == (1,)

@@ -13,12 +13,13 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from migrator.errors import Interrupted, SourceError
-from migrator.facts import TableFacts
-from migrator.retry import Backoff, Retry
-from migrator.server_failures import is_broken
-from migrator.source import SqlSource, source_url
-from migrator.source.manners import Manners
+from migrator.model.errors import Interrupted, SourceError
+from migrator.model.facts import TableFacts
+from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.server_errors import is_broken
+from migrator.source.connect import source_url
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.reader import SqlSource
 from tests.faults.tcp import TcpWay, tcp_way
 from tests.support_mysql import connect, run_script
 from tests.support_source import INTEGER, column, plan_of
@@ -31,7 +32,7 @@ QUICK = Retry(Backoff(attempts=6, base_s=0.2, cap_s=0.5, limit_s=120))
 
 
 def source_at(url: str, retry: Retry = QUICK) -> SqlSource:
-    return SqlSource(source_url(url), manners=Manners(NAME), retry=retry)
+    return SqlSource(source_url(url), connection_options=ConnectionOptions(NAME), retry=retry)
 
 
 def until(look: Callable[[], Any]) -> Any:

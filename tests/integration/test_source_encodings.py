@@ -11,11 +11,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from migrator.errors import SourceError
-from migrator.facts import TableFacts
-from migrator.journal.store import SqlJournal
-from migrator.ports import RunIdentity
-from migrator.source import SqlSource, source_url
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import SourceError
+from migrator.model.facts import TableFacts
+from migrator.model.journal import RunIdentity
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
 from tests.support_source import INTEGER, TEXT, column, plan_of
 
 CUSTOMER = plan_of(

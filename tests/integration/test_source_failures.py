@@ -17,11 +17,12 @@ import psycopg
 import pytest
 from sqlalchemy.engine import URL, make_url
 
-from migrator.errors import SourceError
-from migrator.facts import TableFacts
-from migrator.retry import Backoff, Retry
-from migrator.source import SqlSource, source_url
-from migrator.source.manners import Manners
+from migrator.model.errors import SourceError
+from migrator.model.facts import TableFacts
+from migrator.runtime.retry import Backoff, Retry
+from migrator.source.connect import source_url
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.reader import SqlSource
 from tests.support_source import CUSTOMER, INTEGER, PURCHASE, TEXT, column, plan_of
 from tests.support_source_databases import fill_postgresql, make_sqlite, past_the_gate, postgresql_database
 
@@ -40,7 +41,7 @@ def failure_of(url: URL | str, sql: str = "", *, checked: bool = True, **params:
     """The message of a failed page, or of a failed statement of the user's, which the gate has seen or not."""
     text = url if isinstance(url, str) else url.render_as_string(hide_password=False)
     twice = Retry(Backoff(attempts=2, base_s=0.01))
-    source = SqlSource(source_url(text), manners=Manners(lock_wait_s=0.05), retry=twice)
+    source = SqlSource(source_url(text), connection_options=ConnectionOptions(lock_wait_s=0.05), retry=twice)
     ask = partial(source.query, sql, params) if sql else partial(source.read_page, PLAN, None, None)
     ask = ask if checked else partial(past_the_gate, source, sql)
     with closing(source), pytest.raises(SourceError) as caught:
@@ -271,7 +272,8 @@ def test_a_key_that_cannot_be_written_down_is_told(database: URL) -> None:
 
 def test_more_readers_than_connections_wait_for_each_other(database: URL) -> None:
     source = SqlSource(
-        source_url(database.render_as_string(hide_password=False)), manners=Manners(pool_size=2)
+        source_url(database.render_as_string(hide_password=False)),
+        connection_options=ConnectionOptions(pool_size=2),
     )
     found: list[int] = []
     threads = [threading.Thread(target=lambda: found.append(source.count(PLAN))) for _ in range(8)]

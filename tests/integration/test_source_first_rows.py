@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import SourceError
-from migrator.source import SqlSource, source_url
-from migrator.source.manners import Manners
+from migrator.model.errors import SourceError
+from migrator.source.connect import source_url
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.reader import SqlSource
 from tests.support_capture import new_sqlite
 
 SERIES = {
@@ -26,7 +27,9 @@ URLS = {"postgresql": "postgres_url", "mysql": "mysql_url"}
 @pytest.fixture
 def source(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> SqlSource:
     url = request.getfixturevalue(URLS[kind]) if kind in URLS else new_sqlite(tmp_path / "a.db")
-    return SqlSource(source_url(url), manners=Manners(pool_size=1, statement_timeout_s=2))
+    return SqlSource(
+        source_url(url), connection_options=ConnectionOptions(pool_size=1, statement_timeout_s=2)
+    )
 
 
 @pytest.mark.parametrize("kind", SERIES)
@@ -53,9 +56,11 @@ def test_a_statement_that_lasts_is_ended_as_any_other(source: SqlSource, kind: s
 
 
 def test_who_finds_no_connection_free_waits_as_long_as_he_may(tmp_path: Path) -> None:
-    manners = Manners(pool_size=1, pool_wait_s=0.2)
+    connection_options = ConnectionOptions(pool_size=1, pool_wait_s=0.2)
     with (
-        closing(SqlSource(source_url(new_sqlite(tmp_path / "a.db")), manners=manners)) as source,
+        closing(
+            SqlSource(source_url(new_sqlite(tmp_path / "a.db")), connection_options=connection_options)
+        ) as source,
         source._reading.engine.connect(),  # type: ignore[union-attr]
     ):
         began = time.monotonic()

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from migrator.source.health import SourceHealth, source_health
+from migrator.source.connect import source_url
+from migrator.source.explain import SourceHealth, source_health
 from migrator.source.reader import SqlSource
-from migrator.source.url import source_url
 
 
 def health(url: str) -> SourceHealth:

@@ -13,15 +13,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from migrator.errors import SourceError
-from migrator.facts import TableFacts
-from migrator.mapping.parse import examine_mapping
-from migrator.model import RowTree
-from migrator.source import SqlSource, source_url
-from migrator.source.manners import Manners, name_of
-from migrator.source.pace import Pace
-from migrator.source_settings import SourceSettings
-from migrator.wiring import Work, open_source
+from migrator.mapping.language.parse import examine_mapping
+from migrator.model.errors import SourceError
+from migrator.model.facts import TableFacts
+from migrator.model.table import RowTree
+from migrator.settings.source import SourceSettings
+from migrator.source.connect import RateLimit, source_url
+from migrator.source.engines.base import ConnectionOptions, name_of
+from migrator.source.reader import SqlSource
+from migrator.wiring.job import Work, open_source
 from tests.support_mysql import connect, run_script
 from tests.support_source import INTEGER, LINE, LINES, PURCHASE, column, list_of, plan_of
 from tests.support_source_databases import fill_postgresql, make_sqlite, past_the_gate
@@ -38,7 +38,7 @@ entities: {slow: {items: {Slow: {key: ["SLOW#{id}", SLOW]}}}}
 
 @contextmanager
 def reading(url: str, **words: Any) -> Iterator[SqlSource]:
-    with closing(SqlSource(source_url(url), manners=Manners(**words))) as source:
+    with closing(SqlSource(source_url(url), connection_options=ConnectionOptions(**words))) as source:
         yield source
 
 
@@ -174,7 +174,7 @@ def test_sqlite_is_not_timed_without_a_limit(tmp_path: Path) -> None:
 # ── the pace ──
 
 
-class Drawn(Pace):
+class Drawn(RateLimit):
     """A pace that remembers what was drawn."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ def test_pages_are_read_no_faster_than_allowed(tmp_path: Path) -> None:
         database.execute("CREATE TABLE slow (id INTEGER PRIMARY KEY)")
         database.executemany("INSERT INTO slow VALUES (?)", [(number,) for number in range(100)])
     found: list[RowTree] = []
-    source = SqlSource(source_url(f"sqlite:///{tmp_path / 'n.db'}"), pace=Pace(200))
+    source = SqlSource(source_url(f"sqlite:///{tmp_path / 'n.db'}"), pace=RateLimit(200))
     with closing(source):
         began = time.monotonic()
         for start in range(-1, 99, 20):

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from migrator import wiring
-from migrator.errors import TooSlowError
-from migrator.facts import TableFacts
-from migrator.mapping.parse import examine_mapping
-from migrator.source import SqlSource
-from migrator.source_settings import SourceSettings
-from migrator.stages.estimate import estimate
+from migrator.mapping.language.parse import examine_mapping
+from migrator.model.errors import TooSlowError
+from migrator.model.facts import TableFacts
+from migrator.settings.source import SourceSettings
+from migrator.source.reader import SqlSource
+from migrator.stages.backfill.estimate import estimate
+from migrator.wiring import job
 from tests.support_mysql import run_script
 from tests.support_source import INTEGER, column, plan_of
 
@@ -29,7 +29,7 @@ entities: {seen: {key: [id], items: {Seen: {key: ["SEEN#{id}", SEEN]}}}}
 @contextmanager
 def hurried(url: str) -> Iterator[SqlSource]:
     settings = SourceSettings(url, statement_timeout_s=0.4)
-    with wiring.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
+    with job.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
         yield source
 
 
@@ -54,7 +54,7 @@ def test_postgresqls_estimate_stands_in_for_a_count_that_takes_too_long(postgres
 
 def test_a_backfill_is_estimated_all_the_same(postgresql: str) -> None:
     with hurried(postgresql) as source:
-        checked = wiring.checked_on(source, examine_mapping(MAPPING, "m.yaml"))
+        checked = job.checked_on(source, examine_mapping(MAPPING, "m.yaml"))
         found = estimate(source, checked.entities, 0.0)
     assert found.rows == found.items > 300
 
@@ -67,7 +67,7 @@ def test_mariadbs_estimate_stands_in_for_a_count_that_takes_too_long(mysql_datab
     """
     run_script(mysql_database, script)
     settings = SourceSettings(mysql_database, statement_timeout_s=0.001)
-    with wiring.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
+    with job.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
         with pytest.raises(TooSlowError):
             source.count(SEEN)
         assert 200_000 < source.rows_about(SEEN) < 400_000

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import SettingsError, SourceError
-from migrator.source import SqlSource, source_url
+from migrator.model.errors import SettingsError, SourceError
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
 from tests.support_chinook import golden_runs
 from tests.support_source_databases import fill_postgresql, make_sqlite, postgresql_database
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from migrator.settings.source import SourceSettings
 from migrator.source.names import snake_case
-from migrator.source_settings import SourceSettings
-from migrator.stages.statements import statement_faults
-from migrator.wiring import open_source
+from migrator.stages.patterns.question import statement_faults
+from migrator.wiring.job import open_source
 from tests.journey.command import ROOT, project
 from tests.support_mapping import parse_mapping
 

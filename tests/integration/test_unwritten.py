@@ -9,20 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import ItemRefusedError, StoppedError
-from migrator.journal.store import SqlJournal
-from migrator.mapping.check import check_mapping
-from migrator.model import Item, TableDesign
-from migrator.ports import Run, RunIdentity
-from migrator.retry import Backoff
-from migrator.source import SqlSource, source_url
-from migrator.stages.backfill import Backfill, BackfillOptions
-from migrator.stages.claims import Claims
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.model.errors import ItemRefusedError, StoppedError
+from migrator.model.journal import Run, RunIdentity
+from migrator.model.table import Item, TableDesign
+from migrator.runtime.retry import Backoff
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.backfill.write import Claims
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
-from tests.faults.proxy import FaultProxy, Faults, Wire
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults, Wire
 from tests.support_fence import no_fence, written_alone
 from tests.support_mapping import parse_mapping
 

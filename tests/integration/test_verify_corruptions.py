@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.store import SqlJournal
-from migrator.mapping.check import Checked, check_mapping
-from migrator.model import TOMBSTONE, Item
-from migrator.ports import Finding, RunIdentity
-from migrator.source import SqlSource, source_url
-from migrator.stages.backfill import Backfill
-from migrator.stages.claims import Claims
-from migrator.stages.verify import Verify
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.model.journal import Finding, RunIdentity
+from migrator.model.table import TOMBSTONE, Item
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.stages.backfill.stage import Backfill
+from migrator.stages.backfill.write import Claims
+from migrator.stages.verify.stage import Verify
 from migrator.target.client import dynamodb_client
 from migrator.target.control import ControlItem
 from migrator.target.store import DynamoStore

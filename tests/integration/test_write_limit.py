@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
-from migrator.model import Index, Item, KeyAttribute, TableDesign
-from migrator.retry import Backoff
-from migrator.target.capacity import consumed_by_meter
+from migrator.model.table import Index, Item, KeyAttribute, TableDesign
+from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client
-from migrator.target.store import DynamoStore
+from migrator.target.store import DynamoStore, consumed_by_meter
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import TABLE, Request, WriteLimit
-from tests.faults.proxy import FaultProxy, Faults
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.support_fence import no_fence
 
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),), (KeyAttribute("GSI1SK"),))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from migrator.model import Item, KeyAttribute, TableDesign
+from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from tests.journey.in_process import LIMIT_S, Ended, run_here

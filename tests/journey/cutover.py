@@ -13,17 +13,18 @@ from typing import Any
 
 from sqlalchemy import update
 
-from migrator import cutover_wiring, wiring
-from migrator.cutover_wiring import Desk
 from migrator.journal import schema
-from migrator.phase import OFF, State
-from migrator.ports.evidence import Window
-from migrator.ports.instances import Instance
-from migrator.ports.phases import Move
-from migrator.stages.instances import this_process
+from migrator.model.evidence import Move, Window
+from migrator.model.instances import Instance
+from migrator.model.phase import OFF, State
+from migrator.settings import job as job_settings
+from migrator.stages.live.instances import this_process
+from migrator.wiring import cutover
+from migrator.wiring import job as job_wiring
+from migrator.wiring.cutover import JobJournal
 from tests.journey.command import Project
 from tests.journey.small import small_shop
-from tests.unit.stages.evidence import histogram
+from tests.unit.stages.evidence_world import histogram
 
 MAPPING = """\
 mapping: 1
@@ -66,46 +67,48 @@ def filled(made: Project) -> Project:
 
 
 @contextmanager
-def desk_of(made: Project) -> Iterator[Desk]:
+def desk_of(made: Project) -> Iterator[JobJournal]:
     """The journal of the project, as another process of an operator has it."""
-    job = wiring.load_job(made.job, made.environment)
+    job = job_settings.load_job(made.job, made.environment)
     home = Path(made.environment["MIGRATOR_HOME"])
     url = job.journal or f"sqlite:///{home / f'{job.name}.db'}"
-    with cutover_wiring.open_desk(replace(job, journal=url)) as desk:
-        yield desk
+    with cutover.open_job_journal(replace(job, journal=url)) as job_journal:
+        yield job_journal
 
 
 def revision(made: Project) -> str:
-    return wiring.sound_mapping(made.folder / "mapping.yaml").mapping.revision
+    return job_wiring.sound_mapping(made.folder / "mapping.yaml").mapping.revision
 
 
-def reader(desk: Desk, made: Project, service: str = "shop-api") -> Instance:
+def reader(job_journal: JobJournal, made: Project, service: str = "shop-api") -> Instance:
     """A reader that is registered, and says nothing of phases yet."""
-    return desk.instances.enter(
+    return job_journal.instances.enter(
         this_process(service, "1", "read", "", revision=revision(made), installation="")
     )
 
 
-def obey(desk: Desk, one: Instance) -> None:
+def obey(job_journal: JobJournal, one: Instance) -> None:
     """The reader lives, and acts by all phases as they are."""
-    desk.instances.beat(one)
-    desk.phases.confirm(one.id, {name: phase.version for name, phase in desk.phases.all().items()})
+    job_journal.instances.beat(one)
+    job_journal.phases.confirm(
+        one.id, {name: phase.version for name, phase in job_journal.phases.all().items()}
+    )
 
 
 def dead(shop: Project, silent_s: float = 60) -> Instance:
     """A reader that was killed: silent for longer than anything of it can last."""
-    with desk_of(shop) as desk:
-        one = reader(desk, shop, "killed")
+    with desk_of(shop) as job_journal:
+        one = reader(job_journal, shop, "killed")
         old = update(schema.instance).where(schema.instance.c.id == one.id)
-        with desk.journal.database.begin() as connection:
+        with job_journal.journal.database.begin() as connection:
             connection.execute(old.values(since=one.since - silent_s, alive_at=one.alive_at - silent_s))
     return one
 
 
-def compared(desk: Desk, made: Project, pattern: str, count: int = 400, **more: Any) -> None:
+def compared(job_journal: JobJournal, made: Project, pattern: str, count: int = 400, **more: Any) -> None:
     """A minute of comparisons that begins now."""
-    begun_at = int(desk.evidence.now_s()) + 1
-    time.sleep(max(0.0, begun_at - desk.evidence.now_s()))
+    begun_at = int(job_journal.evidence.now_s()) + 1
+    time.sleep(max(0.0, begun_at - job_journal.evidence.now_s()))
     latency = {"table": histogram({8: count}), "sql": histogram({10: count})}
     one = Window(
         pattern,
@@ -120,12 +123,12 @@ def compared(desk: Desk, made: Project, pattern: str, count: int = 400, **more: 
         kinds={"": count},
         latency=latency,
     )
-    desk.evidence.keep([replace(one, **more)], [])
+    job_journal.evidence.keep([replace(one, **more)], [])
 
 
 def phase(shop: Project, pattern: str = PATTERN) -> str:
-    with desk_of(shop) as desk:
-        found = desk.phases.all().get(pattern)
+    with desk_of(shop) as job_journal:
+        found = job_journal.phases.all().get(pattern)
     return str(found.state) if found else "off"
 
 
@@ -136,10 +139,10 @@ def force(shop: Project, *words: str) -> None:
 def live(made: Project) -> Project:
     """The same with every pattern moved to live."""
     steps = [OFF, State("shadow"), State("ramp", 100), State("live")]
-    with desk_of(made) as desk:
+    with desk_of(made) as job_journal:
         for pattern in (PATTERN, OTHER):
             for version, (before, after) in enumerate(pairwise(steps)):
-                desk.phases.move(Move(pattern, before, after, "ada"), version)
+                job_journal.phases.move(Move(pattern, before, after, "ada"), version)
     return made
 
 

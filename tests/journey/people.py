@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from tests.journey.command import Ended, Project, project
+from tests.journey.command import Project, project
+from tests.journey.in_process import Ended
 
 ANN, BOB = (f"{name}-{secrets.token_hex(6)}@example.com" for name in ("ann", "bob"))
 CITY = f"city{secrets.token_hex(6)}"

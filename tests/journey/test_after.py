@@ -11,7 +11,7 @@ import boto3
 import pytest
 from boto3.dynamodb.conditions import Key
 
-from migrator.settings import load_job
+from migrator.settings.job import load_job
 from tests.journey.command import ROOT, project
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model import KeyAttribute, TableDesign
+from migrator.model.table import KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.table import DynamoTableAdmin
-from tests.faults.proxy import FaultProxy, Faults
-from tests.journey.command import Ended, Project, project
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
+from tests.journey.command import Project, project
+from tests.journey.in_process import Ended
 
 MAPPING = """
 mapping: 1

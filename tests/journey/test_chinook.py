@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.proxy import FaultProxy, Faults
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.journey.chinook import ITEMS, ROWS, assert_whole
 from tests.journey.command import Project, digest, keys, project
 

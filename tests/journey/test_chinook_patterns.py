@@ -12,10 +12,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from migrator.model import Item, Mapping
+from migrator.model.entities import Mapping
+from migrator.model.table import Item
 from migrator.source.names import snake_case
 from tests.journey.chinook import ITEMS, ROWS, assert_whole
-from tests.journey.command import ROOT, Ended, Project, project
+from tests.journey.command import ROOT, Project, project
+from tests.journey.in_process import Ended
 from tests.support_chinook import Golden, golden_runs
 from tests.support_mapping import parse_mapping
 

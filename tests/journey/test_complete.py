@@ -10,10 +10,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
 from migrator.api import Migration
-from migrator.errors import SettingsError
-from migrator.model import Item
-from migrator.phase import State
-from migrator.ports.phases import Move
+from migrator.model.errors import SettingsError
+from migrator.model.evidence import Move
+from migrator.model.phase import State
+from migrator.model.table import Item
 from tests.journey.command import Project
 from tests.journey.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled, live
 
@@ -28,10 +28,10 @@ WRITING = (
 
 
 def complete(shop: Project, *patterns: str) -> Project:
-    with desk_of(shop) as desk:
+    with desk_of(shop) as job_journal:
         for pattern in patterns:
-            known = desk.phases.all()[pattern]
-            desk.phases.move(Move(pattern, known.state, State("complete"), "ada"), known.version)
+            known = job_journal.phases.all()[pattern]
+            job_journal.phases.move(Move(pattern, known.state, State("complete"), "ada"), known.version)
     return shop
 
 

@@ -68,20 +68,20 @@ def test_a_pattern_goes_forward_on_evidence_and_back_without(shop: Project) -> N
     refused = shop.run("cutover", "advance", job, PATTERN)
     assert refused.code == 1
     assert "refused: customer_by_id stays in shadow; not proven: relay, comparisons" in refused.err
-    with desk_of(shop) as desk, relaying(shop):
-        one = reader(desk, shop)
-        obey(desk, one)
-        compared(desk, shop, PATTERN)
+    with desk_of(shop) as job_journal, relaying(shop):
+        one = reader(job_journal, shop)
+        obey(job_journal, one)
+        compared(job_journal, shop, PATTERN)
         for words in (["advance", job, PATTERN], ["ramp", job, PATTERN, "100"], ["advance", job, PATTERN]):
-            desk.instances.beat(one)
+            job_journal.instances.beat(one)
             waits = evidence(shop, *words)
             assert set(waits.values()) == {"ok"}, waits
             shop.done("cutover", *words, "--reason", "as planned")
             if phase(shop) != "live":
                 late = evidence(shop, "advance", job, PATTERN)
                 assert (late["confirmed"], late["comparisons"], late["kinds"]) == ("no", "no", "ok")
-            obey(desk, one)
-            compared(desk, shop, PATTERN)
+            obey(job_journal, one)
+            compared(job_journal, shop, PATTERN)
     assert phase(shop) == "live"
     history = shop.done("cutover", "history", job, PATTERN)
     assert [line.split("  ")[2] for line in history.out.splitlines()] == [
@@ -179,8 +179,8 @@ def test_an_instance_without_goodbye_counts_until_an_operator_vouches_for_it(bar
     words = ["advance", job, PATTERN]
     assert evidence(bare, *words)["silent"] == "unknown"
     assert f"--evict {gone.id}" in bare.done("cutover", "status", job).out
-    with desk_of(bare) as desk:
-        living = reader(desk, bare)
+    with desk_of(bare) as job_journal:
+        living = reader(job_journal, bare)
         alive = bare.run("cutover", *words, "--evict", living.id)
         assert (alive.code, "is alive, heard of" in alive.err) == (2, True)
     bare.done("cutover", *words, "--evict", gone.id, "--override", "drill")
@@ -199,16 +199,16 @@ def test_instances_that_are_silent_for_longer_than_an_operator_says_are_gone_at_
     verdicts = {line["name"]: (line["verdict"], line["found"]) for line in refused.data["evidence"]}
     assert verdicts["silent"][0] == "unknown"
     assert verdicts["silent"][1].count("killed on") == 1
-    with desk_of(bare) as desk:
-        living = reader(desk, bare)
-        assert len(desk.instances.known()) == 4
+    with desk_of(bare) as job_journal:
+        living = reader(job_journal, bare)
+        assert len(job_journal.instances.known()) == 4
     bare.done("cutover", *words, "--evict", lately.id, "--override", "drill")
     line = bare.done("cutover", "history", job, "--json").data[-1]
     said = "said to be gone, silent for over 10 min: "
     assert line["reason"].startswith("drill; said to be gone: killed 1 on ")
     assert line["reason"].split(said)[1].count("killed 1 on ") == 2
-    with desk_of(bare) as desk:
-        assert {one.id for one in desk.instances.known()} == {living.id}
+    with desk_of(bare) as job_journal:
+        assert {one.id for one in job_journal.instances.known()} == {living.id}
     assert {old.id, older.id, lately.id}.isdisjoint(bare.done("cutover", "status", job).out.split())
 
 
@@ -220,15 +220,15 @@ def test_a_move_back_strikes_the_old_ones_too(bare: Project) -> None:
     bare.done("cutover", "ramp", job, PATTERN, "5", "--evict-older-than", "10m")
     line = bare.done("cutover", "history", job, "--json").data[-1]
     assert line["reason"].startswith("said to be gone, silent for over 10 min: killed 1 on ")
-    with desk_of(bare) as desk:
-        assert desk.instances.known() == []
+    with desk_of(bare) as job_journal:
+        assert job_journal.instances.known() == []
 
 
 def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> None:
     job = str(shop.job)
     shop.done("cutover", "advance", job, PATTERN)
-    with desk_of(shop) as desk:
-        compared(desk, shop, PATTERN)
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, PATTERN)
     words = ["advance", job, PATTERN]
     assert evidence(shop, *words)["comparisons"] == "ok"
     shop.job.write_text(
@@ -239,7 +239,7 @@ def test_evidence_that_is_old_or_of_another_mapping_is_none(shop: Project) -> No
     assert (old["comparisons"], old["verify"]) == ("no", "no")
     shop.job.write_text(shop.job.read_text().replace("evidence_max_age: 1, verify_max_age: 1, ", ""))
     assert evidence(shop, *words)["verify"] == "ok"
-    with desk_of(shop) as desk, desk.journal.database.begin() as connection:
+    with desk_of(shop) as job_journal, job_journal.journal.database.begin() as connection:
         # As if it had been stopped, and had gone on and ended just now.
         verified = update(schema.run).where(schema.run.c.kind == "verify")
         connection.execute(verified.values(started_at="2020-01-01 00:00:00+00:00"))

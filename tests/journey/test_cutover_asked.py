@@ -40,16 +40,16 @@ def bare(tmp_path: Path, dynamodb_url: str) -> Project:
 def proven(tmp_path: Path, dynamodb_url: str) -> Iterator[Project]:
     """Every pattern is live, and all speaks for the end of one of them."""
     shop = live(filled(cutover_shop(tmp_path, dynamodb_url)))
-    with desk_of(shop) as desk:
-        one = reader(desk, shop)
-        compared(desk, shop, PATTERN)
-        obey(desk, one)
+    with desk_of(shop) as job_journal:
+        one = reader(job_journal, shop)
+        compared(job_journal, shop, PATTERN)
+        obey(job_journal, one)
         yield shop
 
 
 def known(shop: Project) -> set[str]:
-    with desk_of(shop) as desk:
-        return {one.id for one in desk.instances.known()}
+    with desk_of(shop) as job_journal:
+        return {one.id for one in job_journal.instances.known()}
 
 
 @contextmanager
@@ -135,9 +135,9 @@ def test_what_changed_while_the_question_stood_is_found_after_the_yes(proven: Pr
 
 def test_a_yes_moves_where_the_evidence_still_is_for_it(proven: Project) -> None:
     with at_a_terminal(proven, "advance", str(proven.job), PATTERN) as (process, keyboard):
-        with desk_of(proven) as desk:
-            for one in desk.instances.known():
-                desk.instances.beat(one)
+        with desk_of(proven) as job_journal:
+            for one in job_journal.instances.known():
+                job_journal.instances.beat(one)
         time.sleep(0.1)
         os.write(keyboard, b"y\n")
         out, err = process.communicate(timeout=120)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.ports import RunIdentity, SegmentState
-from migrator.stages.instances import this_process
+from migrator.model.journal import RunIdentity, SegmentState
+from migrator.stages.live.instances import this_process
 from tests.journey.command import Project
 from tests.journey.cutover import (
     OTHER,
@@ -45,13 +45,13 @@ def lines(shop: Project) -> dict[str, tuple[str, str]]:
 
 
 def completed(shop: Project) -> None:
-    with desk_of(shop) as desk:
-        one = reader(desk, shop)
+    with desk_of(shop) as job_journal:
+        one = reader(job_journal, shop)
         for pattern in (PATTERN, OTHER):
-            compared(desk, shop, pattern)
-            obey(desk, one)
+            compared(job_journal, shop, pattern)
+            obey(job_journal, one)
             shop.done("cutover", "advance", str(shop.job), pattern, "--yes")
-        desk.instances.leave(one)
+        job_journal.instances.leave(one)
 
 
 def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -> None:
@@ -61,9 +61,9 @@ def test_what_still_depends_on_sql_is_named(tmp_path: Path, dynamodb_url: str) -
     change(shop, "CREATE VIEW names AS SELECT name FROM customer")
     change(shop, "UPDATE customer SET name = 'x' WHERE id = 2")
     force(shop, "advance", job, PATTERN)
-    with desk_of(shop) as desk:
+    with desk_of(shop) as job_journal:
         me = this_process("shop-api", "1", "dual_write", "outbox", revision=revision(shop), installation="")
-        desk.instances.enter(me)
+        job_journal.instances.enter(me)
     found = lines(shop)
     assert {name for name, (verdict, _) in found.items() if verdict == "ok"} == {
         "confirmed",
@@ -111,9 +111,9 @@ def test_complete_asks_for_the_same_and_wants_a_yes(shop: Project) -> None:
     assert lines(shop)["verify"][0] == "no"
     assert "new mark(s) since it began" in lines(shop)["verify"][1]
     shop.done("verify", job, "--settle", "0")
-    with desk_of(shop) as desk:
-        compared(desk, shop, PATTERN)
-        obey(desk, reader(desk, shop))
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, PATTERN)
+        obey(job_journal, reader(job_journal, shop))
     asked = shop.run("cutover", "advance", job, PATTERN)
     assert (asked.code, "no way back, and nobody can be asked" in asked.err) == (2, True)
     shop.done("cutover", "advance", job, PATTERN, "--yes")
@@ -142,12 +142,12 @@ def test_who_reads_through_migrator_stands_against_the_end_and_not_against_compl
     completed(shop)
     found = lines(shop)
     assert {name for name, (verdict, _) in found.items() if verdict != "ok"} == set()
-    with desk_of(shop) as desk:
-        one = reader(desk, shop)
+    with desk_of(shop) as job_journal:
+        one = reader(job_journal, shop)
         late = lines(shop)
         assert (late["services"][0], late["confirmed"][0]) == ("no", "no")
         assert late["confirmed"][1].endswith(f"({PATTERN}, {OTHER})")
-        obey(desk, one)
+        obey(job_journal, one)
         assert {name for name, (verdict, _) in lines(shop).items() if verdict != "ok"} == {"services"}
     told = shop.run("decommission", "check", str(shop.job)).out
     assert "without `Migration`, which needs the source" in told
@@ -161,12 +161,12 @@ def test_strip_comes_last(shop: Project) -> None:
     early = shop.run("decommission", "strip", job, "--yes")
     assert (early.code, f"{PATTERN}, {OTHER} is not complete" in early.err) == (2, True)
     completed(shop)
-    with desk_of(shop) as desk:
+    with desk_of(shop) as job_journal:
         me = this_process("shop-api", "1", "dual_write", "outbox", revision=revision(shop), installation="")
-        one = desk.instances.enter(me)
+        one = job_journal.instances.enter(me)
         late = shop.run("decommission", "strip", job, "--yes")
         assert (late.code, "these may still write: shop-api 1 on" in late.err) == (2, True)
-        desk.instances.leave(one)
+        job_journal.instances.leave(one)
     assert all(OWN & set(item) for item in shop.items())
 
 
@@ -177,13 +177,13 @@ def test_strip_leaves_the_items_and_nothing_of_ours(shop: Project) -> None:
     shop.done("verify", job, "--settle", "0")
     shop.store().put([{"PK": "theirs", "SK": "1", "_src": 7}])
     # Theirs is no finding that stands against the end of this migration; an operator says so.
-    with desk_of(shop) as desk:
-        one = reader(desk, shop)
+    with desk_of(shop) as job_journal:
+        one = reader(job_journal, shop)
         for pattern in (PATTERN, OTHER):
-            compared(desk, shop, pattern)
-            obey(desk, one)
+            compared(job_journal, shop, pattern)
+            obey(job_journal, one)
             shop.done("cutover", "advance", job, pattern, "--yes")
-        desk.instances.leave(one)
+        job_journal.instances.leave(one)
     before = {(item["PK"], item["SK"]): item for item in shop.items()}
     shown = shop.done("decommission", "strip", job, "--dry-run")
     assert (
@@ -205,13 +205,13 @@ def test_strip_goes_on_where_it_was_stopped(shop: Project) -> None:
     completed(shop)
     job = str(shop.job)
     shop.job.write_text(shop.job.read_text().replace("tuning: {", "tuning: {scan_segments: 3, "))
-    with desk_of(shop) as desk:
-        table_id = next(iter(desk.journal.written_tables(desk.job.name)))
-        identity = RunIdentity("strip", desk.job.name, table_id, revision(shop), "segments=3")
-        run = desk.journal.start_run(identity)
+    with desk_of(shop) as job_journal:
+        table_id = next(iter(job_journal.journal.written_tables(job_journal.job.name)))
+        identity = RunIdentity("strip", job_journal.job.name, table_id, revision(shop), "segments=3")
+        run = job_journal.journal.start_run(identity)
         tally = {"items": 5, "stripped": 5, "own": 0, "removed": 0, "others": 0}
-        desk.journal.save_segment(run, 1, SegmentState(None, True, tally), [])
-        desk.journal.end_run(run, "interrupted")
+        job_journal.journal.save_segment(run, 1, SegmentState(None, True, tally), [])
+        job_journal.journal.end_run(run, "interrupted")
     done = shop.done("decommission", "strip", job, "--yes", "--json").data
     left = [item for item in shop.items() if OWN & set(item)]
     assert done["items"] == 5 + 90 - len(left)

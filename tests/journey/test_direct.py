@@ -11,9 +11,9 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
 from migrator.api import Migration
-from migrator.errors import SettingsError
-from migrator.model import Item
-from migrator.stages.instances import this_process
+from migrator.model.errors import SettingsError
+from migrator.model.table import Item
+from migrator.stages.live.instances import this_process
 from tests.journey.command import Project
 from tests.journey.cutover import (
     OTHER,
@@ -41,12 +41,12 @@ def shop(tmp_path: Path, dynamodb_url: str) -> Project:
 @pytest.fixture
 def direct(shop: Project) -> Project:
     """The pattern that reads invoices is complete, and the service writes them from now on."""
-    with desk_of(shop) as desk:
-        compared(desk, shop, OTHER)
-        obey(desk, one := reader(desk, shop))
-        compared(desk, shop, OTHER)
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, OTHER)
+        obey(job_journal, one := reader(job_journal, shop))
+        compared(job_journal, shop, OTHER)
         shop.done("cutover", "advance", str(shop.job), OTHER, "--yes")
-        desk.instances.leave(one)
+        job_journal.instances.leave(one)
     say(shop)
     shop.done("capture", "install", str(shop.job))
     return shop
@@ -81,14 +81,14 @@ def test_an_entity_is_direct_only_on_evidence(shop: Project) -> None:
 
 
 def test_who_still_writes_to_sql_and_marks_that_wait_stand_in_the_way(shop: Project) -> None:
-    with desk_of(shop) as desk:
-        compared(desk, shop, OTHER)
-        obey(desk, one := reader(desk, shop))
-        compared(desk, shop, OTHER)
+    with desk_of(shop) as job_journal:
+        compared(job_journal, shop, OTHER)
+        obey(job_journal, one := reader(job_journal, shop))
+        compared(job_journal, shop, OTHER)
         shop.done("cutover", "advance", str(shop.job), OTHER, "--yes")
-        desk.instances.leave(one)
+        job_journal.instances.leave(one)
         me = this_process("shop-api", "1", "dual_write", "outbox", revision="other", installation="")
-        desk.instances.enter(me)
+        job_journal.instances.enter(me)
     change(shop, "UPDATE invoice SET total = 6 WHERE id = 1")
     say(shop)
     before = invoice(shop)

@@ -41,12 +41,12 @@ def shop(engine: str, url: str, tmp_path: Path, dynamodb_url: str) -> Project:
     made.environment["MIGRATOR_SOURCE_URL"] = url
     change(engine, url, *SHOP)
     live(filled(made))
-    with desk_of(made) as desk:
-        compared(desk, made, OTHER)
-        obey(desk, one := reader(desk, made))
-        compared(desk, made, OTHER)
+    with desk_of(made) as job_journal:
+        compared(job_journal, made, OTHER)
+        obey(job_journal, one := reader(job_journal, made))
+        compared(job_journal, made, OTHER)
         made.done("cutover", "advance", str(made.job), OTHER, "--yes")
-        desk.instances.leave(one)
+        job_journal.instances.leave(one)
     made.job.write_text(made.job.read_text() + "writes: {direct: [invoice]}\n")
     return made
 

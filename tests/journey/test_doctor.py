@@ -9,7 +9,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from tests.journey.command import Ended, Project
+from tests.journey.command import Project
+from tests.journey.in_process import Ended
 from tests.journey.small import small_shop
 
 

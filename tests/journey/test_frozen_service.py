@@ -15,17 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.journey.command import Project
-from tests.journey.cutover import (
-    OTHER,
-    PATTERN,
-    cutover_shop,
-    desk_of,
-    filled,
-    live,
-    obey,
-    phase,
-    reader,
-)
+from tests.journey.cutover import OTHER, PATTERN, cutover_shop, desk_of, filled, live, obey, phase, reader
 
 SERVICE = """\
 import os
@@ -34,7 +24,7 @@ import sys
 import sqlalchemy as sa
 
 from migrator.api import Migration
-from migrator.errors import MigratorError
+from migrator.model.errors import MigratorError
 
 engine = sa.create_engine(os.environ["MIGRATOR_SOURCE_URL"])
 migration = Migration.load(sys.argv[1], service="shop-api", version="1")
@@ -106,15 +96,15 @@ def silent_line(shop: Project, *words: str) -> tuple[str, str]:
 
 def test_a_frozen_process_stands_against_the_end_alone_and_writes_nothing_after_it(shop: Project) -> None:
     job = str(shop.job)
-    with service(shop) as old, desk_of(shop) as desk:
+    with service(shop) as old, desk_of(shop) as job_journal:
         writes(old, "before")
         assert said(old) == "written"
         os.kill(old.pid, signal.SIGSTOP)
-        until(lambda: [one.pid for one in desk.roster().silent] == [old.pid])
-        new = reader(desk, shop)
-        obey(desk, new)
+        until(lambda: [one.pid for one in job_journal.service_registry().silent] == [old.pid])
+        new = reader(job_journal, shop)
+        obey(job_journal, new)
         # It is there still, as the system knows, so nobody says goodbye for it; a newer one of its service took its place.
-        assert [one.pid for one in desk.roster().replaced] == [old.pid]
+        assert [one.pid for one in job_journal.service_registry().replaced] == [old.pid]
         assert silent_line(shop, "advance", job, PATTERN)[0] == "unknown"
         shop.done("cutover", "rollback", job, OTHER)
         verdict, found = silent_line(shop, "advance", job, OTHER)

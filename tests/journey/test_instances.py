@@ -12,10 +12,11 @@ from typing import Literal
 
 import pytest
 
-from migrator import live_wiring, service_wiring
-from migrator.errors import MigratorError, SettingsError
-from migrator.service_wiring import Service
-from migrator.stages.instances import Role, reads_alone
+from migrator.model.errors import MigratorError, SettingsError
+from migrator.stages.live.instances import Role, reads_alone
+from migrator.wiring import live
+from migrator.wiring import service as service_wiring
+from migrator.wiring.service import Service
 from tests.journey.command import Project
 from tests.journey.small import MAPPING, small_shop
 
@@ -45,7 +46,7 @@ class Running:
 @contextmanager
 def running(shop: Project, name: Literal["dual_write", "read"] = "dual_write") -> Iterator[Running]:
     with service_wiring.open_service(shop.job, "shop-api", "1.4.2") as service:
-        known = live_wiring.need_installation(service.live, service.laid)
+        known = live.need_installation(service.live, service.context)
         role = Role("read", reads_alone) if name == "read" else service_wiring.marking_role(service, known)
         with service.heartbeat.playing(role):
             yield Running(service, role)

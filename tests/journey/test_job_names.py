@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from migrator.api import Migration
-from migrator.errors import SettingsError
+from migrator.model.errors import SettingsError
 from tests.journey.command import Project
 from tests.journey.cutover import PATTERN, cutover_shop, filled, force, phase
 

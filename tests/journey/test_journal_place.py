@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from migrator.api import Migration
-from migrator.errors import SettingsError
-from tests.journey.command import Ended, Project
+from migrator.model.errors import SettingsError
+from tests.journey.command import Project
 from tests.journey.cutover import PATTERN, cutover_shop, filled, force
-from tests.journey.in_process import run_here
+from tests.journey.in_process import Ended, run_here
 
 UNKNOWN = "knows nothing of that"
 

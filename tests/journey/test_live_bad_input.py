@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from migrator import live_wiring
-from tests.faults.proxy import FaultProxy, Faults
+from migrator.stages.live import refresh
+from migrator.wiring import live as live_wiring
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.journey.command import Project
 from tests.journey.small import MAPPING, small_shop
 from tests.support_services import free_port
@@ -287,7 +289,7 @@ def test_a_clock_that_jumps_loses_nothing(shop: Project, hours: int, monkeypatch
     """Of the machine that a relay is on: it makes the times of tombstones, and nothing else."""
     job = str(shop.job)
     change(shop, "UPDATE invoice SET customer_id = 30 WHERE id = 1", "DELETE FROM customer WHERE id = 3")
-    ahead = live_wiring.Refresh
+    ahead = refresh.Refresh
     monkeypatch.setattr(
         live_wiring,
         "Refresh",

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.golden.test_reference import BLOCKS, mapping_text, the
-from tests.journey.command import Ended, Project
+from tests.journey.command import Project
+from tests.journey.in_process import Ended
 
 # One worker fills the table once.
 pytestmark = pytest.mark.xdist_group("reference patterns")

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from migrator.journal.evidence import SqlEvidence
-from migrator.model import Item, KeyAttribute, TableDesign
-from migrator.ports.evidence import DiffKey, Sample, Window
+from migrator.model.evidence import DiffKey, Sample, Window
+from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
-from tests.journey.command import ROOT, Ended, Project, project
+from tests.journey.command import ROOT, Project, project
+from tests.journey.in_process import Ended
 from tests.support_fence import no_fence
 from tests.support_journal_file import journal_in_file
 from tests.support_mapping import parse_mapping

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from migrator.mapping.check import Checked, check_mapping
-from migrator.mapping.items import items_for
-from migrator.mapping.rows import Transform
-from migrator.model import Item
-from migrator.source import SqlSource, source_url
-from migrator.source.manners import Manners
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.heart.items import items_for
+from migrator.mapping.heart.rows import Transform
+from migrator.model.table import Item
+from migrator.source.connect import source_url
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.reader import SqlSource
 from tests.support_mapping import parse_mapping
 
 HEAD = """
@@ -29,7 +30,10 @@ table:
 def open_source(url: str, text: str) -> SqlSource:
     mapping = parse_mapping(text, "m.yaml").mapping
     return SqlSource(
-        source_url(url), names=mapping.names, manners=Manners(pool_size=2), schemas=mapping.schemas_read
+        source_url(url),
+        names=mapping.names,
+        connection_options=ConnectionOptions(pool_size=2),
+        schemas=mapping.schemas_read,
     )
 
 

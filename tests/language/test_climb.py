@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.errors import RowError
+from migrator.model.errors import RowError
 from tests.language.conftest import Database
-from tests.language.laid import HEAD, items, plain
+from tests.language.context import HEAD, items, plain
 
 TREE = """
 CREATE TABLE node (id INTEGER PRIMARY KEY, parent_id INTEGER REFERENCES node (id), slug VARCHAR(20), name VARCHAR(40));

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.language.conftest import database_on
+from tests.language.context import HEAD, checked, open_source
 from tests.language.engines import ENGINES
-from tests.language.laid import HEAD, checked, open_source
 
 TABLES = {
     "postgresql": """

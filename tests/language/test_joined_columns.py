@@ -6,12 +6,12 @@ from contextlib import closing
 
 import pytest
 
-from migrator.errors import MappingError
-from migrator.mapping.changes import captured_tables, needs_memory
-from migrator.mapping.redaction import redaction_of
-from migrator.wiring import checked_on, volatile_warnings
+from migrator.mapping.heart.changes import captured_tables, needs_memory
+from migrator.mapping.show.redaction import redaction_of
+from migrator.model.errors import MappingError
+from migrator.wiring.job import checked_on, volatile_warnings
 from tests.language.conftest import Database
-from tests.language.laid import HEAD, checked, items, open_source, plain
+from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.support_mapping import parse_mapping
 
 SCRIPT = """

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import MappingError, SettingsError
-from migrator.stages.query import ask
+from migrator.model.errors import MappingError, SettingsError
+from migrator.stages.patterns.question import ask
 from tests.fakes.store import FakeStore
 from tests.language.conftest import database_on
-from tests.language.laid import HEAD, checked, items, open_source, plain
+from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.support_fence import no_fence
 from tests.support_mapping import parse_mapping
 

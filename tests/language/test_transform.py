@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import MappingError, RowError
-from migrator.mapping.check import check_mapping
-from migrator.transforms import load_transforms
+from migrator.mapping.check.check import check_mapping
+from migrator.model.errors import MappingError, RowError
+from migrator.settings.transforms import load_transforms
 from tests.language.conftest import Database, database_on
-from tests.language.laid import HEAD, checked, items, open_source
+from tests.language.context import HEAD, checked, items, open_source
 from tests.support_mapping import parse_mapping
 
 SCRIPT = """

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from migrator.errors import MappingError
-from migrator.source.types_mysql import KINDS
+from migrator.model.errors import MappingError
+from migrator.source.engines.mysql.facts import KINDS
 from migrator.target.wire import decode, encode
-from tests.language.laid import HEAD, checked, items, open_source, plain
+from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.language.typed import Case, Made, assert_golden, made_of, script_of
 from tests.support_mysql import run_script
 

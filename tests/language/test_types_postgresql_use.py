@@ -9,9 +9,9 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from migrator.errors import MappingError
-from migrator.source.types_postgresql import KINDS
-from tests.language.laid import HEAD, checked, items, open_source, plain
+from migrator.model.errors import MappingError
+from migrator.source.engines.postgresql.types import KINDS
+from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.language.test_types_postgresql import CASES
 
 NewDatabase = Callable[[], str]

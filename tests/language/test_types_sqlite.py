@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import RowError
-from migrator.source.types_sqlite import KINDS
+from migrator.model.errors import RowError
+from migrator.source.engines.sqlite.facts import KINDS
 from migrator.target.wire import decode, encode
-from tests.language.laid import HEAD, items, plain
+from tests.language.context import HEAD, items, plain
 from tests.language.typed import Case, Made, assert_golden, made_of, script_of
 
 N = Decimal

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.language.conftest import database_on
-from tests.language.laid import checked
+from tests.language.context import checked
 
 TABLES = """
 CREATE TABLE film (film_id INTEGER PRIMARY KEY, title VARCHAR(128) NOT NULL, released TIMESTAMP NOT NULL, rental_rate NUMERIC(4,2));

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from migrator.errors import RowError
-from migrator.mapping.items import items_for
-from migrator.model import Item
-from tests.language.laid import HEAD, checked, open_source
+from migrator.mapping.heart.items import items_for
+from migrator.model.errors import RowError
+from migrator.model.table import Item
+from tests.language.context import HEAD, checked, open_source
 
 
 @dataclass(frozen=True)

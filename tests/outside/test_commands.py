@@ -8,8 +8,8 @@ import click
 from click.testing import CliRunner
 from syrupy.assertion import SnapshotAssertion
 
-from migrator import errors
 from migrator.cli.main import cli
+from migrator.model import errors
 
 
 def commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -11,9 +11,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from migrator.cli.main import cli
-from migrator.phase import State
-from migrator.ports import FindingKind
-from migrator.ports.phases import Move, PatternPhase
+from migrator.model.evidence import Move, PatternPhase
+from migrator.model.journal import FindingKind
+from migrator.model.phase import State
 from tests.journey.command import Project
 from tests.journey.cutover import OTHER, PATTERN, cutover_shop, desk_of
 from tests.outside.test_commands import commands
@@ -104,10 +104,10 @@ def documents(
 
 
 def _complete(shop: Project) -> None:
-    with desk_of(shop) as desk:
+    with desk_of(shop) as job_journal:
         for name in (PATTERN, OTHER):
-            known = desk.phases.all().get(name, PatternPhase(name))
-            desk.phases.move(Move(name, known.state, State("complete"), "a test"), known.version)
+            known = job_journal.phases.all().get(name, PatternPhase(name))
+            job_journal.phases.move(Move(name, known.state, State("complete"), "a test"), known.version)
 
 
 def _spoil(shop: Project) -> None:

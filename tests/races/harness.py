@@ -11,24 +11,25 @@ from functools import cached_property
 
 from sqlalchemy import update
 
-from migrator import live_wiring, wiring
 from migrator.cli.runs import RunEnd, begin, identity_of
 from migrator.journal.memory import SqlMemory
 from migrator.journal.schema import writer
 from migrator.journal.writers import SqlWriters
-from migrator.live_wiring import Beside
-from migrator.mapping.items import CompiledEntity
-from migrator.model import CONTROL, TOMBSTONE, Item, RowTree
-from migrator.ports import Tally
-from migrator.ports.live import Mark, MarksState
-from migrator.results import Worked
-from migrator.stages.claims import Claims
-from migrator.stages.paths import BesidePath, Copied, FastPath
-from migrator.stages.presences import Presences
-from migrator.stages.relay import Relay, RelayOptions
-from migrator.stages.verify import Verify, VerifyOptions
-from migrator.wiring import Target
-from tests.faults.proxy import FaultProxy, Faults
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.journal import Tally
+from migrator.model.live import Mark, MarksState
+from migrator.model.results import Worked
+from migrator.model.table import CONTROL, TOMBSTONE, Item, RowTree
+from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath
+from migrator.stages.live.relay import Relay, RelayOptions
+from migrator.stages.live.writers import WriterHeartbeats
+from migrator.stages.verify.stage import Verify, VerifyOptions
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring.job import Target
+from migrator.wiring.live import ConcurrentEdges
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.journey.in_process import Ended, run_here
 from tests.races.shop import Shop
 from tests.support_fence import OF_A_STILL_SOURCE
@@ -72,16 +73,16 @@ class Race:
     shop: Shop
     target: Target
     table_id: str
-    presences: Presences = field(init=False)
+    heartbeats: WriterHeartbeats = field(init=False)
     tuning: dict[str, float] = field(default_factory=dict)
     """What `command` sets beside the shop's own."""
 
     def __post_init__(self) -> None:
         writers = SqlWriters(self.shop.journal.database, self.table_id)
         # Not entered: no thread gives heartbeats, so that a test says when one is given.
-        self.presences = Presences(
+        self.heartbeats = WriterHeartbeats(
             writers,
-            live_wiring.revisions_of(self.shop.laid, self.shop.journal),
+            live_wiring.revisions_of(self.shop.context, self.shop.journal),
             live_wiring.lifetimes_of(self.shop.job),
             time.monotonic,
             lambda: self.target.store.sent.unanswered,
@@ -92,9 +93,11 @@ class Race:
         return self.shop.sql
 
     @cached_property
-    def beside(self) -> Beside:
+    def beside(self) -> ConcurrentEdges:
         memory = SqlMemory(self.shop.journal.database, self.table_id)
-        return Beside(self.shop.laid, self.shop.live, self.target, self.shop.journal, memory, self.presences)
+        return ConcurrentEdges(
+            self.shop.context, self.shop.live, self.target, self.shop.journal, memory, self.heartbeats
+        )
 
     def entity(self, name: str) -> CompiledEntity:
         return self.beside.entities[name].compiled
@@ -120,7 +123,7 @@ class Race:
             text.replace(str(job.target.endpoint), endpoint).replace("workers: 2}", f"workers: 2{tuning}}}")
         )
         # Each race has a table of its own, and all of them one job.
-        wiring.keep_names(wiring.read_job(path))
+        job_wiring.keep_names(job_wiring.read_job(path))
         place = 2 if words[0] == "capture" else 1
         return run_here([*words[:place], str(path), *words[place:]], job.path.parent, dict(os.environ))
 
@@ -172,7 +175,7 @@ class Race:
         check: Happens = lambda: None,
     ) -> Copied:
         """Rows of an entity (None: all) as one page; `after_read` happens between its reading and its writing."""
-        entity, source = self.entity(name), self.shop.laid.source
+        entity, source = self.entity(name), self.shop.context.source
 
         def read() -> list[RowTree]:
             found = (
@@ -183,15 +186,15 @@ class Race:
             after_read()
             return found
 
-        beside = BesidePath(self.beside.refresh(lambda: _nothing(check())), self.beside.open_findings)
+        beside = ConditionalPath(self.beside.refresh(lambda: _nothing(check())), self.beside.open_findings)
         return (self.fast_path(check) if fast else beside).copy(entity, read)
 
     def fast_path(self, check: Happens = lambda: None) -> FastPath:
-        checked = self.shop.laid.checked
+        checked = self.shop.context.checked
         entities = {one.name: one for one in checked.entities}
         memory, table_id = self.beside.memory, self.table_id
         claims = Claims(
-            self.shop.journal, self.shop.laid.source, entities, checked.unproved, table_id, memory=memory
+            self.shop.journal, self.shop.context.source, entities, checked.unproved, table_id, memory=memory
         )
         remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
         store = self.target.store
@@ -226,15 +229,17 @@ class Race:
 
     def differences(self) -> dict[str, int]:
         """What the product's verify finds, by kind."""
-        laid, target, journal = self.shop.laid, self.target, self.shop.journal
-        identity = identity_of("verify", laid, self.table_id, laid.checked.entities)
-        tuning = laid.job.tuning
+        context, target, journal = self.shop.context, self.target, self.shop.journal
+        identity = identity_of("verify", context, self.table_id, context.checked.entities)
+        tuning = context.job.tuning
         options = VerifyOptions(tuning.workers, tuning.page_rows, tuning.scan_segments)
-        stage = Verify(*(laid.source, target.store, journal, Silent()), options=options, **OF_A_STILL_SOURCE)
+        stage = Verify(
+            *(context.source, target.store, journal, Silent()), options=options, **OF_A_STILL_SOURCE
+        )
         run = begin(journal, identity, again=True, after=0)
         with RunEnd(journal, run):
             return {
-                str(kind): count for kind, count in stage.run(run, laid.checked.entities).findings.items()
+                str(kind): count for kind, count in stage.run(run, context.checked.entities).findings.items()
             }
 
     def comes_to_rest(self) -> None:

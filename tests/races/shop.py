@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from migrator import live_wiring, wiring
-from migrator.journal.store import SqlJournal
-from migrator.live_wiring import Live
-from migrator.model import TableDesign
-from migrator.settings import Job
-from migrator.stages.capture import CaptureStage
+from migrator.journal.runs import SqlJournal
+from migrator.model.table import TableDesign
+from migrator.settings.job import Job
+from migrator.stages.live.capture import CaptureStage
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
-from migrator.wiring import Laid, Target
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring.job import JobContext, Target
+from migrator.wiring.live import Live
 from tests.support_capture import connect
 from tests.support_fence import no_fence
 
@@ -117,7 +118,7 @@ class Shop:
     engine: str
     url: str
     job: Job
-    laid: Laid
+    context: JobContext
     live: Live
     journal: SqlJournal
     sql: Session
@@ -132,15 +133,17 @@ class Shop:
 
     def new_target(self) -> Target:
         """A new table, by the one client of all races: making one takes as long as a whole race."""
-        design = replace(self.laid.checked.mapping.table, name=f"Races{secrets.token_hex(6)}")
+        design = replace(self.context.checked.mapping.table, name=f"Races{secrets.token_hex(6)}")
         admin = DynamoTableAdmin(self.client)
         admin.create(design)
-        return Target(design, admin, DynamoStore(self.client, design, no_fence, wiring.backoff_of(self.job)))
+        return Target(
+            design, admin, DynamoStore(self.client, design, no_fence, job_wiring.backoff_of(self.job))
+        )
 
     def target_through(self, endpoint: str, design: TableDesign) -> Target:
         """The table of that design by way of another endpoint."""
         job = replace(self.job, target=replace(self.job.target, endpoint=endpoint, table=design.name))
-        return wiring.open_target(job, design, lambda: False).fenced(no_fence)
+        return job_wiring.open_target(job, design, lambda: False).fenced(no_fence)
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -164,16 +167,16 @@ def open_shop(
 ) -> Iterator[Shop]:
     (folder / "mapping.yaml").write_text(mapping)
     (folder / "races.yaml").write_text(JOB.format(url=url, endpoint=endpoint, folder=folder))
-    job = wiring.read_job(folder / "races.yaml")
+    job = job_wiring.read_job(folder / "races.yaml")
     sql = Session(engine, url)
     sql(*tables)
     with ExitStack() as stack:
         stack.callback(sql.close)
-        laid = stack.enter_context(wiring.lay(job, "races"))
-        live = stack.enter_context(live_wiring.open_live(job, "races", patience=wiring.backoff_of(job)))
-        journal = stack.enter_context(wiring.open_journal(job))
-        stage = CaptureStage(live.capture, job.name, laid.checked.mapping.table)
-        stage.install([entity.plan for entity in laid.checked.entities])
-        live_wiring.revisions_of(laid, journal).register()
+        context = stack.enter_context(job_wiring.open_job(job, "races"))
+        live = stack.enter_context(live_wiring.open_live(job, "races", patience=job_wiring.backoff_of(job)))
+        journal = stack.enter_context(job_wiring.open_journal(job))
+        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table)
+        stage.install([entity.plan for entity in context.checked.entities])
+        live_wiring.revisions_of(context, journal).register()
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
-        yield Shop(engine, url, job, laid, live, journal, sql, client)
+        yield Shop(engine, url, job, context, live, journal, sql, client)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from migrator.model import Item
-from migrator.ports.live import ConditionalStore, Outcome
-from migrator.stages.paths import BesidePath
+from migrator.model.live import ConditionalStore, Outcome
+from migrator.model.table import Item
+from migrator.stages.backfill.write import ConditionalPath
 from tests import support_mysql
 from tests import support_services as services
-from tests.faults.proxy import Faults
+from tests.faults.schedule import Faults
 from tests.races.harness import Pause, Race
 from tests.races.shop import TABLES, Shop, open_shop
 from tests.support_capture import new_sqlite
@@ -270,8 +270,8 @@ def test_a_page_beside_others_writes_a_row_whole(race: Race) -> None:
     looked = Looked(race.beside.store, race)
     refresh, entity = race.beside.refresh(lambda: None), race.entity("sheet100")
     refresh.store = looked
-    BesidePath(refresh, race.beside.open_findings).copy(
-        entity, lambda: race.shop.laid.source.read_page(entity.plan, None, None)
+    ConditionalPath(refresh, race.beside.open_findings).copy(
+        entity, lambda: race.shop.context.source.read_page(entity.plan, None, None)
     )
     assert looked.seen == [["b"] * 50]
     race.comes_to_rest()

@@ -7,8 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from migrator.errors import StoppedError
-from tests.faults.proxy import Faults
+from migrator.model.errors import StoppedError
+from tests.faults.schedule import Faults
 from tests.races.harness import Pause, Race
 
 ANN = "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'ann@x')"
@@ -131,12 +131,12 @@ def test_a_page_that_is_repeated_after_a_resume_replaces_nothing_newer(race: Rac
 
 def test_a_fast_run_that_crashed_goes_on_conditionally_beside_the_relay(race: Race) -> None:
     race.sql(ANN, "INSERT INTO users (id, name) VALUES (2, 'Bob')")
-    presence = race.presences.enter("fast")
-    race.copy("user", fast=True, keys=["[1]"], check=presence.check)
-    race.presences.leave(presence, clean=False)
+    writer_lease = race.heartbeats.enter("fast")
+    race.copy("user", fast=True, keys=["[1]"], check=writer_lease.check)
+    race.heartbeats.leave(writer_lease, clean=False)
     race.sql("UPDATE users SET name = 'Bea' WHERE id = 1")
-    race.presences.enter("relay")
-    assert race.presences.enter("fast").writer.kind == "conditional"
+    race.heartbeats.enter("relay")
+    assert race.heartbeats.enter("fast").writer.kind == "conditional"
 
     race.copy("user", after_read=race.work)
     assert race.item("USER#1")["name"] == "Bea"

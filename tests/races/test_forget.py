@@ -5,9 +5,9 @@ from __future__ import annotations
 from threading import Event
 from typing import Any
 
-from migrator import forget_wiring
-from migrator.results import Forgotten
+from migrator.model.results import Forgotten
 from migrator.stages.forget import Forget
+from migrator.wiring import removal
 from tests.races.harness import Race
 from tests.support_fence import no_fence
 
@@ -22,8 +22,8 @@ LATER_S = 3600.0
 def stage(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forget:
     """Forgetting that row, as if so much time had passed since it was buried."""
     shop = race.shop
-    made = forget_wiring.forgetting(
-        *(shop.laid, race.target, shop.journal, race.table_id, [(entity, key)]),
+    made = removal.forgetting(
+        *(shop.context, race.target, shop.journal, race.table_id, [(entity, key)]),
         check=no_fence,
         live=shop.live,
         stop=Event(),
@@ -60,7 +60,7 @@ def test_a_slow_page_that_read_the_row_finds_that_he_is_late(race: Race) -> None
     race.sql(*ROWS)
     race.fill()
     race.sql(TAG)
-    slow = race.presences.enter("conditional")
+    slow = race.heartbeats.enter("conditional")
     done: list[Forgotten] = []
 
     def meanwhile() -> None:
@@ -71,7 +71,7 @@ def test_a_slow_page_that_read_the_row_finds_that_he_is_late(race: Race) -> None
     race.copy("tag", after_read=meanwhile)
     assert done[0].is_late
     assert not [key for key in race.live() if key[0].startswith("TAGS")]
-    race.presences.leave(slow, clean=True)
+    race.heartbeats.leave(slow, clean=True)
     assert forget(race, "tag", "[7]", LATER_S).is_all
     race.comes_to_rest()
 
@@ -79,13 +79,13 @@ def test_a_slow_page_that_read_the_row_finds_that_he_is_late(race: Race) -> None
 def test_a_relay_that_goes_on_to_newer_work_keeps_nobody_waiting(race: Race) -> None:
     race.sql(*ROWS, TAG)
     race.fill()
-    relay = race.presences.enter("relay")
+    relay = race.heartbeats.enter("relay")
     race.sql("DELETE FROM tags")
     race.work()
     made = stage(race, "tag", "[7]")
     made.wait = lambda wait_s: _nothing(relay.beat(begins=True))
     assert not made.forget(made.look()).is_late
-    race.presences.leave(relay, clean=True)
+    race.heartbeats.leave(relay, clean=True)
 
 
 def test_a_row_that_comes_back_while_it_is_forgotten_stays_remembered(race: Race) -> None:

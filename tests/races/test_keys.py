@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.results import collision_findings
+from migrator.model.results import collision_findings
 from tests.races.harness import Pause, Race
 
 TWO = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.errors import StoppedError
+from migrator.journal import database
 from migrator.journal import writers as journal_writers
 from migrator.journal.writers import SqlWriters
-from migrator.stages.lifetimes import Presence, Purge, fence_off
-from tests.faults.proxy import Faults
+from migrator.model.errors import StoppedError
+from migrator.stages.live.writers import Purge, WriterLease, fence_off
+from tests.faults.schedule import Faults
 from tests.races.harness import Race
 from tests.support_fence import no_fence
 
@@ -21,8 +22,8 @@ LATER_S = 3600.0
 
 def purge(race: Race, later_s: float = LATER_S) -> int:
     """Tombstones that a purge takes away which comes so much later."""
-    lifetimes = race.presences.lifetimes
-    stage = Purge(race.beside.store, race.presences.writers, race.target.design, lifetimes, no_fence)
+    lifetimes = race.heartbeats.lifetimes
+    stage = Purge(race.beside.store, race.heartbeats.writers, race.target.design, lifetimes, no_fence)
     now_s = SqlWriters(race.shop.journal.database, race.table_id).now_s()
     return sum(stage.run((page.items for page in race.target.store.scan(0, 1)), now_s + later_s))
 
@@ -34,14 +35,14 @@ def test_a_fast_worker_that_is_fenced_stops_before_its_next_request(race: Race) 
     race.sql(ANN)
     faults = Faults()
     with race.through(faults) as (faulty, _):
-        presence = faulty.presences.enter("fast")
+        writer_lease = faulty.heartbeats.enter("fast")
 
         def meanwhile() -> None:
-            assert [one.fenced for one in race.presences.writers.fence()] == [True]
-            presence.beat()
+            assert [one.fenced for one in race.heartbeats.writers.fence()] == [True]
+            writer_lease.beat()
 
         with pytest.raises(StoppedError, match="a relay has started"):
-            faulty.copy("user", fast=True, after_read=meanwhile, check=presence.check)
+            faulty.copy("user", fast=True, after_read=meanwhile, check=writer_lease.check)
     assert faults.counts["requests BatchWriteItem"] == 0
     race.comes_to_rest()
 
@@ -50,12 +51,12 @@ def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes
     race: Race, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     race.sql(ANN)
-    lifetimes, now = race.presences.lifetimes, [0.0]
+    lifetimes, now = race.heartbeats.lifetimes, [0.0]
     monkeypatch.setattr(journal_writers, "seconds", lambda connection: now[0])
-    presence = Presence(
-        race.presences.writers,
-        race.presences.revisions,
-        race.presences.writers.enter("fast"),
+    writer_lease = WriterLease(
+        race.heartbeats.writers,
+        race.heartbeats.revisions,
+        race.heartbeats.writers.enter("fast"),
         lifetimes,
         lambda: now[0],
     )
@@ -64,33 +65,33 @@ def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes
         now[0] += 1
         # As long as the relay waits the worker may send; when it goes on, the worker has been silent for too long.
         if now[0] < lifetimes.silent_s:
-            presence.check()
+            writer_lease.check()
 
-    fence_off(race.presences.writers, lifetimes, wait)
+    fence_off(race.heartbeats.writers, lifetimes, wait)
     assert now[0] == lifetimes.gone_s > lifetimes.silent_s
     with pytest.raises(StoppedError, match="could not be told"):
-        race.copy("user", fast=True, check=presence.check)
+        race.copy("user", fast=True, check=writer_lease.check)
     race.comes_to_rest()
 
 
 def test_no_fast_run_begins_once_a_relay_has_started(race: Race) -> None:
-    fence_off(race.presences.writers, race.presences.lifetimes, lambda _: pytest.fail("nobody is here"))
-    assert race.presences.enter("fast").writer.kind == "conditional"
+    fence_off(race.heartbeats.writers, race.heartbeats.lifetimes, lambda _: pytest.fail("nobody is here"))
+    assert race.heartbeats.enter("fast").writer.kind == "conditional"
 
 
 def test_what_changed_under_a_half_dead_fast_run_is_mended_by_its_marks(race: Race) -> None:
     race.sql(ANN, "INSERT INTO users (id, name) VALUES (2, 'Bob')")
-    presence = race.presences.enter("fast")
+    writer_lease = race.heartbeats.enter("fast")
     race.copy(
         "user",
         fast=True,
-        check=presence.check,
+        check=writer_lease.check,
         after_read=lambda: race.sql(
             "UPDATE users SET name = 'Bea' WHERE id = 1", "DELETE FROM users WHERE id = 2"
         ),
     )
     assert ("USER#2", "META") in race.live()
-    fence_off(race.presences.writers, race.presences.lifetimes, lambda _: _done(race.pass_time(1000)))
+    fence_off(race.heartbeats.writers, race.heartbeats.lifetimes, lambda _: _done(race.pass_time(1000)))
     race.comes_to_rest()
     assert ("USER#2", "META") in race.dead()
 
@@ -101,7 +102,7 @@ def test_what_changed_under_a_half_dead_fast_run_is_mended_by_its_marks(race: Ra
 def test_a_purge_leaves_what_a_slow_writer_may_be_late_for(race: Race) -> None:
     race.sql(ANN)
     race.fill()
-    slow = race.presences.enter("conditional")
+    slow = race.heartbeats.enter("conditional")
 
     def meanwhile() -> None:
         race.sql("DELETE FROM users WHERE id = 1")
@@ -110,7 +111,7 @@ def test_a_purge_leaves_what_a_slow_writer_may_be_late_for(race: Race) -> None:
 
     race.copy("user", after_read=meanwhile)
     assert race.live() == {}
-    race.presences.leave(slow, clean=True)
+    race.heartbeats.leave(slow, clean=True)
     assert purge(race) == 2
     assert race.stored() == []
     race.comes_to_rest()
@@ -121,28 +122,28 @@ def test_the_clocks_of_machines_make_no_tombstone_older_than_a_slow_writer(
     race: Race, monkeypatch: pytest.MonkeyPatch, skew_s: float
 ) -> None:
     """The journal's machine is an hour ahead of the relay's, or behind it."""
-    true = journal_writers.seconds
+    true = database.seconds
     monkeypatch.setattr(journal_writers, "seconds", lambda connection: true(connection) + skew_s)
     race.sql(ANN)
     race.fill()
-    slow = race.presences.enter("conditional")
+    slow = race.heartbeats.enter("conditional")
 
     def meanwhile() -> None:
         race.sql("DELETE FROM users WHERE id = 1")
-        relay = race.presences.enter("relay")
+        relay = race.heartbeats.enter("relay")
         race.work()
-        race.presences.leave(relay, clean=True)
+        race.heartbeats.leave(relay, clean=True)
         assert (purge(race, 0), purge(race)) == (0, 0)
 
     race.copy("user", after_read=meanwhile)
     assert race.live() == {}
-    race.presences.leave(slow, clean=True)
+    race.heartbeats.leave(slow, clean=True)
     assert purge(race, 0) == 0
-    assert purge(race, race.presences.lifetimes.ripe_s + 2) == 2
+    assert purge(race, race.heartbeats.lifetimes.ripe_s + 2) == 2
 
 
 def test_a_relay_that_goes_on_keeps_no_tombstones_that_are_older_than_its_work(race: Race) -> None:
-    relay = race.presences.enter("relay")
+    relay = race.heartbeats.enter("relay")
     race.sql(ANN)
     race.work()
     race.sql("DELETE FROM users WHERE id = 1")
@@ -159,7 +160,7 @@ def test_a_young_tombstone_stays_though_nobody_is_alive(race: Race) -> None:
     race.work()
     race.sql("DELETE FROM users WHERE id = 1")
     race.work()
-    assert (purge(race, 0), purge(race, race.presences.lifetimes.ripe_s + 2)) == (0, 2)
+    assert (purge(race, 0), purge(race, race.heartbeats.lifetimes.ripe_s + 2)) == (0, 2)
 
 
 def _done(_: object) -> None:

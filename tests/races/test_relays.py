@@ -8,9 +8,9 @@ from threading import Thread
 
 import pytest
 
-from migrator.errors import StoppedError
-from migrator.model import Item
-from migrator.ports.live import ConditionalStore, Outcome
+from migrator.model.errors import StoppedError
+from migrator.model.live import ConditionalStore, Outcome
+from migrator.model.table import Item
 from tests.races.harness import Pause, Race
 
 ANN = "INSERT INTO users (id, name, email, handle) VALUES (1, 'Ann', 'ann@x', 'ann')"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import StoppedError
-from migrator.stages.lifetimes import fence_off
-from tests.faults.proxy import Faults
+from migrator.model.errors import StoppedError
+from migrator.stages.live.writers import fence_off
+from tests.faults.schedule import Faults
 from tests.races.harness import Race
 
 # What is raced for here is in the table; the source only has to be there.
@@ -97,18 +97,18 @@ def test_the_relay_waits_until_a_fast_request_can_land_no_more(race: Race) -> No
     race.sql(ANN)
     waits: list[float] = []
     with race.through(writes_of_ann(1)) as (faulty, proxy):
-        presence = faulty.presences.enter("fast")
-        faulty.copy("user", fast=True, check=presence.check)
+        writer_lease = faulty.heartbeats.enter("fast")
+        faulty.copy("user", fast=True, check=writer_lease.check)
         # Its work is done, but nobody knows the end of one request: its place stays.
-        faulty.presences.leave(presence, clean=True)
+        faulty.heartbeats.leave(writer_lease, clean=True)
         race.sql("UPDATE users SET name = 'Bea', email = NULL WHERE id = 1")
 
         def wait(wait_s: float) -> None:
             waits.append(wait_s)
             proxy.land()
-            race.pass_time(race.presences.lifetimes.gone_s)
+            race.pass_time(race.heartbeats.lifetimes.gone_s)
 
-        fence_off(race.presences.writers, race.presences.lifetimes, wait)
+        fence_off(race.heartbeats.writers, race.heartbeats.lifetimes, wait)
     assert len(waits) == 1
     assert race.item("USER#1")["name"] == "Ann"
     race.comes_to_rest()

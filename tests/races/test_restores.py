@@ -6,10 +6,10 @@ from threading import Timer
 
 import pytest
 
-from migrator.errors import MigratorError, SettingsError
-from migrator.ports.live import MarksState
-from migrator.results import Worked
-from migrator.stages.daemon import Daemon
+from migrator.model.errors import MigratorError, SettingsError
+from migrator.model.live import MarksState
+from migrator.model.results import Worked
+from migrator.stages.live.daemon import Daemon
 from tests.races.harness import Pause, Race
 
 TWO = (
@@ -112,7 +112,7 @@ def test_a_write_refused_by_a_ticket_that_was_never_drawn_tells_of_a_restore(rac
 
 
 class Nobody:
-    """migrator.stages.daemon.Listener that is told and says nothing."""
+    """migrator.stages.live.daemon.Listener that is told and says nothing."""
 
     def worked(self, worked: Worked, took_ms: int) -> None:
         return
@@ -128,7 +128,7 @@ def test_a_daemon_whose_source_is_restored_ends_with_all_its_workers(race: Race)
     changed(race)
     restore(race)
     race.sql("UPDATE users SET name = 'After' WHERE id = 1")
-    daemon = Daemon(race.beside.relay, race.presences, Nobody(), race.beside.guard, workers=2)
+    daemon = Daemon(race.beside.relay, race.heartbeats, Nobody(), race.beside.guard, workers=2)
     too_long = Timer(30, daemon.stop.set)
     too_long.start()
     with pytest.raises(SettingsError, match="was restored to an older state"):

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from migrator.ports.evidence import Sample, Window
-from tests.faults.proxy import FaultProxy, Faults
+from migrator.model.evidence import Sample, Window
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.service.reading import ReadShop, open_read_shop
 
 READERS = 4

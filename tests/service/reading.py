@@ -13,16 +13,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from migrator import wiring
 from migrator.api import Migration
 from migrator.journal.evidence import SqlEvidence
 from migrator.journal.phases import SqlPhases
-from migrator.journal.store import SqlJournal
-from migrator.phase import State
-from migrator.ports.evidence import Sample, Window
-from migrator.ports.phases import Move, PatternPhase
+from migrator.journal.runs import SqlJournal
+from migrator.model.evidence import Move, PatternPhase, Sample, Window
+from migrator.model.phase import State
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
+from migrator.wiring import job as job_wiring
 from tests.journey.in_process import run_here
 from tests.support_adapter import DRIVERS, service_url
 from tests.support_fence import no_fence
@@ -218,10 +217,10 @@ def open_read_shop(
         ended = run_here([*words, str(job)], folder, dict(os.environ))
         assert ended.code == 0, ended.out + ended.err
     job.write_text(JOB.format(url=url, endpoint=endpoint, folder=folder, table=table, **given))
-    read = wiring.read_job(job)
-    design = wiring.design_for(read, wiring.sound_mapping(read.mapping).mapping.table)
+    read = job_wiring.read_job(job)
+    design = job_wiring.design_for(read, job_wiring.sound_mapping(read.mapping).mapping.table)
     client = dynamodb_client(region=None, profile=None, endpoint=items_from or endpoint)
-    with wiring.open_journal(read) as journal:
+    with job_wiring.open_journal(read) as journal:
         try:
             yield ReadShop(folder, job, engine, DynamoStore(client, design, no_fence), journal)
         finally:

@@ -13,14 +13,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, sessionmaker
 
-from migrator import live_wiring, wiring
 from migrator.api import Migration
-from migrator.live_wiring import Live
-from migrator.model import Item
-from migrator.stages.capture import CaptureStage
+from migrator.model.table import Item
+from migrator.stages.live.capture import CaptureStage
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring.live import Live
 from tests.journey.in_process import Ended, run_here
 from tests.races.shop import MAPPING, TABLES
 from tests.support_adapter import DRIVERS, service_url
@@ -125,7 +126,7 @@ def open_shop(
     (folder / "mapping.yaml").write_text(MAPPING)
     table, job = f"Service{secrets.token_hex(4)}", folder / "shop.yaml"
     job.write_text(JOB.format(url=url, endpoint=endpoint, folder=folder, table=table))
-    read = wiring.read_job(job)
+    read = job_wiring.read_job(job)
     isolated = {} if engine_name == "sqlite" else {"isolation_level": "READ COMMITTED"}
     engine = sa.create_engine(service_url(engine_name, url, DRIVERS), **isolated)
     if engine_name == "sqlite":
@@ -135,15 +136,15 @@ def open_shop(
     with engine.begin() as connection:
         for statement in tables:
             connection.execute(sa.text(statement))
-    with wiring.lay(read, "test") as laid, live_wiring.open_live(read, "test") as live:
-        stage = CaptureStage(live.capture, read.name, laid.checked.mapping.table, marked_by)  # type: ignore[arg-type]
-        stage.install([entity.plan for entity in laid.checked.entities])
-        with wiring.open_journal(read) as journal:
-            live_wiring.revisions_of(laid, journal).register()
+    with job_wiring.open_job(read, "test") as context, live_wiring.open_live(read, "test") as live:
+        stage = CaptureStage(live.capture, read.name, context.checked.mapping.table, marked_by)  # type: ignore[arg-type]
+        stage.install([entity.plan for entity in context.checked.entities])
+        with job_wiring.open_journal(read) as journal:
+            live_wiring.revisions_of(context, journal).register()
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)
-        design = wiring.design_for(read, laid.checked.mapping.table)
+        design = job_wiring.design_for(read, context.checked.mapping.table)
         DynamoTableAdmin(client).create(design)
-        store = DynamoStore(client, design, no_fence, wiring.backoff_of(read))
+        store = DynamoStore(client, design, no_fence, job_wiring.backoff_of(read))
         try:
             yield Shop(engine_name, folder, job, engine, table, store, live)
         finally:

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
-from migrator.errors import UnmarkedError
+from migrator.model.errors import UnmarkedError
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user
 from tests.support_adapter import ASYNC_DRIVERS, service_url

@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from migrator.api import Migration
-from migrator.errors import MigratorError, SettingsError, UnmarkedError
-from tests.faults.proxy import FaultProxy, Faults
+from migrator.model.errors import MigratorError, SettingsError, UnmarkedError
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.service.shop import Shop, User
 from tests.service.test_outbox import a_user
 

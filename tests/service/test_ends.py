@@ -14,9 +14,9 @@ from typing import IO
 
 import pytest
 
-from migrator.journal.instances import SqlInstances
-from migrator.ports.instances import Instance
-from migrator.processes import visible_processes
+from migrator.journal.writers import SqlInstances
+from migrator.model.instances import Instance
+from migrator.runtime.processes import visible_processes
 from tests.service.reading import ReadShop
 
 LOADED = """\
@@ -203,7 +203,7 @@ def test_workers_that_were_forked_are_instances_and_each_says_goodbye_for_itself
     """As gunicorn --preload does: loaded, forked, `worker_exit` called in a worker that ends past the interpreter."""
     program = f"""{LOADED}
 import time
-from migrator.journal.instances import SqlInstances
+from migrator.journal.writers import SqlInstances
 
 def known():
     service = migration._service

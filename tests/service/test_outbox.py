@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from migrator.errors import SettingsError, UnmarkedError
+from migrator.model.errors import SettingsError, UnmarkedError
 from tests.service.shop import Order, Shop, User
 
 

@@ -15,9 +15,10 @@ import pytest
 import sqlalchemy as sa
 from boto3.dynamodb.conditions import Key
 
-from migrator.api import Migration, RoutedPattern
-from migrator.errors import SettingsError
-from migrator.ports.evidence import DiffKey
+from migrator.api import Migration
+from migrator.model.errors import SettingsError
+from migrator.model.evidence import DiffKey
+from migrator.stages.reads.functions import RoutedPattern
 from tests.service.reading import ReadShop, seen
 
 pytestmark = pytest.mark.engines("sqlite")

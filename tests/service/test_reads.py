@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from migrator.api import Migration
-from migrator.errors import SettingsError
-from migrator.model import TOMBSTONE
-from migrator.stages.reads import Call
+from migrator.model.errors import SettingsError
+from migrator.model.table import TOMBSTONE
+from migrator.stages.reads.reads import Call
 from tests.service.reading import ALL, ReadShop, seen
 
 FIRST = {"orderId": 19, "total": Decimal("19.5"), "status": "open", "paid": True}

@@ -14,9 +14,9 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from migrator.errors import MigratorError, SettingsError, StoppedError, TargetError
-from migrator.journal.instances import SqlInstances
 from migrator.journal.schema import phase as phases
+from migrator.journal.writers import SqlInstances
+from migrator.model.errors import MigratorError, SettingsError, StoppedError, TargetError
 from tests.faults.tcp import TcpWay, tcp_way
 from tests.service.reading import ReadShop, open_read_shop, seen
 from tests.support_capture import new_sqlite

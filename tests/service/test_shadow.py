@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from migrator.api import Migration
-from migrator.errors import StoppedError
-from migrator.model import TOMBSTONE, Item
-from migrator.ports.evidence import DiffKey
-from tests.faults.proxy import FaultProxy, Faults
+from migrator.model.errors import StoppedError
+from migrator.model.evidence import DiffKey
+from migrator.model.table import TOMBSTONE, Item
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.service.reading import ReadShop, open_read_shop, seen
 from tests.support_capture import new_sqlite
 

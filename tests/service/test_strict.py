@@ -7,7 +7,7 @@ import time
 import pytest
 import sqlalchemy as sa
 
-from migrator.errors import MigratorError, SettingsError
+from migrator.model.errors import MigratorError, SettingsError
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user
 

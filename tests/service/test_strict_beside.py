@@ -13,8 +13,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, sessionmaker
 
-from migrator.errors import StoppedError
-from tests.faults.proxy import FaultProxy, Faults
+from migrator.model.errors import StoppedError
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.service.killed import before
 from tests.service.shop import Order, Shop, User
 from tests.service.test_outbox import a_user

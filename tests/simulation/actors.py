@@ -8,18 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from migrator.errors import MigratorError, OldRevisionError, SourceError, StoppedError
-from migrator.mapping.keys import encode_key, split_source
-from migrator.model import ItemKey
-from migrator.ports.control import UNREPAIRED
-from migrator.ports.live import Change, Root, RootFinder, Writer
-from migrator.stages.adoption import Adoption
-from migrator.stages.keeping import AnotherJournalError, OlderError
-from migrator.stages.lifetimes import Presence, Purge, fence_off
-from migrator.stages.paths import BesidePath, PagePath
-from migrator.stages.refresh import Refresh, RestoredError
-from migrator.stages.relay import Relay
-from migrator.stages.strict import Strict
+from migrator.model.edges import UNREPAIRED
+from migrator.model.errors import MigratorError, OldRevisionError, SourceError, StoppedError
+from migrator.model.keys import encode_key, split_source
+from migrator.model.live import Change, Root, RootFinder, Writer
+from migrator.model.table import ItemKey
+from migrator.stages.backfill.write import ConditionalPath, PagePath
+from migrator.stages.live.refresh import Refresh, RestoredError
+from migrator.stages.live.relay import Relay
+from migrator.stages.live.service import Strict
+from migrator.stages.live.writers import Purge, WriterLease, fence_off
+from migrator.stages.ownership import Adoption, AnotherJournalError, OlderError
 from tests.simulation.database import Database, Reader, RolledBack, Saved, Transaction
 from tests.simulation.journal import Identity
 from tests.simulation.rest import drain, repair_wishes
@@ -63,11 +62,11 @@ class Cast:
                 return
             # As a relay does: who writes with tickets beside a fast run would find its old items over his newer ones.
             fence_off(self.world.writers, LIFETIMES, self.wait)
-            presence = self.present("strict")
+            writer_lease = self.present("strict")
         for _ in range(3):
             self.transaction(strict=strict)
         if strict:
-            self.world.writers.leave(presence.writer)
+            self.world.writers.leave(writer_lease.writer)
 
     def transaction(self, *, strict: bool = False) -> None:
         """One transaction of the service, committed or rolled back."""
@@ -133,15 +132,15 @@ class Cast:
     def relay_once(self) -> None:
         self.guard()
         fence_off(self.world.writers, LIFETIMES, self.wait)
-        presence = self.present("relay")
-        relay = self.world.relay(self.refresh_of(presence))
+        writer_lease = self.present("relay")
+        relay = self.world.relay(self.refresh_of(writer_lease))
         for _ in range(2):
-            presence.beat(begins=True)
+            writer_lease.beat(begins=True)
             relay.once()
-        self.world.writers.leave(presence.writer)
+        self.world.writers.leave(writer_lease.writer)
 
-    def refresh_of(self, presence: Presence) -> Refresh:
-        return self.world.refresh(presence.check)
+    def refresh_of(self, writer_lease: WriterLease) -> Refresh:
+        return self.world.refresh(writer_lease.check)
 
     # ── backfills ──
 
@@ -150,30 +149,30 @@ class Cast:
         for _ in range(4):
             if not self.belongs():
                 return False
-            presence = self.present("fast")
+            writer_lease = self.present("fast")
             try:
                 for name in live_entities():
                     for after in range(0, max(OWNERS) + 1, rows):
-                        presence.beat(begins=True)
-                        self.page(name, after, presence, rows)
+                        writer_lease.beat(begins=True)
+                        self.page(name, after, writer_lease, rows)
             except (StoppedError, SourceError):
                 continue
             except STRANGE as error:
                 self.noticed.append(error)
                 return False
-            self.world.writers.leave(presence.writer)
+            self.world.writers.leave(writer_lease.writer)
             return True
         return False
 
-    def page(self, name: str, after: int, presence: Presence, rows: int = 2) -> None:
+    def page(self, name: str, after: int, writer_lease: WriterLease, rows: int = 2) -> None:
         entity, reader = self.world.entities[name].compiled, Reader(self.database)
 
         def read() -> list[tuple[object, ...]]:
             return reader.read_page(entity.plan, encode_key([after]), encode_key([after + rows]))
 
-        path: PagePath = BesidePath(self.refresh_of(presence), self.world.open_findings)
-        if presence.writer.kind == "fast":
-            path = self.world.fast_path(presence.check)
+        path: PagePath = ConditionalPath(self.refresh_of(writer_lease), self.world.open_findings)
+        if writer_lease.writer.kind == "fast":
+            path = self.world.fast_path(writer_lease.check)
         path.copy(entity, read)
 
     # ── a policy ──
@@ -286,14 +285,14 @@ class Cast:
 
     # ── time, network, purge ──
 
-    def present(self, kind: str) -> Presence:
+    def present(self, kind: str) -> WriterLease:
         writer: Writer = self.world.writers.enter(kind)  # type: ignore[arg-type]
         try:
             self.world.revisions.enter(writer)
         except OldRevisionError:
             self.world.writers.leave(writer)
             raise
-        return Presence(self.world.writers, self.world.revisions, writer, LIFETIMES, self.schedule.clock)
+        return WriterLease(self.world.writers, self.world.revisions, writer, LIFETIMES, self.schedule.clock)
 
     def network(self, times: int) -> None:
         for _ in range(times):

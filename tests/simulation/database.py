@@ -9,12 +9,12 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from migrator.errors import HiddenRowsError
-from migrator.facts import EntityPlan
-from migrator.mapping.changes import Captured, Lookup
-from migrator.mapping.keys import decode_key, encode_key
-from migrator.model import ItemKey, RowTree, SourceKey
-from migrator.ports.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
+from migrator.model.capture import Captured, Lookup
+from migrator.model.errors import HiddenRowsError
+from migrator.model.facts import EntityPlan
+from migrator.model.keys import decode_key, encode_key
+from migrator.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
+from migrator.model.table import ItemKey, RowTree, SourceKey
 from tests.simulation.scheduler import Scheduler
 
 Row = dict[str, Any]

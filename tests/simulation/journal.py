@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from migrator.model import ItemKey
-from migrator.ports.live import Contest, Remembered, Root, Writer, WriterKind
+from migrator.model.live import KeyRequest, Remembered, Root, Writer, WriterKind
+from migrator.model.table import ItemKey
 from tests.simulation.scheduler import Scheduler
 
 
@@ -16,7 +16,7 @@ from tests.simulation.scheduler import Scheduler
 class Memory:
     schedule: Scheduler
     known: dict[Root, Remembered] = field(default_factory=dict)
-    wishes: dict[Contest, None] = field(default_factory=dict)
+    wishes: dict[KeyRequest, None] = field(default_factory=dict)
     ticket: int = 0
 
     def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
@@ -33,11 +33,11 @@ class Memory:
             if self.known.get(root, Remembered()).ticket == ticket:
                 self.known[root] = Remembered(ticket, frozenset(keys))
 
-    def contest(self, contests: Sequence[Contest]) -> None:
+    def key_request(self, contests: Sequence[KeyRequest]) -> None:
         self.schedule.step()
         self.wishes |= dict.fromkeys(contests)
 
-    def contests(self, keys: Sequence[ItemKey]) -> list[Contest]:
+    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
         if not self.wishes:
             return []
         self.schedule.step()
@@ -56,7 +56,7 @@ class Memory:
     def restore(self, saved: tuple[Any, ...]) -> None:
         self.known, self.wishes, self.ticket = copy.deepcopy(saved)
 
-    def concede(self, contests: Sequence[Contest]) -> None:
+    def withdraw(self, contests: Sequence[KeyRequest]) -> None:
         self.schedule.step()
         for wish in contests:
             self.wishes.pop(wish, None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from migrator.model import ItemKey
-from migrator.ports.live import Root
+from migrator.model.live import Root
+from migrator.model.table import ItemKey
 from tests.simulation.world import World
 
 

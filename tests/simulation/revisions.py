@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from migrator.errors import MigratorError, OldRevisionError, StoppedError
-from migrator.mapping.changes import needs_memory
-from migrator.mapping.check import Checked
-from migrator.ports.live import Writer
-from migrator.stages import entities as stages
-from migrator.stages.lifetimes import outlive
-from migrator.stages.refresh import LiveEntity
+from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.changes import needs_memory
+from migrator.model.errors import MigratorError, OldRevisionError, StoppedError
+from migrator.model.live import Writer
+from migrator.stages.live import relay
+from migrator.stages.live.refresh import LiveEntity
+from migrator.stages.live.writers import outlive
 from tests.fakes.journal import FakeRevisions, RevisionBook
 from tests.golden.heart import check
-from tests.simulation.actors import LIFETIMES, OWNERS, Cast, populate
+from tests.simulation.actors import OWNERS, Cast, populate
 from tests.simulation.rest import drain
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.world import HEAD, MAPPING, SCHEMA, World, kept_once
+from tests.simulation.world import HEAD, LIFETIMES, MAPPING, SCHEMA, World, kept_once
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def old_checked() -> Checked:
 
 @functools.cache
 def old_entities() -> dict[str, LiveEntity]:
-    found = stages.live_entities(old_checked().mapping, [kept_once(one) for one in old_checked().entities])
+    found = relay.live_entities(old_checked().mapping, [kept_once(one) for one in old_checked().entities])
     none: frozenset[str] = frozenset()
     return {
         name: replace(one, remembered=needs_memory(one.compiled.plan), together=none)
@@ -112,15 +112,15 @@ class Going(Cast):
         for _ in range(self.schedule.random.randrange(1, 80)):
             self.schedule.step()
         try:
-            presence = self.present("fast")
+            writer_lease = self.present("fast")
             for name in self.world.entities:
                 for after in range(0, max(OWNERS) + 1, 2):
                     if self.schedule.chance(0.2):
-                        presence.beat()
-                    self.page(name, after, presence)
+                        writer_lease.beat()
+                    self.page(name, after, writer_lease)
         except (OldRevisionError, StoppedError):
             return
-        self.world.writers.leave(presence.writer)
+        self.world.writers.leave(writer_lease.writer)
 
 
 def run_on(seed: int, *, refuses: bool = True, notices: bool = True, waits: bool = True) -> World:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from migrator.errors import StoppedError
-from migrator.model import TOMBSTONE, Item, ItemKey, TableDesign
-from migrator.ports import Receipt
-from migrator.ports.control import ControlState, Kept
-from migrator.ports.live import Outcome, Verdict
+from migrator.model.edges import ControlState, Kept, Receipt
+from migrator.model.errors import StoppedError
+from migrator.model.live import Outcome, Verdict
+from migrator.model.table import TOMBSTONE, Item, ItemKey, TableDesign
 from migrator.target.answers import missing_parts, missing_reasons
 from migrator.target.control import with_kept
 from tests.simulation.scheduler import Scheduler

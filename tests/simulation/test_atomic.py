@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from migrator.model import Item, ItemKey
-from migrator.ports.live import Outcome, Remembered, Root
+from migrator.model.live import Outcome, Remembered, Root
+from migrator.model.table import Item, ItemKey
 from tests.simulation import table as tables
 from tests.simulation.actors import OWNERS, Cast, run
 from tests.simulation.broken import SCHEDULES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.errors import MigratorError
+from migrator.model.errors import MigratorError
 from tests.simulation.revisions import run_on
 
 SCHEDULES = 1_000

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from greenlet import getcurrent
 
-from migrator.errors import StoppedError
-from migrator.facts import EntityPlan
-from migrator.model import TOMBSTONE, Item, ItemKey
-from migrator.ports.live import Contest, Mark, Outcome, Root, Verdict
-from migrator.stages.lifetimes import Presence
-from migrator.stages.refresh import Refresh
+from migrator.model.errors import StoppedError
+from migrator.model.facts import EntityPlan
+from migrator.model.live import KeyRequest, Mark, Outcome, Root, Verdict
+from migrator.model.table import TOMBSTONE, Item, ItemKey
+from migrator.stages.live.refresh import Refresh
+from migrator.stages.live.writers import WriterLease
 from tests.simulation import table as tables
 from tests.simulation.actors import Cast, run
 from tests.simulation.broken import found_out
@@ -76,8 +76,8 @@ class EarlyReader(Reader):
 
 
 class ReadsEarly(Cast):
-    def refresh_of(self, presence: Presence) -> Refresh:
-        refresh = super().refresh_of(presence)
+    def refresh_of(self, writer_lease: WriterLease) -> Refresh:
+        refresh = super().refresh_of(writer_lease)
         refresh.rows = EarlyReader(self.database)
         return refresh
 
@@ -161,7 +161,7 @@ def test_rule_5_an_answer_that_says_nothing_and_is_believed_is_found_out(
 class Deaf(Memory):
     """Forgets who wants a key that another root has."""
 
-    def contests(self, keys: Sequence[ItemKey]) -> list[Contest]:
+    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
         return []
 
 
@@ -199,8 +199,8 @@ class ReplayingReader(Reader):
 
 
 class Replays(Cast):
-    def refresh_of(self, presence: Presence) -> Refresh:
-        refresh = super().refresh_of(presence)
+    def refresh_of(self, writer_lease: WriterLease) -> Refresh:
+        refresh = super().refresh_of(writer_lease)
         refresh.rows = ReplayingReader(self.database)
         return refresh
 
@@ -212,12 +212,12 @@ def test_rule_4_a_relay_that_replays_the_change_is_found_out() -> None:
 class KeysForgotten(Cast):
     """Writes the current state, and leaves the keys that the row had before."""
 
-    def refresh_of(self, presence: Presence) -> Refresh:
+    def refresh_of(self, writer_lease: WriterLease) -> Refresh:
         class Told(Refresh):
             def __call__(self, told: Mapping[Root, Collection[ItemKey]]) -> Any:
                 return super().__call__(dict.fromkeys(told, ()))
 
-        refresh = super().refresh_of(presence)
+        refresh = super().refresh_of(writer_lease)
         refresh.__class__ = Told
         return refresh
 

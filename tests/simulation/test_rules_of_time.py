@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from migrator.model import ItemKey
-from migrator.ports.live import Mark, Remembered, Root, Writer
-from migrator.stages.lifetimes import Purge
+from migrator.model.live import Mark, Remembered, Root, Writer
+from migrator.model.table import ItemKey
+from migrator.stages.live.writers import Purge
 from tests.simulation.actors import Cast
 from tests.simulation.broken import found_out
 from tests.simulation.database import Database, Transaction

@@ -8,23 +8,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from migrator.mapping.changes import Captured, captured_tables, needs_memory
-from migrator.mapping.check import Checked
-from migrator.mapping.expressions import Row
-from migrator.mapping.image_keys import ImageKeys, compile_image_keys, no_keys
-from migrator.mapping.items import CompiledEntity
-from migrator.mapping.keys import encode_key
-from migrator.model import Item, ItemKey
-from migrator.ports.live import Contest, Root
-from migrator.stages import entities as stages
-from migrator.stages.adoption import Adoption
-from migrator.stages.claims import Claims
-from migrator.stages.keeping import Keeping, OnRecord
-from migrator.stages.lifetimes import Lifetimes
-from migrator.stages.paths import FastPath
+from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.changes import captured_tables, needs_memory
+from migrator.mapping.heart.expressions import Row
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.live.reach import ImageKeys, compile_image_keys, no_keys
+from migrator.model.capture import Captured
+from migrator.model.keys import encode_key
+from migrator.model.live import KeyRequest, Root
+from migrator.model.table import Item, ItemKey
+from migrator.stages.backfill.write import Claims, FastPath
+from migrator.stages.live import relay as live_relay
+from migrator.stages.live.refresh import LiveEntity, Refresh
+from migrator.stages.live.relay import Relay, RelayOptions
+from migrator.stages.live.writers import Lifetimes
+from migrator.stages.ownership import Adoption, Keeping, OnRecord
 from migrator.stages.projection import project
-from migrator.stages.refresh import LiveEntity, Refresh
-from migrator.stages.relay import Relay, RelayOptions
 from tests.fakes.journal import FakeOpenFindings, FakeRevisions
 from tests.fakes.phases import FakePhases
 from tests.golden.heart import check, facts, table
@@ -107,7 +106,7 @@ def captured() -> dict[str, Captured]:
 
 @functools.cache
 def live_entities() -> dict[str, LiveEntity]:
-    return stages.live_entities(checked().mapping, [kept_once(one) for one in checked().entities])
+    return live_relay.live_entities(checked().mapping, [kept_once(one) for one in checked().entities])
 
 
 def kept_once(entity: CompiledEntity) -> CompiledEntity:
@@ -314,7 +313,7 @@ class World:
                 found.append(f"no collision: {key}, and yet wanted by {wishes}")
         return found + [f"no collision: {wish}" for wish in self._idle_wishes(wanted)]
 
-    def _idle_wishes(self, wanted: Mapping[ItemKey, Mapping[Root, Item]]) -> list[Contest]:
+    def _idle_wishes(self, wanted: Mapping[ItemKey, Mapping[Root, Item]]) -> list[KeyRequest]:
         return [wish for wish in self.memory.wishes if wish.root not in wanted.get(wish.key, {})]
 
 

@@ -16,10 +16,11 @@ import psycopg
 import pytest
 
 from migrator.api import Migration
-from migrator.cutover_wiring import Desk
-from migrator.phase import State
-from migrator.ports.phases import Move
-from tests.faults.proxy import FaultProxy, Faults
+from migrator.model.evidence import Move
+from migrator.model.phase import State
+from migrator.wiring.cutover import JobJournal
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.journey.command import Project
 from tests.journey.cutover import OTHER, PATTERN, cutover_shop, desk_of, phase
 
@@ -232,9 +233,9 @@ def test_a_fault_under_load_is_rolled_back_by_the_watch(shop: Project) -> None:
 SERVICE = """
 import sys
 from migrator.api import Migration
-from migrator.cutover_wiring import Desk
-from migrator.phase import State
-from migrator.ports.phases import Move
+from migrator.wiring.cutover import JobJournal as Desk
+from migrator.model.phase import State
+from migrator.model.evidence import Move
 with Migration.load(sys.argv[1], service="shop-api") as migration:
     migration.read("customer_by_id", id=2)
     print("ready", flush=True)
@@ -253,8 +254,8 @@ def test_two_processes_act_by_a_move_within_the_cache_and_a_second(shop: Project
     ]
     try:
         assert [one.stdout.readline() for one in services if one.stdout] == ["ready\n"] * 2
-        with desk_of(shop) as desk:
-            took = [_moved(desk, before, after) for before, after in MOVES]
+        with desk_of(shop) as job_journal:
+            took = [_moved(job_journal, before, after) for before, after in MOVES]
     finally:
         for one in services:
             one.communicate("", timeout=120)
@@ -265,12 +266,12 @@ def test_two_processes_act_by_a_move_within_the_cache_and_a_second(shop: Project
 MOVES = [(State("off"), State("shadow")), (State("shadow"), State("off"))] * 3
 
 
-def _moved(desk: Desk, before: State, after: State) -> float:
+def _moved(job_journal: JobJournal, before: State, after: State) -> float:
     """Seconds from the move until both readers say that they act by it."""
-    known = desk.phases.all().get(PATTERN)
-    made = desk.phases.move(Move(PATTERN, before, after, "ada"), known.version if known else 0)
+    known = job_journal.phases.all().get(PATTERN)
+    made = job_journal.phases.move(Move(PATTERN, before, after, "ada"), known.version if known else 0)
     begun = time.monotonic()
-    while [one.get(PATTERN) for one in desk.phases.confirmed().values()] != [made.version] * 2:
+    while [one.get(PATTERN) for one in job_journal.phases.confirmed().values()] != [made.version] * 2:
         assert time.monotonic() - begun < 30
         time.sleep(0.02)
     return time.monotonic() - begun

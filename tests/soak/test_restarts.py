@@ -14,7 +14,8 @@ import pytest
 
 from tests import support_mysql
 from tests import support_services as services
-from tests.journey.command import Ended, Project, digest, keys, project
+from tests.journey.command import Project, digest, keys, project
+from tests.journey.in_process import Ended
 from tests.support_own_server import OwnServer
 
 pytestmark = pytest.mark.soak

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.proxy import FaultProxy, Faults
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.journey.command import ROOT, Project, digest, keys, project
 from tests.support_services import in_ci
 

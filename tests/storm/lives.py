@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from migrator.api import Migration
-from migrator.errors import STOPPED, MigratorError
+from migrator.model.errors import STOPPED, MigratorError
 from tests.storm.services import Service, serve
 from tests.storm.writers import Known
 

@@ -13,8 +13,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from migrator.model import CONTROL, TOMBSTONE
-from tests.faults.proxy import FaultProxy, Faults
+from migrator.model.table import CONTROL, TOMBSTONE
+from tests.faults.proxy import FaultProxy
+from tests.faults.schedule import Faults
 from tests.journey.command import Project, project
 from tests.storm.shop import MAPPING, keys_by_hand, marks_left, marks_made, open_shop
 from tests.storm.writers import HELD_UP, Known, Writers

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from migrator import live_wiring
+from migrator.wiring import live
 
 
 def test_a_host_whose_clock_is_ten_minutes_off_counts_by_the_journals(
@@ -14,7 +14,7 @@ def test_a_host_whose_clock_is_ten_minutes_off_counts_by_the_journals(
 ) -> None:
     journal_s = 1_800_000_000.0
     monkeypatch.setattr(time, "time", lambda: journal_s + 600)
-    clock = live_wiring.clock_of(lambda: journal_s)
+    clock = live.clock_of(lambda: journal_s)
     first = clock()
     assert first == pytest.approx(journal_s, abs=1)
     monkeypatch.setattr(time, "time", lambda: journal_s - 600)

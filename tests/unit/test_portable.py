@@ -24,7 +24,7 @@ import migrator
 for module in pkgutil.walk_packages(migrator.__path__, "migrator."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
-from migrator.live_wiring import running_s
+from migrator.wiring.live import running_s
 assert running_s() > 0
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from migrator.ports import CountedRows, Questions, Rows, Source, Totals
+from migrator.model.edges import CountedRows, Questions, Rows, Source, Totals
 
 HOUSE = Path(__file__).resolve().parents[2] / "migrator"
 ASKS_FOR_ALL = {"stages/replay.py"}

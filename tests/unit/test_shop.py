@@ -15,12 +15,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from migrator.mapping.check import Checked, check_mapping
-from migrator.mapping.items import items_for
-from migrator.mapping.parse import examine_mapping
-from migrator.model import Item
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.heart.items import items_for
+from migrator.mapping.language.parse import examine_mapping
+from migrator.model.table import Item
+from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.source.url import source_url
 from tests.support_services import REPOSITORY
 
 BUILD = REPOSITORY / "docker" / "shop" / "build.py"

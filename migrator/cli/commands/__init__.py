@@ -1,1 +1,1 @@
-"""Declared commands: names, arguments, options and helps. A help loads no more than this folder and click."""
+"""Commands declared: names, arguments, options and helps; each imports its work when it is run."""

@@ -70,7 +70,7 @@ def backfill() -> Work:
 def status() -> Work:
     """List the runs of a job: what is done, what is left, what was found; how many marks wait, and since when; who writes,
     and which instances of services run."""
-    from migrator.cli.journal import status
+    from migrator.cli.runs import status
 
     return status
 
@@ -90,6 +90,6 @@ def findings() -> Work:
     Of keys only what names nobody is shown (constant text, numbers, UUIDs, times), and a mark such as …3f9a
     instead of the rest, unless --show-keys is given.
     """
-    from migrator.cli.journal import findings
+    from migrator.cli.runs import findings
 
     return findings

@@ -42,7 +42,7 @@ def install() -> Work:
     With --by-services only the tables are made. Without it on such an installation, triggers are made, and leave
     the marks from then on.
     """
-    from migrator.cli.capture import install
+    from migrator.cli.live.capture import install
 
     return install
 
@@ -55,7 +55,7 @@ def status() -> Work:
 
     Exit code 1 where a change could leave no mark.
     """
-    from migrator.cli.capture import status
+    from migrator.cli.live.capture import status
 
     return status
 
@@ -70,7 +70,7 @@ def status() -> Work:
 @json_option
 def uninstall() -> Work:
     """Take away the triggers and our tables, so that nothing of ours is left in the source."""
-    from migrator.cli.capture import uninstall
+    from migrator.cli.live.capture import uninstall
 
     return uninstall
 
@@ -85,6 +85,6 @@ def uninstall() -> Work:
 @json_option
 def epoch() -> Work:
     """Show the counter of tickets; --raise after a restore of the source or a fail-over that lost changes."""
-    from migrator.cli.capture import epoch
+    from migrator.cli.live.capture import epoch
 
     return epoch

@@ -30,7 +30,7 @@ def status() -> Work:
 
     Exit code 2: a phase was edited by hand; the others are shown all the same.
     """
-    from migrator.cli.cutover import status
+    from migrator.cli.cutover.moves import status
 
     return status
 
@@ -42,7 +42,7 @@ def status() -> Work:
 @adopt_option
 def history() -> Work:
     """Show every move: who, when, from where to where, by what evidence, and why."""
-    from migrator.cli.cutover import history
+    from migrator.cli.cutover.moves import history
 
     return history
 
@@ -59,7 +59,7 @@ def advance() -> Work:
 
     Exit code 0: moved (with --dry-run: it would be); 1: refused, or somebody else has moved it; 2: wrong use.
     """
-    from migrator.cli.cutover import advance
+    from migrator.cli.cutover.moves import advance
 
     return advance
 
@@ -72,7 +72,7 @@ def advance() -> Work:
 @adopt_option
 def ramp() -> Work:
     """Let the table answer PERCENT of a pattern's calls: 1 to 100, always the same calls. Going down needs no evidence."""
-    from migrator.cli.cutover import ramp
+    from migrator.cli.cutover.moves import ramp
 
     return ramp
 
@@ -101,7 +101,7 @@ def rollback() -> Work:
 
     Exit code 0: moved back; 1: somebody else has moved it meanwhile, or with --wait not all readers followed.
     """
-    from migrator.cli.cutover_back import rollback
+    from migrator.cli.cutover.moves import rollback
 
     return rollback
 
@@ -117,6 +117,6 @@ def watch() -> Work:
     Runs until it is stopped (Ctrl-C, SIGTERM). Limits: `cutover: {watch: …}` in the job. Hooks are told of rolled_back
     and of lag_high. Exit code 2 of --once: a pattern could not be looked at.
     """
-    from migrator.cli.cutover_watch import watch
+    from migrator.cli.cutover.watch import watch
 
     return watch

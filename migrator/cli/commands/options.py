@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import Renamed
-from migrator.durations import ADVICE, seconds_of
-from migrator.phase import PHASES
+from migrator.model.durations import ADVICE, seconds_of
+from migrator.model.phase import PHASES
 
 JobPath = click.Path(path_type=Path, dir_okay=True)
 job_argument = click.argument("job", type=JobPath, metavar="JOB")

@@ -35,7 +35,7 @@ def relay() -> Work:
     collision (see `migrator findings`), or another relay still has marks after the time of a lease (tuning.lease_s);
     3: an edge gave up, the marks wait.
     """
-    from migrator.cli.relay import relay
+    from migrator.cli.live.relay import relay
 
     return relay
 
@@ -47,6 +47,6 @@ def relay() -> Work:
 @json_option
 def purge() -> Work:
     """Take away tombstones that nobody can be late for any more; DynamoDB's TTL would do it days later."""
-    from migrator.cli.relay import purge
+    from migrator.cli.live.relay import purge
 
     return purge

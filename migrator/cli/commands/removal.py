@@ -27,7 +27,7 @@ def undo() -> Work:
     table, and none begins before it has ended. Objects in S3 stay.
     Exit code 0: they are gone; 1: you said no; 2: nobody could be asked; 3 and 130: stopped, the same command goes on.
     """
-    from migrator.cli.undo import undo
+    from migrator.cli.removal import undo
 
     return undo
 
@@ -50,7 +50,7 @@ def forget() -> Work:
     Exit code 0: nothing is kept any more; 1: some of it must stay for a while (run the same command again), or you
     said no; 2: the row is still needed, or wrong use.
     """
-    from migrator.cli.forget import forget
+    from migrator.cli.removal import forget
 
     return forget
 
@@ -69,7 +69,7 @@ def check() -> Work:
 
     Exit code 0: nothing does; 1: something does, or cannot be known.
     """
-    from migrator.cli.decommission import check
+    from migrator.cli.cutover.decommission import check
 
     return check
 
@@ -87,6 +87,6 @@ def strip() -> Work:
     more. Write units are limited as everywhere (tuning: {max_write_units: …}).
     Exit code 0: done; 1: you said no; 2: it is too early; 3 and 130: stopped, the same command goes on.
     """
-    from migrator.cli.decommission import strip
+    from migrator.cli.cutover.decommission import strip
 
     return strip

@@ -55,6 +55,6 @@ def doctor() -> Work:
 
     Nothing is written but the journal's own file. Exit code 0: nothing failed; 1: something did.
     """
-    from migrator.cli.doctor import doctor
+    from migrator.cli.table import doctor
 
     return doctor

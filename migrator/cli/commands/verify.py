@@ -79,7 +79,7 @@ def query() -> Work:
 
     A list is given with commas or as a JSON array: -p product_ids=1,2,3
     """
-    from migrator.cli.query import query
+    from migrator.cli.verify import query
 
     return query
 

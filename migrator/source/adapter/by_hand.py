@@ -10,17 +10,16 @@ from typing import Any
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
-from migrator.errors import SettingsError, UnmarkedError
-from migrator.mapping.changes import Captured
-from migrator.source.adapter import cursors
-from migrator.source.adapter.adapter import Adapter
+from migrator.model.capture import Captured
+from migrator.model.errors import SettingsError, UnmarkedError
+from migrator.source.adapter import driver as adapter_driver
+from migrator.source.adapter.changes import Changed, compared
 from migrator.source.adapter.driver import Driver
+from migrator.source.adapter.events import Adapter, driver_of
 from migrator.source.adapter.images import State
 from migrator.source.adapter.keys import Key
-from migrator.source.adapter.listening import driver_of
-from migrator.source.adapter.marking import Changed, compared
-from migrator.source.adapter.watched import Watched
-from migrator.source.capture.design import columns_of
+from migrator.source.adapter.tables import CapturedTable
+from migrator.source.engines.ddl import columns_of
 from migrator.source.engines.table import ENGINES
 
 Values = Mapping[str, Any]
@@ -85,7 +84,7 @@ def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any])
         _leave(adapter, known, driver, list(compared(watched, before, after, {})))
 
     try:
-        with cursors.by_hand(driver.raw):
+        with adapter_driver.by_hand(driver.raw):
             yield
     except BaseException:
         # The service may commit what the block has done all the same.
@@ -126,7 +125,7 @@ def _sqlalchemys(connection: Any) -> Connection | None:
     return connection if isinstance(connection, Connection) else None
 
 
-def _key(watched: Watched, key: Any) -> Key:
+def _key(watched: CapturedTable, key: Any) -> Key:
     found = tuple(key) if isinstance(key, (tuple, list)) else (key,)
     if len(found) != len(watched.key):
         what = f"dual write: the key of {watched.name} is ({', '.join(watched.key)})"
@@ -134,7 +133,7 @@ def _key(watched: Watched, key: Any) -> Key:
     return found
 
 
-def _captured(adapter: Adapter, table: str) -> tuple[Watched, Captured]:
+def _captured(adapter: Adapter, table: str) -> tuple[CapturedTable, Captured]:
     """The table by its name in the source, or by the one that the mapping writes."""
     known = {
         name: (one, one.captured)

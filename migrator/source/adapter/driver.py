@@ -1,17 +1,121 @@
-"""What the adapter asks of a service's own connection, in the words of its driver: any that SQLAlchemy speaks to."""
+"""What the adapter needs of a service's DB-API driver: cursors, transactions, and waiting off the event loop."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import lru_cache, partial
+from typing import Any, TypeAlias, TypeVar
 
-from migrator.errors import UnmarkedError
-from migrator.source.adapter.cursors import known
-from migrator.source.adapter.placeholders import Spoken, escaped, placeholder
+from sqlalchemy.util import await_only
+
+from migrator.model.errors import UnmarkedError
+from migrator.runtime.retry import in_context
+from migrator.source.adapter.statement import StatementStyle, escaped, placeholder
 from migrator.source.engines.base import Engine
 from migrator.source.engines.table import engine_of
+
+# ──
+# Cursors of a driver that a service takes from under SQLAlchemy: what they write leaves no mark, so it is
+# refused. SQLAlchemy tells of each connection that its pool hands out, and psycopg and PyMySQL let a
+# connection say which class its cursors have. So each connection gets cursors that refuse to write watched
+# tables, but for those that SQLAlchemy executes on itself, as its events tell, and ours. Other drivers
+# have no such place: there nothing is seen.
+
+Check = Callable[[str], None]
+"""Raises where a statement writes a watched table."""
+_DRIVERS = ("psycopg", "pymysql")
+_CHECK = "_migrator_check"
+_KNOWN = "_migrator_known"
+_BY_HAND = "_migrator_by_hand"
+
+
+def watch(driver_connection: Any, check: Check) -> None:
+    """From now on the connection's new cursors ask before they execute what nobody heard of."""
+    name = next((one for one in ("cursor_factory", "cursorclass") if hasattr(driver_connection, one)), None)
+    factory: Any = getattr(driver_connection, name, None) if name else None
+    bases = getattr(factory, "__mro__", ())
+    if name is None or not any(one.__module__.partition(".")[0] in _DRIVERS for one in bases):
+        return
+    setattr(driver_connection, _CHECK, check)
+    if not issubclass(factory, _Watched):
+        setattr(driver_connection, name, _watched(factory))
+
+
+def known(cursor: Any) -> None:
+    """SQLAlchemy's own cursor, or ours: what it executes is heard in another way."""
+    driver_cursor = getattr(cursor, "_cursor", cursor)
+    if isinstance(driver_cursor, _Watched):
+        setattr(driver_cursor, _KNOWN, True)
+
+
+@contextmanager
+def by_hand(driver_connection: Any) -> Iterator[None]:
+    """Until the block ends the service leaves the marks of what it writes itself."""
+    if not hasattr(driver_connection, _CHECK):
+        yield
+        return
+    setattr(driver_connection, _BY_HAND, True)
+    try:
+        yield
+    finally:
+        setattr(driver_connection, _BY_HAND, False)
+
+
+class _Watched:
+    """Before a driver's class of cursors."""
+
+    connection: Any
+
+    def execute(self, query: Any, *words: Any, **named: Any) -> Any:
+        self._ask(query)
+        return super().execute(query, *words, **named)  # type: ignore[misc]
+
+    def executemany(self, query: Any, *words: Any, **named: Any) -> Any:
+        self._ask(query)
+        return super().executemany(query, *words, **named)  # type: ignore[misc]
+
+    def copy(self, statement: Any, *words: Any, **named: Any) -> Any:
+        self._ask(statement)
+        return super().copy(statement, *words, **named)  # type: ignore[misc]
+
+    def callproc(self, name: Any, *words: Any, **named: Any) -> Any:
+        self._ask("CALL")
+        return super().callproc(name, *words, **named)  # type: ignore[misc]
+
+    def _ask(self, query: Any) -> None:
+        check = getattr(self.connection, _CHECK, None)
+        if (
+            check is not None
+            and not getattr(self, _KNOWN, False)
+            and not getattr(self.connection, _BY_HAND, False)
+        ):
+            check(_text(query, self))
+
+
+def _text(query: Any, cursor: Any) -> str:
+    if isinstance(query, (bytes, bytearray)):
+        return bytes(query).decode(errors="replace")
+    return str(query.as_string(cursor)) if hasattr(query, "as_string") else str(query)
+
+
+@lru_cache(maxsize=64)
+def _watched(factory: Any) -> Any:
+    return type(factory.__name__, (_Watched, factory), {"__module__": factory.__module__})
+
+
+def refusal(tables: str) -> UnmarkedError:
+    what = f"dual write: a cursor of the driver's writes {tables}, and what it changes leaves no mark"
+    advice = "execute it through SQLAlchemy (Connection.exec_driver_sql), or inside of Migration.changing"
+    return UnmarkedError(f"{what}; {advice}")
+
+
+# ──
+# What the adapter asks of a service's own connection, in the words of its driver: any that SQLAlchemy
+# speaks to.
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -100,12 +204,12 @@ class Driver:
         """How many rows were changed on this connection, where the driver counts them; else 0."""
         return self.engine.sessions.changes_so_far(self.raw)
 
-    def spoken(self, text: str) -> Spoken:
+    def spoken(self, text: str) -> StatementStyle:
         """How the statement is to be read. The session is asked what double quotes mean where it says so."""
         formats = self.paramstyle in ("format", "pyformat")
         by_session = '"' in text and self.engine.statements.quotes_by_session
         ansi = by_session and "ANSI_QUOTES" in self.one("SELECT @@sql_mode")
-        return Spoken(self.dialect, formats, ansi)
+        return StatementStyle(self.dialect, formats, ansi)
 
     def one(self, text: str) -> str:
         """What a SELECT of one value gives, as text."""
@@ -197,3 +301,40 @@ def returned_rows(cursor: Any) -> list[Row]:
             "this driver gives the keys that the database made only once; give the keys with the rows"
         )
     return [tuple(row.values()) if isinstance(row, dict) else tuple(row) for row in rows]
+
+
+# ──
+# Work that waits, called from what SQLAlchemy runs for an event loop: it must not keep the loop from
+# others.
+
+Result = TypeVar("Result")
+
+
+def off_loop(work: Callable[[], Result]) -> Result:
+    """What `work` gives: in a thread beside the loop where SQLAlchemy runs this for one, at once where it does not."""
+    if not _is_awaited():
+        return work()
+    result: Result = await_only(asyncio.get_running_loop().run_in_executor(None, in_context(work)))
+    return result
+
+
+def _is_awaited() -> bool:
+    try:
+        # Comes with SQLAlchemy's asyncio extra; who has not got it has no async sessions.
+        from greenlet import getcurrent
+    except ImportError:
+        return False
+    return bool(getattr(getcurrent(), "__sqlalchemy_greenlet_provider__", False))
+
+
+class AsyncBridge:
+    """The same as what it stands before, each of its methods off the loop."""
+
+    def __init__(self, one: Any) -> None:
+        self._one = one
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._one, name)
+        if not callable(found):
+            return found
+        return lambda *words, **named: off_loop(partial(found, *words, **named))

@@ -1,20 +1,101 @@
-"""Rows of watched tables as a mark shows them, read through a service's own transaction."""
+"""Row images read through a service's own transaction, in the session settings that triggers see."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from migrator.errors import UnmarkedError
-from migrator.source.adapter import session
+from migrator.model.errors import UnmarkedError
+from migrator.model.facts import Column
 from migrator.source.adapter.driver import Driver, Row, Sql, key_of
 from migrator.source.adapter.keys import Key
-from migrator.source.adapter.placeholders import Fragment
-from migrator.source.adapter.watched import Below, Place, Watched, WatchedTables
-from migrator.source.capture.design import Ddl, columns_of
-from migrator.source.engines.base import Lock as Lock
+from migrator.source.adapter.statement import Fragment
+from migrator.source.adapter.tables import CapturedTable, CapturedTables
+from migrator.source.engines.base import Lock
+from migrator.source.engines.catalogue import Below, Place
+from migrator.source.engines.ddl import Ddl, columns_of
 from migrator.source.engines.table import engine_of
+
+# ──
+# A service's session on PostgreSQL: what of its settings would make an image another one than a trigger
+# makes.
+
+_WANTED = {
+    "DateStyle": "ISO",
+    "IntervalStyle": "iso_8601",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "TimeZone": "UTC",
+}
+EVERY_SETTING = tuple(_WANTED)
+_WHOLE = {"row_security": "off"}
+"""An error where a policy would leave rows out."""
+FOR_READING = (*EVERY_SETTING, *_WHOLE)
+"""What our reads inside of a service's transaction need."""
+_AS_THEY_ARE = frozenset({"integer", "number", "text", "boolean", "uuid"})
+_BY_KIND: Mapping[str, tuple[str, ...]] = {
+    # A zone is written with the moment, so that any will do.
+    **dict.fromkeys(("date", "time", "timestamp"), ("DateStyle",)),
+    "float": ("extra_float_digits",),
+    "binary": ("bytea_output",),
+}
+_PLAIN_TEXT = ("character", "text", "varchar", "char", "bpchar", "name", "citext")
+
+
+def settings_for(columns: Sequence[Column]) -> tuple[str, ...]:
+    """The settings that the text of such columns depends on."""
+    found: list[str] = []
+    for column in columns:
+        kind = column.kind.name
+        if kind in _BY_KIND:
+            found += _BY_KIND[kind]
+        elif kind not in _AS_THEY_ARE or (
+            kind == "text" and not column.declared.lower().startswith(_PLAIN_TEXT)
+        ):
+            found += _WANTED
+    return tuple(dict.fromkeys(found))
+
+
+def fits(names: Sequence[str]) -> str:
+    """SQL that says whether the session's settings are as images need them."""
+    tests = [f"current_setting('{name}') {_test(name)}" for name in names]
+    return " AND ".join(tests) or "true"
+
+
+def _test(name: str) -> str:
+    if name == "DateStyle":
+        return "LIKE 'ISO%'"
+    if name == "extra_float_digits":
+        return "IN ('1', '2', '3')"
+    return f"= '{_WANTED[name]}'"
+
+
+@contextmanager
+def as_wanted(driver: Driver, names: Sequence[str]) -> Iterator[None]:
+    """The settings as images need them, until the block ends; never longer than the transaction."""
+    asked = ", ".join(f"current_setting('{name}')" for name in names)
+    before = dict(zip(names, driver.rows(driver.sql(f"SELECT {asked}"))[0], strict=True))
+    _set(driver, {name: (_WANTED | _WHOLE)[name] for name in names})
+    try:
+        yield
+    except BaseException:
+        # A transaction that has failed takes no statement any more, and its settings end with it.
+        with suppress(Exception):
+            _set(driver, before)
+        raise
+    _set(driver, before)
+
+
+def _set(driver: Driver, values: Mapping[str, str]) -> None:
+    sql = driver.sql("SELECT ")
+    for number, (name, value) in enumerate(values.items()):
+        sql.text(f"{', ' if number else ''}set_config('{name}', ").value(value).text(", true)")
+    driver.rows(sql)
+
+
+# ── Rows of watched tables as a mark shows them, read through a service's own transaction ──
 
 KEYS_A_SELECT = 100
 _FLOAT = "FLOAT"
@@ -44,13 +125,13 @@ State: TypeAlias = dict[Key, Shown]
 class Images:
     """Reads rows under lock: nobody changes them before the transaction ends."""
 
-    tables: WatchedTables
+    tables: CapturedTables
     ddl: Ddl
 
     def by_keys(
         self,
         driver: Driver,
-        table: Watched,
+        table: CapturedTable,
         keys: Iterable[Key],
         columns: Sequence[str] = (),
         lock: Lock = "row",
@@ -65,7 +146,7 @@ class Images:
             found |= self.read(driver, table, sql, lock)
         return found
 
-    def met(self, driver: Driver, table: Watched, keys: Sequence[Key], columns: Sequence[str]) -> State:
+    def met(self, driver: Driver, table: CapturedTable, keys: Sequence[Key], columns: Sequence[str]) -> State:
         """The rows of those keys that are there already.
 
         Where gaps are locked, a key that is not there must not be: two services would each lock the gap that the other one
@@ -77,7 +158,12 @@ class Images:
         return self.by_keys(driver, table, keys, columns, "met")
 
     def chosen(
-        self, driver: Driver, table: Watched, alias: str, where: Fragment | None, values: Sequence[object]
+        self,
+        driver: Driver,
+        table: CapturedTable,
+        alias: str,
+        where: Fragment | None,
+        values: Sequence[object],
     ) -> Sql:
         """A SELECT of the rows that a statement's WHERE chooses, in the statement's own words."""
         sql = self._select(driver, table, alias or self.ddl.quoted(table.place.name))
@@ -89,7 +175,7 @@ class Images:
                 sql.text(text)
         return sql
 
-    def below(self, driver: Driver, table: Watched, keys: Sequence[Key], one: Below) -> State:
+    def below(self, driver: Driver, table: CapturedTable, keys: Sequence[Key], one: Below) -> State:
         """The child's rows that a foreign key ties to rows of the table.
 
         By a join, which locks both: of a sub-select MySQL would read the snapshot, in which a newer parent is missing.
@@ -110,7 +196,7 @@ class Images:
         self,
         driver: Driver,
         states: dict[Place, State],
-        table: Watched,
+        table: CapturedTable,
         keys: Sequence[Key],
         *,
         is_delete: bool,
@@ -126,27 +212,27 @@ class Images:
 
     # ── statements ──
 
-    def _select(self, driver: Driver, table: Watched, alias: str = "r", *, asks: bool = False) -> Sql:
+    def _select(self, driver: Driver, table: CapturedTable, alias: str = "r", *, asks: bool = False) -> Sql:
         shown = [self._whole(table, name, alias) for name in table.key] + self.shown(table, alias)
         if asks:
             shown += driver.engine.outcomes.met(alias, [self.ddl.quoted(name) for name in table.columns])
-        shown.append(session.fits(names) if (names := self.settings(table)) else "1")
+        shown.append(fits(names) if (names := self.settings(table)) else "1")
         name = self.place(table.place)
         as_alias = (
             "" if alias == self.ddl.quoted(table.place.name) and name.endswith(alias) else f" AS {alias}"
         )
         return driver.sql(f"SELECT {', '.join(shown)} FROM {name}{as_alias}")
 
-    def _whole(self, table: Watched, name: str, alias: str) -> str:
+    def _whole(self, table: CapturedTable, name: str, alias: str) -> str:
         """The column with all that it holds: some engines show six digits of a FLOAT."""
         column = f"{alias}.{self.ddl.quoted(name)}"
         return f"({column} + 0e0)" if self._is_rounded(table, name) else column
 
-    def _is_rounded(self, table: Watched, name: str) -> bool:
+    def _is_rounded(self, table: CapturedTable, name: str) -> bool:
         rounds = "rounds floats" in engine_of(self.tables.dialect).sql.traits
         return rounds and table.types.get(name, "").lower().startswith("float")
 
-    def shown(self, table: Watched, alias: str) -> list[str]:
+    def shown(self, table: CapturedTable, alias: str) -> list[str]:
         """SQL of the row's image, and of what else of it is watched."""
         if table.captured is None:
             return ["NULL", "NULL"]
@@ -155,7 +241,7 @@ class Images:
         more = self.ddl.image(columns_of(table.captured, rest), alias) if rest else "NULL"
         return [self.ddl.image(columns, alias), more]
 
-    def read(self, driver: Driver, table: Watched, sql: Sql, lock: Lock) -> State:
+    def read(self, driver: Driver, table: CapturedTable, sql: Sql, lock: Lock) -> State:
         # On a line of its own, since a statement's WHERE may end in a comment.
         sql.text(f"\n{driver.engine.outcomes.locks[lock]}")
         count = len(table.key)
@@ -165,11 +251,11 @@ class Images:
                 rows = self._as_wanted(driver, sql, self.settings(table))
         except NotImplementedError:
             # psycopg reads moments and spans of time in some settings only.
-            rows = self._as_wanted(driver, sql, session.EVERY_SETTING)
+            rows = self._as_wanted(driver, sql, EVERY_SETTING)
         return {key_of(row[:count]): Shown(*row[count:-1]) for row in rows}
 
     def _as_wanted(self, driver: Driver, sql: Sql, names: Sequence[str]) -> list[Row]:
-        with session.as_wanted(driver, names):
+        with as_wanted(driver, names):
             try:
                 return driver.rows(sql)
             except NotImplementedError:
@@ -177,13 +263,13 @@ class Images:
                 advice = "let triggers leave its marks (`migrator capture install`)"
                 raise UnmarkedError(f"{what}; {advice}") from None
 
-    def settings(self, table: Watched) -> Sequence[str]:
+    def settings(self, table: CapturedTable) -> Sequence[str]:
         captured = table.captured
         if captured is None or not self._compares_types:
             return ()
-        return session.settings_for(columns_of(captured, captured.columns))
+        return settings_for(columns_of(captured, captured.columns))
 
-    def typed(self, table: Watched, columns: Sequence[str], alias: str) -> list[Typed]:
+    def typed(self, table: CapturedTable, columns: Sequence[str], alias: str) -> list[Typed]:
         """The columns, with the types of values that are compared with them.
 
         PostgreSQL stores a number in a column of texts, and compares the two with an error; so with arrays. MySQL
@@ -211,7 +297,7 @@ class Images:
         return ".".join(self.ddl.quoted(part) for part in parts if part is not None)
 
 
-def _enums(table: Watched) -> dict[str, str]:
+def _enums(table: CapturedTable) -> dict[str, str]:
     """By real column name, the enum that a domain is made of."""
     columns = () if table.captured is None else table.captured.table.columns
     return {one.real: one.kind.read_as for one in columns if one.kind.name == "text" and one.kind.read_as}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
-from migrator.errors import UnmarkedError
+from migrator.model.errors import UnmarkedError
 from migrator.source.adapter.driver import Row, key_of
-from migrator.source.adapter.watched import Watched
-from migrator.source.adapter.write import Given, Write, fold
+from migrator.source.adapter.statement import Given, Write, fold
+from migrator.source.adapter.tables import CapturedTable
 
 Key: TypeAlias = Row
 """Values of a primary key."""
@@ -18,11 +18,11 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Said:
+class StatementKeys:
     """One statement with its parameters; many of them, where it runs many times."""
 
     write: Write
-    table: Watched
+    table: CapturedTable
     parameters: Sequence[Parameters]
     dialect: str
 

@@ -12,11 +12,11 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session, sessionmaker
 from sqlalchemy.pool import QueuePool
 
-from migrator.errors import SettingsError
-from migrator.ports.live import Change
-from migrator.source.adapter.listening import Listening
-from migrator.source.adapter.off_loop import off_loop
-from migrator.source.adapter.works import changes
+from migrator.model.errors import SettingsError
+from migrator.model.live import Change
+from migrator.source.adapter.driver import off_loop
+from migrator.source.adapter.events import EventHooks
+from migrator.source.adapter.transactions import changes
 
 Committed = Callable[[Sequence[Change]], object]
 _CONNECTIONS = "migrator_connections"
@@ -28,7 +28,7 @@ class Sessions:
     A bare AsyncSession class is none that can be listened to: its sessions are those of the whole process.
     """
 
-    def __init__(self, listening: Listening, committed: Committed | None = None) -> None:
+    def __init__(self, listening: EventHooks, committed: Committed | None = None) -> None:
         self.listening = listening
         self.committed = committed
         self._watched: list[Any] = []

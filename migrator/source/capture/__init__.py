@@ -1,1 +1,1 @@
-"""Changes caught in the source: our two tables, the triggers that leave marks, marks and tickets."""
+"""Changes caught in the source: triggers that leave marks, marks, and tickets."""

@@ -1,10 +1,4 @@
-"""Marks in the source: `ports.live.Marks` by SQL.
-
-A mark that was worked is deleted, but as long as anybody's snapshot is open (a dump, a report) the database keeps what is
-left of it, and whoever reads the marks from the first one on passes by all of that. So most takes begin where the last
-ones ended. That is a hint and no cursor: a transaction that commits late brings marks with lower ids, so now and then a
-take begins at the first mark.
-"""
+"""Marks and tickets in the source, by SQL."""
 
 from __future__ import annotations
 
@@ -12,19 +6,57 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.key_wire import read_key, write_key
-from migrator.model import ItemKey
-from migrator.ports.live import Change, Mark, MarksState, Root
-from migrator.source.capture.design import Ddl
-from migrator.source.capture.images import Images
+from migrator.mapping.heart.sizes import read_key, write_key
+from migrator.model.capture import MarkedBy
+from migrator.model.errors import SourceError
+from migrator.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
+from migrator.model.table import ItemKey
 from migrator.source.capture.writing import Writing
+from migrator.source.engines.ddl import VERSION, Ddl
 from migrator.source.engines.table import engine_at
+
+# ── Images of marks, as the values that the driver gives when it reads the row itself ──
+
+
+class Images:
+    """Reads images on one connection. What was learnt of types is kept in `domains`."""
+
+    def __init__(self, connection: Connection, domains: dict[int, int]) -> None:
+        self._decode = engine_at(connection).capturing.decode(connection, domains)
+
+    def read(self, text: str | None) -> dict[str, Any] | None:
+        """The image. It stands by itself: a table that was altered or dropped since is not looked at.
+
+        What no longer is a value of its type stays text; what is no image at all is an empty one.
+        """
+        if text is None:
+            return None
+        try:
+            held = json.loads(text)
+            return {name: self._value(value) for name, value in held.items()}
+        except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
+            return {}
+
+    def _value(self, held: str | None) -> Any:
+        if held is None:
+            return None
+        word, _, text = held.partition(":")
+        return self._decode(word, text)
+
+
+# ── Marks in the source: `ports.live.Marks` by SQL ──
+#
+# A mark that was worked is deleted, but as long as anybody's snapshot is open (a dump, a report) the database keeps what is
+# left of it, and whoever reads the marks from the first one on passes by all of that. So most takes begin where the last
+# ones ended. That is a hint and no cursor: a transaction that commits late brings marks with lower ids, so now and then a
+# take begins at the first mark.
 
 _COLUMNS = "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
 _READ = (
@@ -273,3 +305,80 @@ def _keys_text(keys: Sequence[ItemKey]) -> str:
 def _keys(text: str | None) -> tuple[ItemKey, ...]:
     read = (read_key(key) for key in json.loads(text or "[]"))
     return tuple(key for key in read if key is not None)
+
+
+# ── The counter of tickets in the source: `ports.live.Tickets` by SQL ──
+
+FIRST_EPOCH = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """The one row of the ticket's table."""
+
+    epoch: int
+    number: int
+    installation: str
+    version: int
+    job: str
+    marked_by: MarkedBy
+
+    @property
+    def ticket(self) -> int:
+        return self.epoch * TICKETS_AN_EPOCH + self.number
+
+
+class SqlTickets:
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    def draw(self) -> int:
+        def work(connection: Connection, ddl: Ddl) -> int:
+            # The row stays locked until the commit, so the SELECT sees this number and no other.
+            connection.execute(sa.text(f"UPDATE {ddl.ticket} SET number = number + 1 WHERE id = 1"))
+            return self._counter(connection, ddl).ticket
+
+        return self._writing.write("drawing a ticket", work)
+
+    def highest(self) -> int:
+        return self._writing.look("reading the last ticket", self._counter).ticket
+
+    def installation(self) -> str:
+        return self._writing.look("reading capture's installation", self._counter).installation
+
+    def raise_epoch(self, above: int) -> int:
+        def work(connection: Connection, ddl: Ddl) -> int:
+            connection.execute(sa.text(f"UPDATE {ddl.ticket} SET number = number WHERE id = 1"))
+            found = self._counter(connection, ddl)
+            epoch = max(found.epoch, above // TICKETS_AN_EPOCH) + 1
+            raised = sa.text(f"UPDATE {ddl.ticket} SET epoch = :epoch, number = 0 WHERE id = 1")
+            connection.execute(raised, {"epoch": epoch})
+            return epoch
+
+        return self._writing.write("raising the epoch", work)
+
+    def probe(self) -> None:
+        """Draws none, with all the rights that drawing takes. Raises: SourceError, which names what is refused."""
+
+        def work(connection: Connection, ddl: Ddl) -> None:
+            self._counter(connection, ddl)
+            connection.execute(sa.text(f"UPDATE {ddl.ticket} SET number = number WHERE 1 = 0"))
+
+        self._writing.write("trying our tickets", work)
+
+    def close(self) -> None:
+        self._writing.close()
+
+    def _counter(self, connection: Connection, ddl: Ddl) -> Counter:
+        found = counter(connection, ddl)
+        if found is None or found.version != VERSION:
+            has = "has lost its ticket row" if found is None else f"is of version {found.version}"
+            what = f"{self._writing.place}: capture {has}, this migrator needs version {VERSION}"
+            raise SourceError(f"{what}; run `migrator capture install` with this job")
+        return found
+
+
+def counter(connection: Connection, ddl: Ddl) -> Counter | None:
+    statement = f"SELECT epoch, number, installation, version, job, marked_by FROM {ddl.ticket} WHERE id = 1"
+    row = connection.execute(sa.text(statement)).first()
+    return None if row is None else Counter(*row)

@@ -10,16 +10,14 @@ from typing import TypeVar
 
 from sqlalchemy.engine import Connection, Engine
 
-from migrator.errors import MissingNameError, SourceError
-from migrator.retry import Backoff, Retry
-from migrator.server_failures import is_contended, takes_no_writes
-from migrator.source.address import Address
-from migrator.source.capture.design import Ddl
-from migrator.source.engine import read_engine, write_engine
+from migrator.model.errors import MissingNameError, SourceError
+from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.server_errors import is_contended, takes_no_writes
+from migrator.source.connect import Address, place_of, read_engine, write_engine
+from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.table import engine_at
-from migrator.source.manners import Manners
 from migrator.source.reading import Reading, of_the_source
-from migrator.source.url import place_of
 
 Result = TypeVar("Result")
 
@@ -31,10 +29,18 @@ class Writing(Reading):
     looked at, and nothing connects to write before something is written.
     """
 
-    def __init__(self, address: Address, manners: Manners, retry: Retry, looks: Engine | None = None) -> None:
-        super().__init__(write_engine(address, manners), place_of(address.url()), retry, of_the_source)
+    def __init__(
+        self,
+        address: Address,
+        connection_options: ConnectionOptions,
+        retry: Retry,
+        looks: Engine | None = None,
+    ) -> None:
+        super().__init__(
+            write_engine(address, connection_options), place_of(address.url()), retry, of_the_source
+        )
         self._own_looks = looks is None
-        engine = read_engine(address, replace(manners, pool_size=1)) if looks is None else looks
+        engine = read_engine(address, replace(connection_options, pool_size=1)) if looks is None else looks
         self._looks = _Looks(engine, self.place, retry, of_the_source)
         self._ddl: Ddl | None = None
 

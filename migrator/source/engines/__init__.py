@@ -1,1 +1,1 @@
-"""What differs from one relational database to the next, one object an engine; `table` finds it by SQLAlchemy's name."""
+"""Database engines as objects: all that one engine does differently from the others."""

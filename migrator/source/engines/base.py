@@ -1,7 +1,4 @@
-"""What an engine is: all that one relational database says or does otherwise than the next, by capability.
-
-Every field is required: a new engine that leaves one out does not type-check.
-"""
+"""The interface of an engine: all that one relational database says or does differently, by capability."""
 
 from __future__ import annotations
 
@@ -14,16 +11,100 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
-from migrator.facts import Column, Kind, TableFacts
-from migrator.mapping.changes import Captured
-from migrator.source.capture.design import Ddl, Found, Trigger
-from migrator.source.engines.foreign_keys import Links
-from migrator.source.engines.replication import Replication
-from migrator.source.kinds import Kinds
-from migrator.source.manners import Manners
-from migrator.source.reflection import Reflected
+from migrator.model.capture import Captured
+from migrator.model.errors import SourceError
+from migrator.model.facts import Column, Kind, TableFacts
+from migrator.source.engines.catalogue import Links, Reflected
+from migrator.source.engines.ddl import Ddl, Found, Trigger
+from migrator.source.engines.kinds import Kinds
+
+# ── What tells whether a server is a replica of another one, and how far it has replayed it ──
 
 Row: TypeAlias = tuple[Any, ...]
+Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Row]
+"""The one row that a server answers to a statement with parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The primary when the run began: its cluster, the very server, the database, and how far it had written.
+
+    `system`: what a replica shares with its primary ('' where it shares nothing); `server`: what nobody shares.
+    """
+
+    system: str
+    server: str
+    database: str
+    position: str
+
+
+Verdict = Literal["ready", "behind"]
+"""What a look at the other server says; what makes it no replica of ours is raised."""
+
+
+@dataclass(frozen=True)
+class Replication:
+    """`mark`: the primary's; raises SourceError when it has none that a replica could be compared with. `server`: SQL that
+    says which server this is, and since when it runs. `verdict`: raises SourceError when the server is no replica of the
+    mark's primary, nor that primary itself.
+    """
+
+    mark: Callable[[Ask], Mark]
+    server: str
+    verdict: Callable[[Mark, Ask], Verdict]
+
+
+def no_replica(why: str) -> SourceError:
+    return SourceError(f"read_url: {why}; name a replica of url's server, or leave read_url out")
+
+
+# ── How a connection behaves towards the server that it reads from ──
+
+APPLICATION_NAME = "migrator"
+LONGEST_STATEMENT_S = 600.0
+"""A page takes milliseconds; a statement of ten minutes is a mistake, or more than a busy server should be asked for."""
+LONGEST_NAME = 63
+"""Bytes of an application_name. Source: PostgreSQL's documentation, NAMEDATALEN."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """What every connection says and keeps to. Times in seconds.
+
+    `statement_timeout_s`: None for the server's own limit, or LONGEST_STATEMENT_S where it has none; 0 for the server's own
+    or none. `name`: what a connection calls itself. `lock_wait_s`: how long SQLite waits for a writer that holds its lock,
+    a server for a change of a table. `pool_wait_s`: how long a connection is waited for that others have in use: there may
+    be fewer connections than workers. `idle_s`: after that a server may end a transaction that we left open. `writes`:
+    transactions are no snapshots then, and every commit reaches the disk. `silence_s`: a server of MySQL's that says nothing
+    so long past a statement's limit is gone.
+    """
+
+    name: str = APPLICATION_NAME
+    pool_size: int = 4
+    lock_wait_s: float = 30.0
+    pool_wait_s: float = 600.0
+    statement_timeout_s: float | None = None
+    idle_s: float = 120.0
+    writes: bool = False
+    silence_s: float = 60.0
+
+    def limit_s(self, own_s: float) -> float | None:
+        """The limit to be set, where the server's own is `own_s` (0: it has none); None for nothing to be set."""
+        if self.statement_timeout_s is None:
+            return None if own_s else LONGEST_STATEMENT_S
+        return self.statement_timeout_s or None
+
+
+def name_of(*words: str) -> str:
+    """`migrator` and the words, as long as a server takes it; letters outside of ASCII become '?'."""
+    text = " ".join([APPLICATION_NAME, *(word for word in words if word)])
+    return text.encode("ascii", "replace").decode()[:LONGEST_NAME]
+
+
+# ──
+# What an engine is: all that one relational database says or does otherwise than the next, by capability.
+# Every field is required: a new engine that leaves one out does not type-check.
+
 Plan: TypeAlias = tuple[list[str], list[str]]
 """Lines of a statement's plan, and the tables that it reads as a whole, by the names that the plan has."""
 
@@ -63,7 +144,7 @@ class Connecting:
     rds: tuple[str, ...]
     extra: tuple[str, str] | None
     checked_url: Callable[[URL, str], URL]
-    open: Callable[[UrlKeeper, Manners], sa.Engine]
+    open: Callable[[UrlKeeper, ConnectionOptions], sa.Engine]
 
 
 @dataclass(frozen=True)

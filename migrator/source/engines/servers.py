@@ -11,29 +11,28 @@ from sqlalchemy.engine import URL, Connection, Dialect
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import QueuePool
 
-from migrator.errors import SettingsError, SourceError
-from migrator.server_failures import refuses_login
-from migrator.source.engines.base import UrlKeeper
-from migrator.source.manners import Manners
+from migrator.model.errors import SettingsError, SourceError
+from migrator.runtime.server_errors import refuses_login
+from migrator.source.engines.base import ConnectionOptions, UrlKeeper
 
 CONNECT_TIMEOUT_S = 10
 OUR_TRIGGER = re.compile(r"migrator_[0-9a-f]{8}_[a-z]+_([0-9a-f]{8})")
 """Names of triggers of ours where no schema of our own tells them; the digest is in them."""
 
 
-def pool_of(manners: Manners) -> dict[str, Any]:
+def pool_of(connection_options: ConnectionOptions) -> dict[str, Any]:
     """How SQLAlchemy is to keep connections."""
     return {
         "poolclass": QueuePool,
-        "pool_size": manners.pool_size,
+        "pool_size": connection_options.pool_size,
         "max_overflow": 0,
-        "pool_timeout": manners.pool_wait_s,
+        "pool_timeout": connection_options.pool_wait_s,
         "hide_parameters": True,
     }
 
 
 def server_engine(
-    address: UrlKeeper, manners: Manners, arguments: Callable[[URL], dict[str, Any]]
+    address: UrlKeeper, connection_options: ConnectionOptions, arguments: Callable[[URL], dict[str, Any]]
 ) -> sa.Engine:
     """`arguments`: what a connection is made with beside what its URL says."""
     first = address.url()
@@ -66,7 +65,7 @@ def server_engine(
         return make(dialect, now)
 
     # The engine itself never holds the password.
-    engine = sa.create_engine(first.set(password=None), pool_pre_ping=True, **pool_of(manners))
+    engine = sa.create_engine(first.set(password=None), pool_pre_ping=True, **pool_of(connection_options))
     sa.event.listen(engine, "do_connect", connect)
     return engine
 

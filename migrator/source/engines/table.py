@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.engine import Connection
 from sqlalchemy.engine import Engine as Connects
 
-from migrator.errors import SettingsError
+from migrator.model.errors import SettingsError
 from migrator.source.engines.base import Engine
 from migrator.source.engines.mysql.engine import MYSQL
 from migrator.source.engines.postgresql.engine import POSTGRESQL

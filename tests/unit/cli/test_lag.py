@@ -11,9 +11,9 @@ import pytest
 from migrator.cli import lag
 from migrator.cli.lag import Lag
 from migrator.cli.options import read_job
-from migrator.journal.store import SqlJournal
+from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters, process_of
-from migrator.ports.live import Writer, WriterKind
+from migrator.model.live import Writer, WriterKind
 
 
 def writer(process: int, number: int, kind: WriterKind = "relay", *, fenced: bool = False) -> Writer:

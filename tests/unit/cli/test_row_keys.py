@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from migrator.cli.row_keys import row_key
-from migrator.errors import SettingsError
-from migrator.facts import Column, Kind
-from migrator.mapping.items import CompiledEntity
+from migrator.cli.options import row_key
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.errors import SettingsError
+from migrator.model.facts import Column, Kind
 
 
 def entity(kind: Kind, *, loosely: bool = False) -> CompiledEntity:

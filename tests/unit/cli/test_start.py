@@ -84,9 +84,7 @@ def test_completing_a_word_loads_what_a_help_does(tmp_path: Path) -> None:
 
 
 def test_the_first_line_loads_what_makes_it(tmp_path: Path) -> None:
-    said = (
-        "from migrator import logs; logs.configure(json=True); logs.get_logger('here').info('began', rows=1)"
-    )
+    said = "from migrator.runtime import logs; logs.configure(json=True); logs.get_logger('here').info('began', rows=1)"
     ended = subprocess.run(
         [sys.executable, "-c", said], cwd=tmp_path, capture_output=True, text=True, check=True
     )

@@ -8,9 +8,9 @@ from threading import Event
 import pytest
 
 from migrator.cli.options import stopped_says
-from migrator.cli.undo import _counted, _deleted
-from migrator.errors import Interrupted, StoppedError
-from migrator.stages.undo import Undo
+from migrator.cli.removal import _counted, _deleted
+from migrator.model.errors import Interrupted, StoppedError
+from migrator.stages.removal import Undo
 from tests.support_fence import no_fence
 from tests.unit.stages.test_undo import TABLE, filled
 

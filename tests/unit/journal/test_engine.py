@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, inspect, update
 
-from migrator.errors import MigratorError, SettingsError, StoppedError
 from migrator.journal import schema
-from migrator.journal.store import SqlJournal
-from migrator.ports import Page, RunIdentity
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import MigratorError, SettingsError, StoppedError
+from migrator.model.journal import Page, RunIdentity
 from tests.support_journal_file import journal_in_file
 
 
@@ -87,7 +87,7 @@ def test_a_journal_from_before_gets_the_tables_that_are_new(tmp_path: Path) -> N
         schema.writer,
         schema.reached_ticket,
         schema.fast_path,
-        schema.contest,
+        schema.key_request,
         schema.open_finding,
         schema.remembered_key,
         schema.remembered_root,

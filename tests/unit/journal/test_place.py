@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import SettingsError
 from migrator.journal.identity import SqlIdentity
 from migrator.journal.place import MayMove, place_of, settle
-from migrator.journal.store import SqlJournal
-from migrator.ports import RunIdentity
-from migrator.ports.control import NameKind
+from migrator.journal.runs import SqlJournal
+from migrator.model.edges import NameKind
+from migrator.model.errors import SettingsError
+from migrator.model.journal import RunIdentity
 from tests.support_journal_file import journal_in_file
 
 IDENTITY = RunIdentity("backfill", "shop", "table", "revision")
 WRITE_AND = """
 import os, sys
 from pathlib import Path
-from migrator.journal.store import SqlJournal
-from migrator.ports import RunIdentity
+from migrator.journal.runs import SqlJournal
+from migrator.model.journal import RunIdentity
 journal = SqlJournal("sqlite:///" + sys.argv[1])
 journal.start_run(RunIdentity("backfill", "shop", "table", "revision"))
 print("written", flush=True)
@@ -35,7 +35,7 @@ SETTLE = """
 import sys
 from pathlib import Path
 from migrator.journal.place import place_of, settle
-from migrator.journal.store import SqlJournal
+from migrator.journal.runs import SqlJournal
 place = place_of(None, "shop", Path(sys.argv[1]), None)
 moved = settle(place, "shop", lambda known: None)
 print(moved, len(SqlJournal(place.url).runs("shop")))

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, inspect, update
 
-from migrator.errors import SettingsError
 from migrator.journal import schema
+from migrator.journal.database import OLDEST, PACKAGE, STEPS
 from migrator.journal.identity import SqlIdentity
-from migrator.journal.steps import OLDEST, PACKAGE, STEPS
-from migrator.journal.store import SqlJournal
-from migrator.ports import RunIdentity, Tally
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import SettingsError
+from migrator.model.journal import RunIdentity, Tally
 
 KEPT = Path(__file__).with_name("journal_version_2.sql")
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import SettingsError
-from migrator.source import address
-from migrator.source.address import LIFE_S, Address, Keepers, address_of, identity_of
-from migrator.source.url import source_url
+from migrator.model.errors import SettingsError
+from migrator.source import connect
+from migrator.source.connect import LIFE_S, Address, SecretProviders, address_of, identity_of, source_url
 
 SECRET = "hunter2"
 URL_TEXT = f"postgresql://ada:{SECRET}@db.example/shop"
@@ -25,8 +24,10 @@ RDS = {
 }
 
 
-def keepers(folder: Path = Path(), environ: dict[str, str] | None = None, secret: str = "") -> Keepers:
-    return Keepers(folder, environ or {}, lambda name: secret)
+def secret_providers(
+    folder: Path = Path(), environ: dict[str, str] | None = None, secret: str = ""
+) -> SecretProviders:
+    return SecretProviders(folder, environ or {}, lambda name: secret)
 
 
 def python(program: str) -> tuple[str, ...]:
@@ -37,10 +38,10 @@ def shown(found: Address) -> str:
     return found.url().render_as_string(hide_password=False).replace("+psycopg", "")
 
 
-def fault_of(text: str, command: tuple[str, ...] = (), asked: Keepers | None = None) -> str:
+def fault_of(text: str, command: tuple[str, ...] = (), asked: SecretProviders | None = None) -> str:
     """The message; neither it nor its trace holds the secret."""
     with pytest.raises(SettingsError) as caught:
-        address_of(text, command, asked or keepers()).url()
+        address_of(text, command, asked or secret_providers()).url()
     assert SECRET not in str(caught.value)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     return str(caught.value)
@@ -50,35 +51,37 @@ def fault_of(text: str, command: tuple[str, ...] = (), asked: Keepers | None = N
 
 
 def test_a_url_stands_for_itself() -> None:
-    assert shown(address_of(URL_TEXT, (), keepers())) == URL_TEXT
+    assert shown(address_of(URL_TEXT, (), secret_providers())) == URL_TEXT
 
 
 def test_a_variable_holds_the_url() -> None:
-    assert shown(address_of("env:SHOP", (), keepers(environ={"SHOP": URL_TEXT}))) == URL_TEXT
+    assert shown(address_of("env:SHOP", (), secret_providers(environ={"SHOP": URL_TEXT}))) == URL_TEXT
 
 
 def test_a_file_beside_the_job_holds_the_url(tmp_path: Path) -> None:
     (tmp_path / "url.txt").write_text(f"\n  {URL_TEXT}\n\n")
-    assert shown(address_of("file:url.txt", (), keepers(tmp_path))) == URL_TEXT
-    assert shown(address_of(f"file:{tmp_path / 'url.txt'}", (), keepers())) == URL_TEXT
+    assert shown(address_of("file:url.txt", (), secret_providers(tmp_path))) == URL_TEXT
+    assert shown(address_of(f"file:{tmp_path / 'url.txt'}", (), secret_providers())) == URL_TEXT
 
 
 def test_a_secret_holds_the_url_or_what_rds_writes() -> None:
     name = "secret:arn:aws:secretsmanager:eu-central-1:1:secret:shop"
-    assert shown(address_of(name, (), keepers(secret=URL_TEXT))) == URL_TEXT
-    found = address_of(name, (), keepers(secret=json.dumps(RDS))).url()
+    assert shown(address_of(name, (), secret_providers(secret=URL_TEXT))) == URL_TEXT
+    found = address_of(name, (), secret_providers(secret=json.dumps(RDS))).url()
     assert (found.username, found.password, found.host) == ("ada", "p@ss:w/rd", "db.example")
     assert (found.port, found.database, found.drivername) == (5433, "shop", "postgresql+psycopg")
     found = address_of(
-        name, (), keepers(secret=json.dumps({**RDS, "engine": "aurora-mysql", "port": "3306"}))
+        name, (), secret_providers(secret=json.dumps({**RDS, "engine": "aurora-mysql", "port": "3306"}))
     ).url()
     assert (found.port, found.drivername) == (3306, "mysql+pymysql")
 
 
 def test_a_command_prints_the_url_or_the_password() -> None:
-    assert shown(address_of("", python(f"print({URL_TEXT!r})"), keepers())) == URL_TEXT
+    assert shown(address_of("", python(f"print({URL_TEXT!r})"), secret_providers())) == URL_TEXT
     found = address_of(
-        "env:SHOP", python("print('t0ken&=')"), keepers(environ={"SHOP": "mysql://ada@db.example/shop"})
+        "env:SHOP",
+        python("print('t0ken&=')"),
+        secret_providers(environ={"SHOP": "mysql://ada@db.example/shop"}),
     )
     assert found.url().password == "t0ken&="
     assert found.url().username == "ada"
@@ -107,7 +110,7 @@ def test_a_command_prints_the_url_or_the_password() -> None:
     ],
 )
 def test_an_answer_that_is_no_url_is_told(text: str, answers: dict[str, Any], words: str) -> None:
-    assert words in fault_of(text, asked=keepers(**answers))
+    assert words in fault_of(text, asked=secret_providers(**answers))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_a_command_that_fails_is_told_without_its_output(command: tuple[str, ...
 
 
 def test_a_command_that_gives_no_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "COMMAND_LIMIT_S", 0.3)
+    monkeypatch.setattr(connect, "COMMAND_LIMIT_S", 0.3)
     assert "gave no answer in" in fault_of("", python(f"import time; {SECRET!r}; time.sleep(60)"))
 
 
@@ -164,7 +167,7 @@ def test_an_answer_that_was_wrong_is_asked_for_again() -> None:
 
 
 def test_an_address_is_never_shown() -> None:
-    found = address_of(URL_TEXT, (), keepers())
+    found = address_of(URL_TEXT, (), secret_providers())
     found.url()
     assert SECRET not in repr(found) + str(vars(found).keys())
 
@@ -176,7 +179,7 @@ def test_what_a_source_is_called_asks_nobody(tmp_path: Path) -> None:
         raise AssertionError(name)
 
     (tmp_path / "url").write_text("postgresql://ada:secret@db/shop\n")
-    asked = Keepers(tmp_path, {"SHOP_URL": "postgresql://bob@db/shop"}, never)
+    asked = SecretProviders(tmp_path, {"SHOP_URL": "postgresql://bob@db/shop"}, never)
     named = [identity_of(text, asked) for text in ("env:SHOP_URL", "file:url", "postgresql://db/shop")]
     assert named == ["PostgreSQL database shop at db:5432"] * 3
     assert identity_of("secret:prod/shop", asked) != identity_of("secret:staging/shop", asked)

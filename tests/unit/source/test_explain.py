@@ -9,8 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from migrator.facts import EntityPlan, TableFacts
-from migrator.source import SqlSource, source_url
+from migrator.model.facts import EntityPlan, TableFacts
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
 from tests.support_mysql import run_script
 from tests.support_source import INTEGER, TEXT, column, list_of, plan_of
 

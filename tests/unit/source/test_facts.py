@@ -8,10 +8,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from migrator.errors import SettingsError
-from migrator.facts import ForeignKey, Kind, SchemaFacts
-from migrator.source import SqlSource, source_url
+from migrator.model.errors import SettingsError
+from migrator.model.facts import ForeignKey, Kind, SchemaFacts
+from migrator.source.connect import source_url
 from migrator.source.names import NameRule
+from migrator.source.reader import SqlSource
 
 
 def facts_of(url: str, names: NameRule = "exact") -> SchemaFacts:

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy.exc import DBAPIError, ResourceClosedError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from migrator.errors import HiddenRowsError
-from migrator.server_failures import is_broken
+from migrator.model.errors import HiddenRowsError
+from migrator.runtime.server_errors import is_broken
 from migrator.source.failures import source_error
 
 

@@ -7,8 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from migrator.facts import EntityPlan
-from migrator.source import SqlSource, source_url
+from migrator.model.facts import EntityPlan
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
 from tests.support_mysql import run_script
 from tests.support_source import plan_of
 

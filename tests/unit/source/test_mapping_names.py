@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.facts import Column, Kind, SchemaFacts, TableFacts
-from migrator.source.mapping_names import expression_advice, statement_advice
-from migrator.source.names import snake_case
+from migrator.model.facts import Column, Kind, SchemaFacts, TableFacts
+from migrator.source.names import expression_advice, snake_case, statement_advice
 
 
 def table(real: str, *columns: str) -> TableFacts:

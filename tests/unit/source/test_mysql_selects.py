@@ -11,8 +11,8 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.mysql import pymysql
 from sqlalchemy.dialects.postgresql import psycopg
 
-from migrator.facts import Column, Kind, TableFacts
-from migrator.source.held import Held
+from migrator.model.facts import Column, Kind, TableFacts
+from migrator.source.column_sql import ColumnType
 from migrator.source.selects import (
     KeyRange,
     KeySet,
@@ -122,6 +122,6 @@ def test_other_databases_see_nothing_of_it(dialect: str, declared: str, kind: Ki
     ],
 )
 def test_a_parameter_is_compared_as_its_column_is(kind: Kind, value: Any, bound: Any) -> None:
-    found = Held(kind).process_bind_param(value, MYSQL)
+    found = ColumnType(kind).process_bind_param(value, MYSQL)
     assert (found, type(found)) == (bound, type(bound))
-    assert Held(kind).process_bind_param(value, OTHERS["sqlite"]) == value
+    assert ColumnType(kind).process_bind_param(value, OTHERS["sqlite"]) == value

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from migrator.errors import Interrupted
-from migrator.source.pace import Pace
+from migrator.model.errors import Interrupted
+from migrator.source.connect import RateLimit
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 
 def test_pages_keep_to_the_rate_on_the_average() -> None:
     clock = Clock()
-    pace = Pace(100, clock=clock.time, sleep=clock.sleep)
+    pace = RateLimit(100, clock=clock.time, sleep=clock.sleep)
     for _ in range(10):
         pace.wait()
         pace.took(500)
@@ -33,7 +33,7 @@ def test_pages_keep_to_the_rate_on_the_average() -> None:
 
 def test_a_quiet_while_saves_no_more_than_one_seconds_rows() -> None:
     clock = Clock()
-    pace = Pace(100, clock=clock.time, sleep=clock.sleep)
+    pace = RateLimit(100, clock=clock.time, sleep=clock.sleep)
     clock.now += 3600
     pace.wait()
     pace.took(300)
@@ -44,7 +44,7 @@ def test_a_quiet_while_saves_no_more_than_one_seconds_rows() -> None:
 
 def test_workers_share_one_bucket() -> None:
     clock = Clock()
-    pace = Pace(10, clock=clock.time, sleep=clock.sleep)
+    pace = RateLimit(10, clock=clock.time, sleep=clock.sleep)
     threads = [threading.Thread(target=pace.took, args=(5,)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -56,7 +56,7 @@ def test_workers_share_one_bucket() -> None:
 
 def test_without_a_limit_nobody_waits() -> None:
     clock = Clock()
-    pace = Pace(None, clock=clock.time, sleep=clock.sleep)
+    pace = RateLimit(None, clock=clock.time, sleep=clock.sleep)
     pace.took(10**9)
     pace.wait()
     assert clock.now == 100
@@ -64,7 +64,7 @@ def test_without_a_limit_nobody_waits() -> None:
 
 def test_a_wait_ends_when_the_run_is_asked_to_stop() -> None:
     clock = Clock()
-    pace = Pace(1, lambda: clock.now > 103, clock=clock.time, sleep=clock.sleep)
+    pace = RateLimit(1, lambda: clock.now > 103, clock=clock.time, sleep=clock.sleep)
     pace.took(1000)
     with pytest.raises(Interrupted):
         pace.wait()

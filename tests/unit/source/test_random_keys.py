@@ -14,10 +14,11 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from migrator.facts import TableFacts
-from migrator.mapping.keys import decode_key
-from migrator.source import SqlSource, source_url
+from migrator.model.facts import TableFacts
+from migrator.model.keys import decode_key
+from migrator.source.connect import source_url
 from migrator.source.random_keys import between
+from migrator.source.reader import SqlSource
 from tests.support_source import INTEGER, column, plan_of
 
 NOTE = TableFacts("note", "note", (column("id", INTEGER, nullable=False),), ("id",))

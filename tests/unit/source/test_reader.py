@@ -11,10 +11,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from migrator.mapping.keys import encode_key
-from migrator.source import SqlSource, source_url
-from migrator.source.pace import Pace
-from migrator.source.reader import KEYS_A_SELECT
+from migrator.model.keys import encode_key
+from migrator.source.connect import RateLimit, source_url
+from migrator.source.reader import KEYS_A_SELECT, SqlSource
 from tests.support_source import LINE, LINES, PAIR, PURCHASE, TABLES, list_of, plan_of, rows_of_the_schema
 from tests.support_source_databases import make_sqlite, past_the_gate
 
@@ -97,7 +96,7 @@ def test_a_connection_names_itself(postgres_database: str) -> None:
 
 def test_rows_of_a_query_are_waited_for_like_those_of_pages(tmp_path: Path) -> None:
     naps: list[float] = []
-    pace = Pace(10, clock=lambda: sum(naps), sleep=naps.append)
+    pace = RateLimit(10, clock=lambda: sum(naps), sleep=naps.append)
     with closing(SqlSource(source_url(make_sqlite(tmp_path / "shop.db")), pace=pace)) as source:
         for _ in range(3):
             source.query(

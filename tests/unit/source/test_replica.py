@@ -10,10 +10,12 @@ import pytest
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine import make_url
 
-from migrator.errors import Interrupted, SettingsError, SourceError
-from migrator.retry import Retry
-from migrator.source import SqlSource, source_url
-from migrator.source.replica import Mark, mark_of, verdict_of, wait_until_ready
+from migrator.model.errors import Interrupted, SettingsError, SourceError
+from migrator.runtime.retry import Retry
+from migrator.source.connect import source_url
+from migrator.source.engines.base import Mark
+from migrator.source.reader import SqlSource
+from migrator.source.replica import mark_of, verdict_of, wait_until_ready
 from tests.support_source import PURCHASE, plan_of
 from tests.support_source_databases import fill_mysql, fill_postgresql, make_sqlite
 

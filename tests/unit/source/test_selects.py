@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
-from migrator.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
-from migrator.model import Collection
+from migrator.model.entities import Collection
+from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
 from migrator.source.selects import (
     KeyRange,
     KeySet,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import SettingsError
-from migrator.source.url import identity_of, place_of, source_url
+from migrator.model.errors import SettingsError
+from migrator.source.connect import place_of, source_url, url_identity
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_the_place_names_no_user_and_no_password(shop: Path) -> None:
     ],
 )
 def test_a_user_a_password_or_an_alias_of_this_machine_makes_no_other_source(one: str, other: str) -> None:
-    assert identity_of(one) == identity_of(other) != ""
+    assert url_identity(one) == url_identity(other) != ""
 
 
 @pytest.mark.parametrize(
@@ -135,21 +135,21 @@ def test_a_user_a_password_or_an_alias_of_this_machine_makes_no_other_source(one
     ],
 )
 def test_another_host_port_database_or_kind_makes_another_source(other: str) -> None:
-    assert identity_of("postgresql://db.example.com/shop") != identity_of(other) != ""
+    assert url_identity("postgresql://db.example.com/shop") != url_identity(other) != ""
 
 
 def test_a_file_is_one_source_by_each_of_its_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert identity_of("sqlite:///shop.db") == identity_of(f"{tmp_path}/sub/../shop.db")
+    assert url_identity("sqlite:///shop.db") == url_identity(f"{tmp_path}/sub/../shop.db")
 
 
 @pytest.mark.parametrize(
     "text", ["", "postgresql://u:p@w@host/db", "oracle://host/db", "mysql://host:port/db"]
 )
 def test_of_what_is_no_source_nothing_is_known(text: str) -> None:
-    assert identity_of(text) == ""
+    assert url_identity(text) == ""
 
 
 def test_what_a_source_is_called_holds_no_user_and_no_password() -> None:
-    named = identity_of("postgresql://ada:secret@db/shop?password=secret")
+    named = url_identity("postgresql://ada:secret@db/shop?password=secret")
     assert not any(word in named for word in ("ada", "secret"))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from migrator.journal.finding_groups import SqlFindingGroups
-from migrator.journal.store import SqlJournal
-from migrator.mapping.columns import columns_digest
-from migrator.mapping.items import items_for
-from migrator.ports import Finding, RunIdentity, RunKind
-from migrator.ports.evidence import DiffKey, Sample, Window
-from migrator.ports.instances import Roster
-from migrator.report_results import LagReport, ReportModel
-from migrator.stages.report import Around, Records, Report, ReportOptions, Sides
+from migrator.journal.findings import SqlFindingGroups
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.heart.items import items_for
+from migrator.mapping.plan import columns_digest
+from migrator.model.evidence import DiffKey, Sample, Window
+from migrator.model.instances import ServiceRegistry
+from migrator.model.journal import Finding, RunIdentity, RunKind
+from migrator.model.report import LagReport, ReportModel
+from migrator.stages.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from tests.fakes.evidence import FakeEvidence
 from tests.fakes.phases import FakePhases
 from tests.fakes.source import MemorySource
@@ -92,7 +92,9 @@ class World:
         self.phases = FakePhases(lambda: NOW_S)
         self.source = MemorySource(SCHEMA, {"users": USERS_ROWS, "orders": ORDERS_ROWS})
         self.store = FakeStore(CHECKED.mapping.table, no_fence)
-        self.sides = Sides(CHECKED.mapping, CHECKED.mapping.table, CHECKED.entities, self.source, self.store)
+        self.sides = ReportSides(
+            CHECKED.mapping, CHECKED.mapping.table, CHECKED.entities, self.source, self.store
+        )
         self.lag = LagReport(0)
         for entity in CHECKED.entities:
             for row in self.source.read_page(entity.plan, None, None):
@@ -106,9 +108,16 @@ class World:
         self.journal.end_run(run, "done")
 
     def report(self, options: ReportOptions = OPTIONS, **sides: Any) -> Report:
-        records = Records(self.journal, SqlFindingGroups(self.journal.database), self.evidence, self.phases)
-        around = Around(
-            "shop", "jobs/shop.yaml", "/jobs/.migrator/shop.db", "0.1.0", Roster((), NOW_S, 30.0), self.lag
+        records = ReportRecords(
+            self.journal, SqlFindingGroups(self.journal.database), self.evidence, self.phases
+        )
+        around = ReportContext(
+            "shop",
+            "jobs/shop.yaml",
+            "/jobs/.migrator/shop.db",
+            "0.1.0",
+            ServiceRegistry((), NOW_S, 30.0),
+            self.lag,
         )
         return Report(records, replace(self.sides, **sides), around, options)
 

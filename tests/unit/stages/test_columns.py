@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from migrator.errors import SourceError
-from migrator.journal.store import SqlJournal
-from migrator.mapping.check import check_mapping
-from migrator.mapping.columns import columns_digest
-from migrator.mapping.items import CompiledEntity
-from migrator.ports import Finding, Run, RunIdentity
-from migrator.source import SqlSource, source_url
-from migrator.stages.columns import pinned_columns
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.plan import columns_digest
+from migrator.model.errors import SourceError
+from migrator.model.journal import Finding, Run, RunIdentity
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.stages.projection import pinned_columns
 from tests.support_mapping import parse_mapping
 
 MAPPING = """

@@ -9,9 +9,9 @@ from threading import Event
 import pytest
 
 import migrator
-from migrator.errors import Interrupted
-from migrator.model import Item
-from migrator.stages.segments import TableWalk
+from migrator.model.errors import Interrupted
+from migrator.model.table import Item
+from migrator.stages.parallel import TableWalk
 from tests.unit.stages.test_undo import ITEMS, filled
 
 

@@ -7,11 +7,11 @@ from threading import Event
 
 import pytest
 
-from migrator.errors import Interrupted, StoppedError
-from migrator.journal.store import SqlJournal
-from migrator.model import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.ports import Run, RunIdentity
-from migrator.stages.strip import Strip, StripCounts
+from migrator.journal.runs import SqlJournal
+from migrator.model.errors import Interrupted, StoppedError
+from migrator.model.journal import Run, RunIdentity
+from migrator.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.stages.removal import Strip, StripCounts
 from tests.fakes.store import FakeStore
 from tests.fakes.stripping import FakeStripping
 from tests.support_fence import no_fence

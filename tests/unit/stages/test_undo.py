@@ -5,9 +5,9 @@ from threading import Event
 
 import pytest
 
-from migrator.errors import Interrupted, StoppedError
-from migrator.model import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.stages.undo import Undo
+from migrator.model.errors import Interrupted, StoppedError
+from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.stages.removal import Undo
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
 

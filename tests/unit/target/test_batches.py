@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from migrator.target.batches import Sized, batches
+from migrator.target.store import Sized, batches
 
 
 def item(key: str, size: int = 10) -> Sized:

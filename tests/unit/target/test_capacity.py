@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from migrator.target.capacity import consumed_by_meter, consumed_units
+from migrator.target.store import consumed_by_meter, consumed_units
 from migrator.target.throttle import TABLE
 
 PART = {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.errors import TargetError
+from migrator.model.errors import TargetError
 from migrator.target.client import dynamodb_client, is_loopback
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import TargetError
-from migrator.model import CONTROL, KeyAttribute, TableDesign
-from migrator.ports.control import ControlState, Kept
+from migrator.model.edges import ControlState, Kept
+from migrator.model.errors import TargetError
+from migrator.model.table import CONTROL, KeyAttribute, TableDesign
 from migrator.target.control import control_item, state_of
 
 DESIGN = TableDesign("Shop", (KeyAttribute("PK"), KeyAttribute("SK")), "type")

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from migrator.model import Index, KeyAttribute, TableDesign
-from migrator.table_options import TableOptions
-from migrator.target.creation import creation_request, later_requests
+from migrator.model.table import Index, KeyAttribute, TableDesign
+from migrator.settings.source import TableOptions
+from migrator.target.create import creation_request, later_requests
 
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),))
 DESIGN = TableDesign("T", (KeyAttribute("PK"), KeyAttribute("SK")), "type", ttl="expiresAt", indexes=(GSI1,))

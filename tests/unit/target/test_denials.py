@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from migrator.errors import SettingsError
-from migrator.target import secrets as of_secrets
+from migrator.model.errors import SettingsError
+from migrator.target import client as target_client
 from migrator.target.failures import denied, in_words
 
 WHO = "arn:aws:sts::111122223333:assumed-role/migrator/migrator-shop"
@@ -107,6 +107,6 @@ def test_a_secret_that_may_not_be_read_names_it(monkeypatch: pytest.MonkeyPatch)
         def client(self, *_: object, **__: object) -> Client:
             return Client()
 
-    monkeypatch.setattr(of_secrets.boto3, "Session", Session)
+    monkeypatch.setattr(target_client.boto3, "Session", Session)
     with pytest.raises(SettingsError, match="may not secretsmanager:GetSecretValue on shop/url"):
-        of_secrets.read_secret("shop/url", region=None, profile=None)
+        target_client.read_secret("shop/url", region=None, profile=None)

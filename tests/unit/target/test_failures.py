@@ -10,8 +10,8 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from migrator.errors import StoppedError, TargetError
-from migrator.model import KeyAttribute, TableDesign
+from migrator.model.errors import StoppedError, TargetError
+from migrator.model.table import KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client
 from migrator.target.failures import Unprocessed, can_pass, in_words, passes_at
 from migrator.target.store import DynamoStore

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from migrator.errors import Interrupted
-from migrator.retry import Retry
+from migrator.model.errors import Interrupted
+from migrator.runtime.retry import Retry
 from migrator.target.throttle import TABLE, WINDOW_S, WriteLimit
 from tests.fakes.time import VirtualTime
 

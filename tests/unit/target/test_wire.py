@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import RowError
+from migrator.model.errors import RowError
 from migrator.target.wire import decode_item, encode, encode_item
 
 

@@ -1,1 +1,1 @@
-"""MariaDB and MySQL as sources."""
+"""MariaDB and MySQL."""

@@ -9,10 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.facts import Column
-from migrator.source.capture.mysql import declared_word
+from migrator.model.facts import Column
 from migrator.source.engines.base import Outcomes, Sessions, Statements, Typed
-from migrator.source.engines.foreign_keys import ACTS, Below, Links, Place
+from migrator.source.engines.catalogue import ACTS, Below, Links, Place
+from migrator.source.engines.mysql.triggers import declared_word
 from migrator.source.engines.servers import says_autocommit
 from migrator.source.engines.words import COMMON_QUOTES
 

@@ -11,11 +11,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.changes import Captured
-from migrator.source.capture.cascades import cascades, circles, covers
-from migrator.source.capture.design import Found, Trigger
-from migrator.source.capture.mysql import MysqlDdl, quoted
+from migrator.model.capture import Captured
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
+from migrator.source.engines.ddl import Found, Trigger
+from migrator.source.engines.mysql.cascades import cascades, circles, covers
+from migrator.source.engines.mysql.triggers import MysqlDdl, quoted
 from migrator.source.engines.servers import OUR_TRIGGER
 
 _TRIGGERS = sa.text("""
@@ -138,7 +138,7 @@ def is_like(name: str, pattern: str) -> bool:
 def _decode(_: Connection, __: dict[int, int]) -> Decode:
     from pymysql.constants import FIELD_TYPE
 
-    from migrator.source.mysql import from_text
+    from migrator.source.engines.mysql.server import from_text
 
     own: dict[str, Callable[[str], Any]] = {"TEXT": str, "HEX": bytes.fromhex, "EPOCH": _moment}
 

@@ -1,25 +1,134 @@
-"""MariaDB and MySQL as sources, by PyMySQL: one engine, since SQLAlchemy speaks one dialect to both."""
+"""MariaDB and MySQL as sources, by PyMySQL: the engine object, and how its SQL is read and written."""
 
 from __future__ import annotations
 
 import math
+import re
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
+from sqlglot.dialects.mysql import MySQL
 
-from migrator.errors import SettingsError, how_to_install
-from migrator.source import mysql_facts, types_mysql
-from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
+from migrator.model.errors import SettingsError, how_to_install
+from migrator.model.facts import Kind
+from migrator.source.engines.base import Connecting, ConnectionOptions, Engine, Schema, Sql, UrlKeeper
+from migrator.source.engines.mysql import facts
+from migrator.source.engines.mysql import facts as types_mysql
 from migrator.source.engines.mysql.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.mysql.capture import CAPTURING
-from migrator.source.engines.mysql.errors import ERRORS
-from migrator.source.engines.mysql.server import SERVER
-from migrator.source.engines.mysql.sql import SQL
-from migrator.source.engines.mysql.writers import WRITERS
+from migrator.source.engines.mysql.server import ERRORS, SERVER, WRITERS
 from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
-from migrator.source.manners import Manners
+from migrator.source.engines.words import (
+    AS_TEXT,
+    BACKSLASHED,
+    BLANK,
+    BLOCK,
+    CLOCKS,
+    OF_SEQUENCES,
+    PARAMETER,
+    lexer,
+)
+
+# ──
+# SQL of MariaDB and MySQL: how it is read, what is refused in it, how values and columns stand in ours.
+
+
+class AnsiMySQL(MySQL):
+    """MySQL as our connections speak it (ANSI_QUOTES): "name" is a name, as on the other engines."""
+
+    class Tokenizer(MySQL.Tokenizer):
+        QUOTES: ClassVar = ["'"]
+        IDENTIFIERS: ClassVar = ["`", '"']
+
+
+_PARAMETERS = lexer(
+    rf'{BACKSLASHED}|"(?:[^"]|"")*"|`[^`]*`'
+    rf"|(?P<comment>/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)|{PARAMETER}"
+)
+_BETWEEN = re.compile(rf"(?:{BLANK}|{BLOCK}|--(?=[ \t\r\n]|\Z)[^\r\n]*|#[^\r\n]*)*", re.DOTALL)
+_UTC = "+00:00"
+_REFUSED = (
+    *("load_file", "sleep", "benchmark", "get_lock", "release_lock", "release_all_locks", *OF_SEQUENCES),
+    *(
+        "sys_*",
+        "*_wait",
+        "wait_*",
+        "spider_*",
+        "keyring_*",
+        "audit_*",
+        "group_replication_*",
+        "asynchronous_*",
+    ),
+)
+_VOLATILE = (
+    CLOCKS
+    | {"now", "sysdate", "curdate", "curtime", "rand", "uuid", "uuid_short", "sys_guid", "random_bytes"}
+    | {"connection_id", "user", "system_user", "last_insert_id", "found_rows", "row_count", "nextval"}
+    | {"lastval", "setval", "sleep", "get_lock"}
+)
+_ROUTINES = sa.text("""
+        SELECT CASE WHEN SQL_DATA_ACCESS IN ('READS SQL DATA', 'MODIFIES SQL DATA')
+            THEN concat('is declared ', SQL_DATA_ACCESS) ELSE 'is declared NOT DETERMINISTIC' END
+        FROM information_schema.ROUTINES
+        WHERE ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_NAME = :name
+            AND ROUTINE_SCHEMA = CASE WHEN :schema = '' THEN DATABASE() ELSE :schema END
+            AND (IS_DETERMINISTIC = 'NO' OR SQL_DATA_ACCESS IN ('READS SQL DATA', 'MODIFIES SQL DATA'))
+    """)
+
+
+def _without_zone(moment: datetime) -> str:
+    return (moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment).isoformat(" ")
+
+
+def _comparable(value: Any, kind: Kind) -> Any:
+    """Text that stands for a number or a moment becomes one."""
+    if not isinstance(value, str):
+        return value
+    if kind.name == "number":
+        # MySQL compares a DECIMAL with text as binary floats: neighbours of 16 digits would be equal.
+        try:
+            return Decimal(value)
+        except InvalidOperation:
+            return value
+    # MariaDB knows no offset in a moment; the session's zone is UTC.
+    return value.removesuffix(_UTC) if kind.name == "timestamp" and kind.zone else value
+
+
+SQL = Sql(
+    reader=AnsiMySQL,
+    quote="`",
+    parameters=_PARAMETERS,
+    # Its columns hold no zone; the session's is UTC.
+    forms={**AS_TEXT, datetime: _without_zone},
+    comparable=_comparable,
+    integer_bits=None,
+    between=_BETWEEN,
+    sets_variables=True,
+    escapes_names=False,
+    refused=_REFUSED,
+    refused_columns=(),
+    volatile=_VOLATILE,
+    routines=_ROUTINES,
+    folds_names=False,
+    recurses_unasked=False,
+    having_sees_aliases=True,
+    traits=frozenset(
+        {
+            "rounds floats",
+            "compares in hex",
+            "zero date is NULL",
+            "enums by place",
+            "rows compared as a whole",
+        }
+    ),
+)
+
+
+# ── MariaDB and MySQL as sources, by PyMySQL: one engine, since SQLAlchemy speaks one dialect to both ──
 
 _NAME = "mysql"
 _MARIADB = "mariadb"
@@ -40,18 +149,20 @@ def _checked_url(url: URL, _: str) -> URL:
     return url.set(drivername=_SCHEME)
 
 
-def _opened(address: UrlKeeper, manners: Manners) -> sa.Engine:
-    from migrator.source import mysql  # needs PyMySQL, an extra that SQLite does without
+def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
+    from migrator.source.engines.mysql import server  # needs PyMySQL, an extra that SQLite does without
 
-    wanted: dict[str, Any] = {"program_name": manners.name, "connect_timeout": CONNECT_TIMEOUT_S}
-    if manners.statement_timeout_s:
-        wanted["read_timeout"] = math.ceil(manners.statement_timeout_s + manners.silence_s)
+    wanted: dict[str, Any] = {"program_name": connection_options.name, "connect_timeout": CONNECT_TIMEOUT_S}
+    if connection_options.statement_timeout_s:
+        wanted["read_timeout"] = math.ceil(
+            connection_options.statement_timeout_s + connection_options.silence_s
+        )
     engine = server_engine(
-        address, manners, lambda url: unless_in(url, wanted) | mysql.arguments(url.password)
+        address, connection_options, lambda url: unless_in(url, wanted) | server.arguments(url.password)
     )
-    sa.event.listen(engine, "connect", partial(mysql.prepare, manners=manners))
-    if not manners.writes:
-        sa.event.listen(engine, "begin", mysql.begin)
+    sa.event.listen(engine, "connect", partial(server.prepare, connection_options=connection_options))
+    if not connection_options.writes:
+        sa.event.listen(engine, "begin", server.begin)
     return engine
 
 
@@ -72,7 +183,7 @@ MYSQL = Engine(
     ),
     sql=SQL,
     schema=Schema(
-        reflected=mysql_facts.reflected,
+        reflected=facts.reflected,
         kinds=types_mysql.KINDS,
         has_schemas=True,
         has_materialized_views=False,

@@ -1,15 +1,46 @@
-"""What MariaDB and MySQL say of themselves, of plans, of how many rows there are, and of how far a replica has come."""
+"""MariaDB and MySQL: connections, errors, what the server says of itself and of plans, and who writes to its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import codecs
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
+from pymysql import converters
+from pymysql.connections import Connection as Session
+from pymysql.constants import CLIENT, FIELD_TYPE
+from pymysql.cursors import Cursor
 from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection as SqlConnection
+from sqlalchemy.exc import DBAPIError
 
-from migrator.facts import TableFacts
-from migrator.source.engines.base import Explaining, Plan, Row, Server, part_of
-from migrator.source.engines.replication import Ask, Mark, Replication, Verdict, no_replica
+from migrator.model.facts import TableFacts
+from migrator.runtime.server_errors import mysql_number
+from migrator.source.engines import words as engines_words
+from migrator.source.engines.base import (
+    Ask,
+    Changes,
+    ConnectionOptions,
+    Errors,
+    Explaining,
+    Mark,
+    Open,
+    Plan,
+    Replication,
+    Row,
+    Server,
+    Verdict,
+    Writers,
+    no_replica,
+    part_of,
+)
+from migrator.source.engines.servers import drops_unchecked, split
+
+# ──
+# What MariaDB and MySQL say of themselves, of plans, of how many rows there are, and of how far a replica
+# has come.
 
 # ── plans ──
 
@@ -119,3 +150,298 @@ SERVER = Server(
     replication=replication,
     hides_rows=False,
 )
+
+
+# ──
+# Who writes to tables of MariaDB and MySQL: changes that they count, transactions that are open, rights.
+
+_COUNTED = sa.text(
+    "SELECT COUNT_INSERT + COUNT_UPDATE + COUNT_DELETE FROM performance_schema.table_io_waits_summary_by_table"
+    " WHERE OBJECT_TYPE = 'TABLE' AND OBJECT_SCHEMA = :schema AND OBJECT_NAME = :name"
+)
+# Table by table: only for names that it is given does the server not open all that there are.
+_UPDATED = sa.text(
+    "SELECT COALESCE(CAST(UPDATE_TIME AS CHAR), '-') FROM information_schema.TABLES"
+    " WHERE TABLE_SCHEMA = :schema AND TABLE_NAME = :name AND TABLE_TYPE = 'BASE TABLE' AND ENGINE = 'InnoDB'"
+)
+_UNENDED = sa.text(
+    "SELECT t.trx_id, COALESCE(p.USER, '') FROM information_schema.INNODB_TRX t"
+    " LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id"
+    " WHERE t.trx_rows_modified > 0 AND t.trx_mysql_thread_id <> CONNECTION_ID()"
+)
+_WRITING = "('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')"
+_RIGHTS = sa.text(
+    "SELECT TABLE_SCHEMA, TABLE_NAME, GRANTEE, PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES"
+    f" WHERE PRIVILEGE_TYPE IN {_WRITING} ORDER BY 1, 2, 3, 4"
+)
+_DENIED = (1044, 1142, 1227)
+
+
+def is_denied(error: DBAPIError) -> bool:
+    """Whether the server refused what this user may not do."""
+    return getattr(error.orig, "args", ("",))[0] in _DENIED
+
+
+def _changes(connection: Connection, tables: Sequence[str]) -> Changes:
+    counts = _may_count(connection)
+    query, source = (_COUNTED, "performance_schema") if counts else (_UPDATED, "information_schema.TABLES")
+    found = {}
+    for name in tables:
+        schema, table = split(connection, name)
+        count = connection.execute(query, {"schema": schema, "name": table}).scalar()
+        if count is not None:
+            found[name] = str(count)
+    return found, source, ""
+
+
+def _may_count(connection: Connection) -> bool:
+    """Whether the server counts by table, and tells this user: a right on a table of its own does not go so far."""
+    if not connection.exec_driver_sql("SELECT @@performance_schema").scalar_one():
+        return False
+    try:
+        connection.execute(_COUNTED, {"schema": "", "name": ""})
+    except DBAPIError as error:
+        if not is_denied(error):
+            raise
+        return False
+    return True
+
+
+def _open(connection: Connection) -> Open:
+    try:
+        return {str(id_): ("", str(who)) for id_, who in connection.execute(_UNENDED)}, ""
+    except DBAPIError as error:
+        if not is_denied(error):
+            raise
+        return None, "the source's user may not see transactions of others; GRANT PROCESS ON *.* to it"
+
+
+def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
+    wanted = {split(connection, name) for name in tables}
+    rights: dict[tuple[str, str], list[str]] = {}
+    quote = connection.dialect.identifier_preparer.quote
+    for schema, table, grantee, right in connection.execute(_RIGHTS):
+        if (schema, table) in wanted:
+            rights.setdefault((f"{quote(schema)}.{quote(table)}", str(grantee)), []).append(str(right))
+    for (table, grantee), granted in rights.items():
+        yield f"REVOKE {', '.join(granted)} ON {table} FROM {grantee}"
+    if not _sees_all(connection):
+        what = "-- the source's user is shown its own rights alone: who else may write is not known here"
+        yield f"{what}; ask a user that may SELECT from mysql.*"
+    yield "-- rights on whole schemas or servers (SHOW GRANTS) are to be taken away, too"
+
+
+def _sees_all(connection: Connection) -> bool:
+    """Whether information_schema shows this user the rights of others."""
+    try:
+        connection.exec_driver_sql("SELECT 1 FROM mysql.tables_priv LIMIT 0")
+    except DBAPIError as error:
+        if not is_denied(error):
+            raise
+        return False
+    return True
+
+
+WRITERS = Writers(
+    changes=_changes,
+    open=_open,
+    # Where the next number stands MariaDB and MySQL tell late; they count by table.
+    marks_ever="",
+    may_write=lambda *_: {},
+    read_only=_read_only,
+    drops=drops_unchecked("SET FOREIGN_KEY_CHECKS = 0", "SET FOREIGN_KEY_CHECKS = 1"),
+)
+
+
+# ──
+# A PyMySQL connection made ready: read-only snapshots (or plain writes), exact values, one text for one
+# key.
+
+_MODES = "ANSI_QUOTES,PIPES_AS_CONCAT"
+"""So that a mapping's SQL says the same here as elsewhere: "Name" is a name, || joins texts. The list stands in
+for the server's own, where NO_ZERO_DATE would refuse to compare with a zero date that a key holds, and
+PAD_CHAR_TO_FULL_LENGTH would change texts."""
+
+_LONGEST_TEXT_BYTES = 2**30
+SESSION: Mapping[str, Any] = {
+    "time_zone": "+00:00",
+    "sql_mode": _MODES,
+    # Both would cut an answer without an error.
+    "group_concat_max_len": _LONGEST_TEXT_BYTES,
+    "sql_select_limit": 2**64 - 1,
+}
+"""Settings of a session that values depend on."""
+PlainCursor = Cursor
+_TOLERANT_UTF8 = "migrator_tolerant_utf8"
+
+
+def from_text(type_code: int, text: str) -> Any:
+    """The value that our connections give for a column of the type (a FIELD_TYPE) that the server sends as this text."""
+    return arguments(None)["conv"][type_code](text)
+
+
+def arguments(password: str | None) -> dict[str, Any]:
+    """What every connection is made with, whatever the URL says."""
+    found = {
+        "charset": "utf8mb4",
+        "use_unicode": True,
+        "sql_mode": _MODES,
+        # Not MULTI_STATEMENTS. An UPDATE counts the rows that it finds, as on other servers: the journal goes by it.
+        "client_flag": CLIENT.FOUND_ROWS,
+        "conv": {
+            **converters.conversions,
+            FIELD_TYPE.TIMESTAMP: _zoned,
+            FIELD_TYPE.TIME: converters.convert_time,  # a time of day, not a span; text where it is none
+            FIELD_TYPE.BIT: _bits,
+            datetime: _literal,
+        },
+    }
+    # PyMySQL would encode text as Latin-1; servers keep what their own client sends, which is UTF-8.
+    return found | ({"password": password.encode()} if password else {})
+
+
+def prepare(connection: Session[Any], _: object, *, connection_options: ConnectionOptions) -> None:
+    """Settles everything that a new connection needs before its first transaction."""
+    prepare_values(connection)
+    # For an ALTER TABLE; the server's own limit is a day or a year.
+    wait_s = max(1, round(connection_options.lock_wait_s))
+    settings = {
+        **_limits(connection, connection_options),
+        "lock_wait_timeout": wait_s,
+        "innodb_lock_wait_timeout": wait_s,
+        **SESSION,
+    }
+    with connection.cursor() as cursor:
+        words = ", ".join(f"SESSION {name} = %s" for name in settings)
+        cursor.execute(f"SET {words}", tuple(settings.values()))
+        if connection_options.writes:
+            cursor.execute(f"SET SESSION sql_mode = '{_MODES},STRICT_ALL_TABLES'")
+            # REPEATABLE READ would lock the gap that a service's next mark goes into.
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
+        else:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+def prepare_values(connection: Any, *, is_async: bool = False) -> None:
+    """The connection (PyMySQL's, or aiomysql's) gives values as all of ours do; what it changes is in values_of."""
+    conversions = arguments(None)["conv"]
+    connection.use_unicode = True
+    setattr(connection, _encoding(is_async=is_async), _TOLERANT_UTF8)
+    connection.encoders = {kind: one for kind, one in conversions.items() if type(kind) is not int}
+    connection.decoders = {kind: one for kind, one in conversions.items() if type(kind) is int}
+
+
+def values_of(connection: Any, *, is_async: bool = False) -> dict[str, Any]:
+    """Attributes of a connection that values depend on, as they are."""
+    names = ("use_unicode", _encoding(is_async=is_async), "encoders", "decoders")
+    return {name: getattr(connection, name) for name in names}
+
+
+def _encoding(*, is_async: bool) -> str:
+    return "_encoding" if is_async else "encoding"
+
+
+def _limits(connection: Session[Any], connection_options: ConnectionOptions) -> Mapping[str, float]:
+    """Time limits as settings of the session, in the words of the one server or the other.
+
+    Source: MariaDB Knowledge Base, "max_statement_time" (s), "idle_transaction_timeout" (s); MySQL Reference Manual,
+    "max_execution_time" (ms). MySQL has no limit for idle transactions alone: wait_timeout ends idle connections.
+    """
+    of_mariadb = is_mariadb(str(connection.get_server_info()))
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT @@{'max_statement_time' if of_mariadb else 'max_execution_time'}")
+        (own,) = cursor.fetchone() or (0,)
+    idle_s, limit_s = max(1, round(connection_options.idle_s)), connection_options.limit_s(float(own))
+    if of_mariadb:
+        return {"idle_transaction_timeout": idle_s} | ({"max_statement_time": limit_s} if limit_s else {})
+    return {"wait_timeout": idle_s} | (
+        {"max_execution_time": max(1, round(limit_s * 1000))} if limit_s else {}
+    )
+
+
+def begin(connection: SqlConnection) -> None:
+    # A snapshot of the first SELECT would do; READ ONLY is said here too, since a query may change the default.
+    connection.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+
+def _zoned(text: str) -> Any:
+    """A TIMESTAMP, in UTC as the session is; text for what Python has no value for, as PyMySQL gives it."""
+    moment = converters.convert_datetime(text)
+    return moment.replace(tzinfo=UTC) if isinstance(moment, datetime) else moment
+
+
+def _bits(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+def _literal(moment: datetime, mapping: Any = None) -> str:
+    """PyMySQL's own would drop the zone, whatever it is; ours are in UTC."""
+    return str(converters.escape_datetime(moment.astimezone(UTC) if moment.tzinfo else moment, mapping))
+
+
+def _tolerant_utf8(name: str) -> codecs.CodecInfo | None:
+    """UTF-8 that decodes every byte: utf8mb3 columns may hold half a surrogate pair.
+
+    So one such text refuses its row; PyMySQL's strict decoding would end the whole page.
+    """
+    if name != _TOLERANT_UTF8:
+        return None
+    return codecs.CodecInfo(
+        name=_TOLERANT_UTF8,
+        encode=codecs.utf_8_encode,
+        decode=lambda data, errors="strict": codecs.utf_8_decode(data, "surrogateescape", True),
+    )
+
+
+codecs.register(_tolerant_utf8)
+
+
+# ── What MariaDB, MySQL and PyMySQL raise, in our own words ──
+
+_BY_MYSQL_NUMBER = {
+    **dict.fromkeys((1045, 1698), engines_words.WRONG_LOGIN),
+    1044: "the user may not use this database; GRANT SELECT on it, or correct the source's URL",
+    **dict.fromkeys((1130, 1129), "the server does not let this machine in; see the hosts of its users"),
+    1049: engines_words.NO_DATABASE,
+    **dict.fromkeys(
+        (1142, 1143, 1227, 1370), "no permission; GRANT SELECT on the table or view to this user"
+    ),
+    1356: "a view cannot be read; what it reads, or its definer's permission, is gone",
+    **dict.fromkeys((1051, 1109, 1146), engines_words.NO_TABLE),
+    1054: engines_words.NO_COLUMN,
+    **dict.fromkeys((1064, 1065), engines_words.BAD_SYNTAX),
+    **dict.fromkeys((1305, 1630), "no such function; correct the statement"),
+    **dict.fromkeys((1040, 1203, 1226), engines_words.NO_CONNECTION_LEFT),
+    **dict.fromkeys((2006, 2013, 2055), engines_words.BROKEN),
+    **dict.fromkeys((1053, 1077, 1079, 1152, 1927), engines_words.STOPPED),
+    **dict.fromkeys((1205, 1213), engines_words.LOCKED),
+    1412: f"the table was altered while it was read; {engines_words.RESUME}",
+    1317: f"the statement was interrupted; {engines_words.RESUME}",
+    **dict.fromkeys(
+        (1969, 3024),
+        engines_words.CANCELLED_BY_TIME,
+    ),
+    **dict.fromkeys((1290, 1792, 1836), engines_words.WOULD_WRITE),
+    **dict.fromkeys((1021, 1037, 1038, 1041, 1114), engines_words.FULL),
+    **dict.fromkeys((1153, 1301), "a row is larger than max_allowed_packet; raise it on the server"),
+    **dict.fromkeys((1194, 1195, 1030, 1034), engines_words.SERVER_FAILURE),
+    **dict.fromkeys((1292, 1366, 1411, 1525, 3854), engines_words.BAD_VALUE),
+    1193: "the server does not know a setting that this needs; MariaDB 10.11 or MySQL 8 is the oldest that works",
+}
+"""PyMySQL's first argument. Source: MariaDB Knowledge Base, "MariaDB Error Codes"; MySQL's, "Server Error Messages"."""
+_CANNOT_CONNECT = frozenset({2002, 2003, 2005, 2012, 2026})
+
+
+def _reasons(cause: BaseException) -> Iterator[str]:
+    number = mysql_number(cause)
+    if number in _BY_MYSQL_NUMBER:
+        yield _BY_MYSQL_NUMBER[number]
+    if number:
+        yield from engines_words.by_sqlstate(cause)
+
+
+def _is_connecting(cause: BaseException) -> bool:
+    return mysql_number(cause) in _CANNOT_CONNECT
+
+
+ERRORS = Errors(_reasons, _is_connecting, lambda _: None)

@@ -1,1 +1,1 @@
-"""PostgreSQL as a source."""
+"""PostgreSQL."""

@@ -10,9 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.facts import Column
+from migrator.model.facts import Column
 from migrator.source.engines.base import Outcomes, Sessions, Statements, Typed
-from migrator.source.engines.foreign_keys import Below, Links, Place
+from migrator.source.engines.catalogue import Below, Links, Place
 from migrator.source.engines.servers import says_autocommit
 from migrator.source.engines.words import COMMON_QUOTES
 

@@ -1,23 +1,117 @@
-"""PostgreSQL as a source, by psycopg 3."""
+"""PostgreSQL as a source, by psycopg: the engine object, and how its SQL is read and written."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
+from sqlglot.dialects.postgres import Postgres
 
-from migrator.errors import SettingsError, how_to_install
-from migrator.source import postgresql_facts, types_postgresql
-from migrator.source.engines.base import Connecting, Engine, Schema, UrlKeeper
+from migrator.model.errors import SettingsError, how_to_install
+from migrator.model.facts import Kind
+from migrator.source.engines.base import Connecting, ConnectionOptions, Engine, Schema, Sql, UrlKeeper
+from migrator.source.engines.postgresql import facts, types
 from migrator.source.engines.postgresql.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.postgresql.capture import CAPTURING
-from migrator.source.engines.postgresql.errors import ERRORS
-from migrator.source.engines.postgresql.server import SERVER, has_blocks
-from migrator.source.engines.postgresql.sql import SQL
-from migrator.source.engines.postgresql.writers import WRITERS
+from migrator.source.engines.postgresql.server import ERRORS, SERVER, WRITERS, has_blocks
 from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
-from migrator.source.manners import Manners
+from migrator.source.engines.words import (
+    ANSI_STRING,
+    AS_TEXT,
+    BACKSLASHED,
+    BETWEEN,
+    CLOCKS,
+    COMMENTS,
+    OF_SEQUENCES,
+    PARAMETER,
+    lexer,
+)
+
+# ── PostgreSQL's SQL: how it is read, what is refused in it, how values and columns stand in ours ──
+
+_PARAMETERS = lexer(
+    rf"(?<!\w)[eE]{BACKSLASHED}|{ANSI_STRING}"
+    r'|"(?:[^"]|"")*"|(?<![\w$])\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$'
+    rf"|(?P<comment>{COMMENTS})|{PARAMETER}"
+)
+_SQL_AS_TEXT = (
+    *(
+        "query_to_xml*",
+        "cursor_to_xml*",
+        "table_to_xml*",
+        "schema_to_xml*",
+        "database_to_xml*",
+        "xpath_table",
+    ),
+    *("ts_stat", "ts_rewrite", "crosstab*", "connectby", "dblink*", "postgres_fdw_*"),
+)
+_OF_LARGE_OBJECTS = ("lo_*", "loread", "lowrite")
+_AS_A_COLUMN = (
+    *_SQL_AS_TEXT,
+    *_OF_LARGE_OBJECTS,
+    *OF_SEQUENCES,
+    *(
+        "pg_read_*",
+        "pg_ls_*",
+        "pg_file_*",
+        "pg_stat_file",
+        "pg_stat_reset*",
+        "pg_log*",
+        "pg_sleep*",
+        "pg_*advisory*",
+    ),
+    *("pg_terminate_*", "pg_cancel_*", "pg_create_*", "pg_drop_*", "pg_copy_*", "pg_import_*", "pg_backup_*"),
+    *("pg_replication_*", "pg_wal_*", "http_*"),
+)
+"""What PostgreSQL calls for x.name, too: functions of one argument, here those that no column is likely to be called."""
+# pg_*: the server's own, all but some: files, other sessions, locks, replication, settings.
+_REFUSED = ("pg_*", "set_config", *_OF_LARGE_OBJECTS, *OF_SEQUENCES, *_SQL_AS_TEXT, "http", "http_*")
+_VOLATILE = (
+    CLOCKS
+    | {"now", "transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "random"}
+    | {"gen_random_uuid", "nextval", "currval", "lastval", "setval", "current_setting", "txid_current"}
+    | {"pg_current_xact_id", "inet_client_addr", "pg_backend_pid"}
+)
+_ROUTINES = sa.text("""
+        SELECT DISTINCT CASE WHEN p.provolatile = 'v' THEN 'is declared VOLATILE' ELSE 'is declared STABLE' END
+            || CASE WHEN n.nspname = 'pg_catalog' THEN '' ELSE ', and may read other tables' END
+        FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+        WHERE p.proname = :name
+            AND (n.nspname = :schema OR :schema = '' AND pg_catalog.pg_function_is_visible(p.oid))
+            AND (p.provolatile = 'v' OR p.provolatile = 's' AND n.nspname <> 'pg_catalog')
+    """)
+"""PostgreSQL declares half of its own text functions STABLE (concat, format): of its own only volatile ones count."""
+
+
+def _comparable(value: Any, _: Kind) -> Any:
+    """PostgreSQL widens a real that it compares with a number of the driver's, which no real but a rare one equals."""
+    return repr(value) if isinstance(value, float) else value
+
+
+SQL = Sql(
+    reader=Postgres,
+    quote='"',
+    parameters=_PARAMETERS,
+    forms=AS_TEXT,
+    comparable=_comparable,
+    integer_bits=None,
+    between=BETWEEN,
+    sets_variables=False,
+    escapes_names=True,
+    refused=_REFUSED,
+    refused_columns=_AS_A_COLUMN,
+    volatile=_VOLATILE,
+    routines=_ROUTINES,
+    folds_names=True,
+    recurses_unasked=False,
+    having_sees_aliases=False,
+    traits=frozenset({"casts to read", "nested as JSON", "collates", "partitions by the first column"}),
+)
+
+
+# ── PostgreSQL as a source, by psycopg 3 ──
 
 _NAME = "postgresql"
 _SCHEME = "postgresql+psycopg"
@@ -35,14 +129,20 @@ def _checked_url(url: URL, _: str) -> URL:
     return url.set(drivername=_SCHEME)
 
 
-def _opened(address: UrlKeeper, manners: Manners) -> sa.Engine:
-    from migrator.source import postgresql  # needs psycopg, an extra that SQLite does without
+def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
+    from migrator.source.engines.postgresql import connect  # needs psycopg, an extra that SQLite does without
 
-    wanted = {"application_name": manners.name, "connect_timeout": CONNECT_TIMEOUT_S, **postgresql.ALIVE}
+    wanted = {
+        "application_name": connection_options.name,
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        **connect.ALIVE,
+    }
     # Whatever the database keeps: of one that keeps any bytes (SQL_ASCII), the driver would give bytes for texts.
-    engine = server_engine(address, manners, lambda url: unless_in(url, wanted) | {"client_encoding": "utf8"})
-    sa.event.listen(engine, "connect", postgresql.prepare)
-    sa.event.listen(engine, "begin", partial(postgresql.begin, manners=manners))
+    engine = server_engine(
+        address, connection_options, lambda url: unless_in(url, wanted) | {"client_encoding": "utf8"}
+    )
+    sa.event.listen(engine, "connect", connect.prepare)
+    sa.event.listen(engine, "begin", partial(connect.begin, connection_options=connection_options))
     return engine
 
 
@@ -63,8 +163,8 @@ POSTGRESQL = Engine(
     ),
     sql=SQL,
     schema=Schema(
-        reflected=postgresql_facts.reflected,
-        kinds=types_postgresql.KINDS,
+        reflected=facts.reflected,
+        kinds=types.KINDS,
         has_schemas=True,
         has_materialized_views=True,
         loosely_typed=False,

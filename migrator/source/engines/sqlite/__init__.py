@@ -1,1 +1,1 @@
-"""SQLite as a source."""
+"""SQLite."""

@@ -1,4 +1,4 @@
-"""Capture on SQLite, by its catalogue: triggers of ours, tables that cannot be captured, images as values."""
+"""SQLite: triggers that leave marks, and what the catalogue says of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,154 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.changes import Captured
-from migrator.source.capture.design import Found
-from migrator.source.capture.sqlite import SqliteDdl, quoted
+from migrator.model.capture import Captured
+from migrator.model.facts import Column
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
+from migrator.source.engines.ddl import VERSION, Found, Side, Trigger, columns_of, digest_of
 from migrator.source.engines.servers import OUR_TRIGGER
+
+# ── Capture on SQLite: two tables with the prefix `migrator_`, triggers for each table ──
+
+_NOW = "(julianday('now') - 2440587.5) * 86400.0"
+MARK_COLUMNS = f"""\
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    table_name TEXT NOT NULL DEFAULT '',      -- '' where a root is named
+    image_before TEXT,                        -- JSON: column -> type:text, of UPDATE and DELETE
+    image_after TEXT,                         -- the same, of INSERT and UPDATE
+    root_entity TEXT,
+    root_key TEXT,
+    item_keys TEXT NOT NULL DEFAULT '[]',     -- JSON: item keys that the root had
+    work_cursor TEXT NOT NULL DEFAULT '',     -- where the work on a mark of many roots goes on
+    tries INTEGER NOT NULL DEFAULT 0,         -- how often it failed
+    ready_at REAL NOT NULL DEFAULT 0,         -- times are seconds since 1970, by this machine's clock
+    leased_until REAL NOT NULL DEFAULT 0,
+    lease_owner TEXT,
+    changed_at REAL NOT NULL DEFAULT ({_NOW}),
+    version INTEGER NOT NULL DEFAULT {VERSION}"""
+_EVENTS: dict[str, tuple[Side, ...]] = {"INSERT": ("NEW",), "UPDATE": ("OLD", "NEW"), "DELETE": ("OLD",)}
+_IMAGES = {"OLD": "image_before", "NEW": "image_after"}
+
+
+class SqliteDdl:
+    mark = "migrator_mark"
+    ticket = "migrator_ticket"
+    now = f"({_NOW})"
+
+    def tables(self) -> list[str]:
+        ticket = (
+            "id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NULL, number INTEGER NOT NULL,"
+            " installation TEXT NOT NULL, version INTEGER NOT NULL, job TEXT NOT NULL, marked_by TEXT NOT NULL"
+        )
+        return [
+            f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n)",
+            f"CREATE TABLE IF NOT EXISTS {self.ticket} ({ticket})",
+        ]
+
+    def no_tables(self) -> list[str]:
+        return [f"DROP TABLE IF EXISTS {self.mark}", f"DROP TABLE IF EXISTS {self.ticket}"]
+
+    def triggers(self, captured: Captured) -> list[Trigger]:
+        bodies = {f"AFTER {event}": self._body(captured, event) for event in _EVENTS}
+        bodies |= self._replaced(captured)
+        digest = digest_of(*bodies.values())
+        return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
+
+    def _replaced(self, captured: Captured) -> dict[str, str]:
+        """Marks for rows that REPLACE is about to take away, for which SQLite fires no trigger of its own.
+
+        A row that meets another one's key in another way (an upsert) leaves such a mark too, which does no harm.
+        """
+        table = captured.table
+        wider = [one.columns for one in table.meetings if one.whole]
+        keys = [_real(captured, key) for key in dict.fromkeys([table.primary_key, *table.unique]) if key]
+        # A key that is compared in a wider way, too, would have no index of its own.
+        columns = [[quoted(name) for name in key] for key in keys if key not in wider]
+        conditions = [" AND ".join(f"gone.{one} = NEW.{one}" for one in names) for names in columns]
+        conditions += [one.sql for one in table.meetings]
+        if not conditions:
+            return {}
+        met = " OR ".join(f"({one})" for one in conditions)
+        own = [quoted(name) for name in _real(captured, table.primary_key)] or ["rowid"]
+        itself = " AND ".join(f"gone.{one} IS OLD.{one}" for one in own)
+        columns += [[quoted(name) for name in one.columns] for one in table.meetings]
+        changed = ", ".join(dict.fromkeys(name for names in columns for name in names))
+        held = image(columns_of(captured, captured.columns), "gone")
+        begin = (
+            f"INSERT INTO {self.mark} (table_name, image_before)\n    SELECT {literal(captured.name)}, {held}"
+        )
+        found = f"{begin}\n    FROM {quoted(table.real)} AS gone WHERE ({met})"
+        return {
+            "BEFORE INSERT": f" FOR EACH ROW\nBEGIN\n    {found};\nEND",
+            f"BEFORE UPDATE OF {changed}": f" FOR EACH ROW\nBEGIN\n    {found} AND NOT ({itself});\nEND",
+        }
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    def image(self, columns: Sequence[Column], row: str) -> str:
+        return image(columns, row)
+
+    def _body(self, captured: Captured, event: str) -> str:
+        columns, sides = columns_of(captured, captured.columns), _EVENTS[event]
+        targets = ", ".join(["table_name", *(_IMAGES[side] for side in sides)])
+        values = ",\n        ".join([literal(captured.name), *(image(columns, side) for side in sides)])
+        when = _when(captured) if event == "UPDATE" else ""
+        return (
+            f" FOR EACH ROW{when}\nBEGIN\n"
+            f"    INSERT INTO {self.mark} ({targets}) VALUES (\n        {values});\nEND"
+        )
+
+
+def _real(captured: Captured, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(column.real for column in columns_of(captured, names))
+
+
+def _trigger(captured: Captured, event: str, body: str, digest: str) -> Trigger:
+    timing, what = event.split(" ")[:2]
+    name = trigger_name(captured.name, (timing[:1] + what[:1]).lower(), digest)
+    create = f"CREATE TRIGGER {name} {event} ON {quoted(captured.table.real)}{body}"
+    return Trigger(captured.name, name, digest, (create,), (f"DROP TRIGGER {name}",))
+
+
+def trigger_name(table: str, event: str, digest: str) -> str:
+    return f"migrator_{digest_of(table)}_{event}_{digest}"
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def image(columns: Sequence[Column], row: str) -> str:
+    """JSON of written name -> the value's own type, a colon and its text; NULL is null."""
+    pairs = [f"{literal(column.name)}, {_value(f'{row}.{quoted(column.real)}')}" for column in columns]
+    return "json_object(" + ",\n            ".join(pairs) + ")"
+
+
+def _value(held: str) -> str:
+    # Of 200,000 random floats 17 digits of SQLite's printf gave 594 wrong, 20 none.
+    return (
+        f"CASE typeof({held}) WHEN 'blob' THEN 'blob:' || hex({held})"
+        f" WHEN 'real' THEN 'real:' || printf('%!.20g', {held}) ELSE typeof({held}) || ':' || {held} END"
+    )
+
+
+def _when(captured: Captured) -> str:
+    """Compares bytes and types: a collation takes two texts for one, and 1 is 1.0."""
+    if captured.watched is None:
+        return ""
+    changed = []
+    for column in columns_of(captured, captured.watched):
+        old, new = f"OLD.{quoted(column.real)}", f"NEW.{quoted(column.real)}"
+        changed.append(f"{old} IS NOT {new} COLLATE BINARY OR typeof({old}) <> typeof({new})")
+    return "\nWHEN " + "\n    OR ".join(changed)
+
+
+# ──
+# Capture on SQLite, by its catalogue: triggers of ours, tables that cannot be captured, images as values.
 
 _TRIGGERS = sa.text(
     "SELECT tbl_name AS name, name AS trigger_name, sql AS text FROM sqlite_master WHERE type = 'trigger' ORDER BY 1, 2"

@@ -1,4 +1,4 @@
-"""SQLite as a source: one file, read through the standard library's driver."""
+"""SQLite as a source: the engine object, how its SQL is read and written, and its errors."""
 
 from __future__ import annotations
 
@@ -8,31 +8,98 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
+from sqlglot.dialects.sqlite import SQLite
 
-from migrator.errors import SettingsError
-from migrator.source import sqlite_facts, types_sqlite
+from migrator.model.errors import SettingsError
+from migrator.source.engines import words
 from migrator.source.engines.base import (
     Connecting,
+    ConnectionOptions,
     Engine,
+    Errors,
     Explaining,
     Plan,
     Row,
     Schema,
     Server,
+    Sql,
     UrlKeeper,
     Writers,
 )
 from migrator.source.engines.servers import drops_unchecked, pool_of
+from migrator.source.engines.sqlite import facts
+from migrator.source.engines.sqlite import facts as types_sqlite
 from migrator.source.engines.sqlite.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.sqlite.capture import CAPTURING
-from migrator.source.engines.sqlite.errors import ERRORS
-from migrator.source.engines.sqlite.sql import SQL
-from migrator.source.manners import Manners
+from migrator.source.engines.words import ANSI_STRING, AS_TEXT, BETWEEN, CLOCKS, COMMENTS, PARAMETER, lexer
+
+# ── What SQLite raises, in our own words ──
+
+_BY_SQLITE_NAME = {
+    "SQLITE_BUSY": words.LOCKED,
+    "SQLITE_LOCKED": words.LOCKED,
+    "SQLITE_NOTADB": "the file is no SQLite database, or an encrypted one; name another",
+    "SQLITE_CORRUPT": "the file is damaged; run PRAGMA integrity_check on it",
+    "SQLITE_CANTOPEN": "it cannot be opened; let this user read it (and, in WAL mode, write its folder)",
+    "SQLITE_READONLY": words.WOULD_WRITE,
+    "SQLITE_IOERR": "the file cannot be read; look at the disk",
+    "SQLITE_PERM": "no permission; let this user read the file",
+    "SQLITE_AUTH": "no permission; let this user read the file",
+    "SQLITE_INTERRUPT": words.TOOK_TOO_LONG,
+}
+
+
+def _reasons(cause: BaseException) -> Iterator[str]:
+    name = "_".join((getattr(cause, "sqlite_errorname", None) or "").split("_")[:2])
+    if name in _BY_SQLITE_NAME:
+        yield _BY_SQLITE_NAME[name]
+
+
+ERRORS = Errors(_reasons, lambda _: False, lambda _: None)
+
+
+# ── SQLite's SQL: how it is read, what is refused in it, how values stand in ours ──
+
+_PARAMETERS = lexer(rf'{ANSI_STRING}|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|(?P<comment>{COMMENTS})|{PARAMETER}')
+_REFUSED = (
+    *("load_extension", "readfile", "writefile", "edit", "fsdir", "lsmode", "zipfile", "fts?_tokenizer"),
+    "pragma_*",
+)
+_VOLATILE = CLOCKS | {"random", "randomblob", "changes", "total_changes", "last_insert_rowid"}
+
+
+def _number(value: Decimal) -> int | float:
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+SQL = Sql(
+    reader=SQLite,
+    quote='"',
+    parameters=_PARAMETERS,
+    forms={**AS_TEXT, Decimal: _number},
+    comparable=lambda value, _: value,
+    integer_bits=64,
+    between=BETWEEN,
+    sets_variables=False,
+    escapes_names=False,
+    refused=_REFUSED,
+    refused_columns=(),
+    volatile=_VOLATILE,
+    routines=None,
+    folds_names=False,
+    recurses_unasked=True,
+    having_sees_aliases=False,
+    traits=frozenset(),
+)
+
+
+# ── SQLite as a source: one file, read through the standard library's driver ──
 
 _NAME = "sqlite"
 _SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -46,16 +113,16 @@ class _TimedConnection(sqlite3.Connection):
     ends_at: float = math.inf
 
 
-def _opened(address: UrlKeeper, manners: Manners) -> sa.Engine:
+def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
     # as_uri() escapes what a file name may hold; mode=ro never creates a file.
-    mode = "rw" if manners.writes else "ro"
+    mode = "rw" if connection_options.writes else "ro"
     uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode={mode}"
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(
             uri,
             uri=True,
-            timeout=manners.lock_wait_s,
+            timeout=connection_options.lock_wait_s,
             isolation_level=None,
             check_same_thread=False,
             factory=_TimedConnection,
@@ -64,12 +131,14 @@ def _opened(address: UrlKeeper, manners: Manners) -> sa.Engine:
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         # mode=ro alone would let an ATTACH in a query make a file.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        connection.execute("PRAGMA synchronous = FULL" if manners.writes else "PRAGMA query_only = ON")
+        connection.execute(
+            "PRAGMA synchronous = FULL" if connection_options.writes else "PRAGMA query_only = ON"
+        )
         return connection
 
-    engine = sa.create_engine(f"{_NAME}://", creator=connect, **pool_of(manners))
-    sa.event.listen(engine, "begin", _begin_writing if manners.writes else _begin)
-    if limit_s := manners.limit_s(0):
+    engine = sa.create_engine(f"{_NAME}://", creator=connect, **pool_of(connection_options))
+    sa.event.listen(engine, "begin", _begin_writing if connection_options.writes else _begin)
+    if limit_s := connection_options.limit_s(0):
         _limit_sqlite(engine, limit_s)
     return engine
 
@@ -194,7 +263,7 @@ SQLITE = Engine(
     ),
     sql=SQL,
     schema=Schema(
-        reflected=sqlite_facts.reflected,
+        reflected=facts.reflected,
         kinds=types_sqlite.KINDS,
         has_schemas=False,
         has_materialized_views=False,

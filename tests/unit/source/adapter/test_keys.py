@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from migrator.errors import UnmarkedError
-from migrator.source.adapter.keys import Said
-from migrator.source.adapter.placeholders import Spoken
-from migrator.source.adapter.watched import Place, Watched
-from migrator.source.adapter.write import Write
-from migrator.source.adapter.written import written
+from migrator.model.errors import UnmarkedError
+from migrator.source.adapter.keys import StatementKeys
+from migrator.source.adapter.statement import StatementStyle, Write
+from migrator.source.adapter.tables import CapturedTable
+from migrator.source.adapter.tree import written
+from migrator.source.engines.catalogue import Place
 
-ORDERS = Watched(Place(None, "orders"), ("id", "shop", "code", "n"), ("shop", "id"), (("code",),))
-THING = Watched(Place(None, "thing"), ("id", "n"), ("id",))
+ORDERS = CapturedTable(Place(None, "orders"), ("id", "shop", "code", "n"), ("shop", "id"), (("code",),))
+THING = CapturedTable(Place(None, "thing"), ("id", "n"), ("id",))
 
 
-def said(text: str, *parameters: Any, table: Watched = ORDERS) -> Said:
-    found = written(text, Spoken("postgresql", True))
+def said(text: str, *parameters: Any, table: CapturedTable = ORDERS) -> StatementKeys:
+    found = written(text, StatementStyle("postgresql", True))
     assert isinstance(found, Write), found
-    return Said(found, table, parameters or [()], "postgresql")
+    return StatementKeys(found, table, parameters or [()], "postgresql")
 
 
 def test_keys_are_every_combination_of_what_where_says_for_each_of_many_parameters() -> None:

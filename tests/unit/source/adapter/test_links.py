@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from migrator.source.adapter.links import Place, above, beneath
+from migrator.source.adapter.tables import above, beneath
+from migrator.source.engines.catalogue import Place
 
 A, B, C, D = (Place("public", name) for name in "abcd")
 

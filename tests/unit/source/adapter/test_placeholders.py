@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.source.adapter.placeholders import Fragment, Spoken, escaped, numbered, placeholder
+from migrator.source.adapter.statement import Fragment, StatementStyle, escaped, numbered, placeholder
 
-FORMATS = Spoken("postgresql", True)
-DOLLARS = Spoken("postgresql")
-SQLITE = Spoken("sqlite")
+FORMATS = StatementStyle("postgresql", True)
+DOLLARS = StatementStyle("postgresql")
+SQLITE = StatementStyle("sqlite")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ SQLITE = Spoken("sqlite")
     ],
 )  # fmt: skip
 def test_placeholders_get_names_and_what_only_looks_like_one_stays(
-    spoken: Spoken, text: str, wanted: str, places: tuple[int | str, ...]
+    spoken: StatementStyle, text: str, wanted: str, places: tuple[int | str, ...]
 ) -> None:
     found = numbered(text, spoken)
     assert (found.text, found.places) == (wanted, places)

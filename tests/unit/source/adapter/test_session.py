@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.facts import Column, Kind
-from migrator.source.adapter.session import EVERY_SETTING, fits, settings_for
+from migrator.model.facts import Column, Kind
+from migrator.source.adapter.images import EVERY_SETTING, fits, settings_for
 
 
 def column(kind: str, declared: str) -> Column:

@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
-from migrator.source.adapter.placeholders import Spoken
-from migrator.source.adapter.write import Given, Write
-from migrator.source.adapter.written import written
+from migrator.source.adapter.statement import Given, StatementStyle, Write
+from migrator.source.adapter.tree import written
 
 SPOKEN = {
-    "postgresql": Spoken("postgresql", True),
-    "mysql": Spoken("mysql", True),
-    "ansi": Spoken("mysql", True, True),
-    "sqlite": Spoken("sqlite"),
+    "postgresql": StatementStyle("postgresql", True),
+    "mysql": StatementStyle("mysql", True),
+    "ansi": StatementStyle("mysql", True, True),
+    "sqlite": StatementStyle("sqlite"),
 }
 
 

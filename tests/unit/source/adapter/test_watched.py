@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.source.adapter.watched import Place, Watched, WatchedTables
-from migrator.source.adapter.write import words_of
+from migrator.source.adapter.statement import words_of
+from migrator.source.adapter.tables import CapturedTable, CapturedTables
+from migrator.source.engines.catalogue import Place
 
 
-def tables(dialect: str, *places: tuple[str | None, str], home: str | None = "public", folds: bool = False) -> WatchedTables:  # fmt: skip
-    made = {Place(*place): Watched(Place(*place), ("id",), ("id",)) for place in places}
-    return WatchedTables(dialect, home, made, frozenset({"seen_orders"}), folds)
+def tables(dialect: str, *places: tuple[str | None, str], home: str | None = "public", folds: bool = False) -> CapturedTables:  # fmt: skip
+    made = {Place(*place): CapturedTable(Place(*place), ("id",), ("id",)) for place in places}
+    return CapturedTables(dialect, home, made, frozenset({"seen_orders"}), folds)
 
 
 ORDERS = ("public", "orders")
@@ -82,8 +83,8 @@ def test_a_name_that_a_search_path_leads_to_is_found() -> None:
 
 def test_a_table_that_empties_others_is_named_by_a_truncate_that_cascades_alone() -> None:
     one = Place("public", "orders")
-    watched = {one: Watched(one, ("id",), ("id",))}
-    found = WatchedTables("postgresql", "public", watched, emptied=frozenset({"users"}))
+    watched = {one: CapturedTable(one, ("id",), ("id",))}
+    found = CapturedTables("postgresql", "public", watched, emptied=frozenset({"users"}))
     assert found.mentioned("TRUNCATE Users CASCADE")
     assert not found.mentioned("DELETE FROM users")
     assert found.named(words_of("TRUNCATE users")) == []

@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.errors import StoppedError
-from migrator.source.adapter.works import Work, Works
+from migrator.model.errors import StoppedError
+from migrator.source.adapter.transactions import TransactionState, TransactionStates
 
 
 class Refuses:
@@ -21,16 +21,16 @@ class Refuses:
     def leaves_marks(self, changed: object) -> bool:
         return True
 
-    def commits(self, connection: Connection, work: Work) -> None:
+    def commits(self, connection: Connection, work: TransactionState) -> None:
         raise StoppedError("too late")
 
-    def prepares(self, work: Work) -> None:
+    def prepares(self, work: TransactionState) -> None:
         return
 
 
 def test_what_is_prepared_is_committed_whatever_came_between() -> None:
     with sa.create_engine("sqlite://").connect() as connection:
-        works = Works(Refuses(), lambda: 0.0)
+        works = TransactionStates(Refuses(), lambda: 0.0)
         works.begin(connection)
         works.prepares(connection, "xid")
         works.commits_twophase(connection, "xid", is_prepared=True)

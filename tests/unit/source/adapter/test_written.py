@@ -7,12 +7,14 @@ import warnings
 import pytest
 import sqlglot
 
-from migrator.source.adapter.placeholders import Spoken
-from migrator.source.adapter.quiet import quietly
-from migrator.source.adapter.write import Given, Opaque, Write, Written
-from migrator.source.adapter.written import first_word, may_write, written
+from migrator.source.adapter.statement import Given, Opaque, StatementStyle, Write, Written, quietly
+from migrator.source.adapter.tree import first_word, may_write, written
 
-POSTGRESQL, MYSQL, SQLITE = Spoken("postgresql", True), Spoken("mysql", True), Spoken("sqlite")
+POSTGRESQL, MYSQL, SQLITE = (
+    StatementStyle("postgresql", True),
+    StatementStyle("mysql", True),
+    StatementStyle("sqlite"),
+)
 SPOKEN = {"postgresql": POSTGRESQL, "mysql": MYSQL, "sqlite": SQLITE}
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.errors import SettingsError
-from migrator.facts import Column, Kind, TableFacts
-from migrator.mapping.changes import Captured
-from migrator.source.capture.design import Ddl
-from migrator.source.capture.mysql import MysqlDdl
-from migrator.source.capture.postgresql import PostgresqlDdl
-from migrator.source.capture.sqlite import SqliteDdl
+from migrator.model.capture import Captured
+from migrator.model.errors import SettingsError
+from migrator.model.facts import Column, Kind, TableFacts
+from migrator.source.engines.ddl import Ddl
+from migrator.source.engines.mysql.triggers import MysqlDdl
+from migrator.source.engines.postgresql.capture import PostgresqlDdl
+from migrator.source.engines.sqlite.capture import SqliteDdl
 
 TEXT = Kind("text")
 TABLE = TableFacts(

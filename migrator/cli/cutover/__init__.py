@@ -1,0 +1,1 @@
+"""The commands that move access patterns from phase to phase."""

@@ -1,0 +1,153 @@
+"""`migrator decommission`: what still depends on SQL, the steps that end it, and our attributes taken out of the table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from threading import Event
+
+import click
+
+from migrator.cli.cutover.options import evidence_table
+from migrator.cli.options import need_yes, read_job, stdout, stop_on_signals
+from migrator.cli.ownership import belonging
+from migrator.cli.runs import RunEnd, begin
+from migrator.journal.lease import RunLease
+from migrator.journal.writers import SqlWriters
+from migrator.mapping.language.tenants import entities_of
+from migrator.model.errors import CLEAN, DIFFERENT, SettingsError
+from migrator.model.evidence import PatternPhase
+from migrator.model.journal import RunIdentity
+from migrator.output.cutover import direct_line, who
+from migrator.output.text import EndSql, EndStep, end_steps, step_lines
+from migrator.settings.job import Job
+from migrator.stages.cutover.dependence import before_the_end
+from migrator.stages.removal import Strip, StripCounts
+from migrator.target.control import DynamoStripping
+from migrator.target.store import reads_only
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live
+from migrator.wiring.cutover import EvidenceSources, JobJournal, open_evidence, open_job_journal
+from migrator.wiring.job import Target
+
+
+@belonging()
+def check(job: Path, as_json: bool) -> int:
+    """The exit code of `migrator decommission check`."""
+    read = read_job(job)
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        job_journal = stack.enter_context(open_job_journal(read))
+        evidence_sources = stack.enter_context(open_evidence(job_journal, "decommission", stop.is_set))
+        live.existing_table(read, evidence_sources.target)
+        found = evidence_sources.dependence(with_tombstones=True)
+        lines = before_the_end(found, read.cutover)
+        left = [name for name, one in found.phases.items() if one.state.phase != "complete"]
+        steps = _steps(evidence_sources, str(job), left)
+    is_green = all(line.verdict == "ok" for line in lines)
+    if as_json:
+        data = {
+            "ok": is_green,
+            "lines": [asdict(line) for line in lines],
+            "steps": [asdict(one) for one in steps],
+            "direct": read.direct,
+        }
+        click.echo(json.dumps(data, ensure_ascii=False))
+    else:
+        stdout().print(evidence_table(lines))
+        if read.direct:
+            click.echo(direct_line(read.direct))
+        click.echo("nothing depends on SQL any more" if is_green else "not yet: mend what is not ok")
+        for text in step_lines(steps):
+            click.echo(text)
+    return CLEAN if is_green else DIFFERENT
+
+
+def _steps(evidence_sources: EvidenceSources, job: str, left: list[str]) -> list[EndStep]:
+    activity, tables = evidence_sources.activity, evidence_sources.tables
+    uninstall = [text for step in evidence_sources.live.capture.uninstall_steps() for text in step.statements]
+    return end_steps(job, left, EndSql(activity.read_only_sql(tables), uninstall, activity.drop_sql(tables)))
+
+
+@belonging()
+def strip(job: Path, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """The exit code of `migrator decommission strip`."""
+    read = read_job(job)
+    mapping = job_wiring.sound_mapping(read.mapping).mapping
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise SettingsError(
+            "strip changes every item, and nobody can be asked here; say --yes, or --dry-run to count"
+        )
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        target = job_wiring.open_target(read, mapping.table, stop.is_set)
+        table_id = live.existing_table(read, target)
+        job_journal = stack.enter_context(open_job_journal(read))
+        _refuse_early(job_journal, list(mapping.patterns), table_id)
+        names = frozenset(entity.name for entity in entities_of(mapping))
+        if dry_run:
+            counts = _stage(stack, read, target, names, reads_only, stop).count()
+            return _tell(counts, as_json=as_json, dry_run=True)
+        lease = stack.enter_context(RunLease(job_journal.journal, read.name))
+        stage = _stage(stack, read, target.fenced(lease.check), names, lease.check, stop)
+        if not yes:
+            _need_yes(stage.count(), target.design.name)
+        identity = RunIdentity("strip", read.name, table_id, mapping.revision, f"segments={stage.segments}")
+        run = begin(job_journal.journal, identity, again=True, after=0)
+        with RunEnd(job_journal.journal, run, read.hooks):
+            counts = stage.run(job_journal.journal, run)
+        return _tell(counts, as_json=as_json, dry_run=False)
+
+
+def _stage(
+    stack: ExitStack,
+    job: Job,
+    target: Target,
+    names: frozenset[str],
+    check: Callable[[], None],
+    stop: Event,
+) -> Strip:
+    stripping, tuning = stack.enter_context(DynamoStripping(target.store)), job.tuning
+    segments, workers = tuning.scan_segments, tuning.workers
+    return Strip(target.store, stripping, target.design, names, check, segments, workers, stop)
+
+
+def _refuse_early(job_journal: JobJournal, patterns: list[str], table_id: str) -> None:
+    """Raises: SettingsError while a pattern may still go back, or anything of ours may still write."""
+    phases, service_registry = job_journal.phases.all(), job_journal.service_registry()
+    moved = [phases.get(name, PatternPhase(name)) for name in patterns]
+    if faults := [one.fault for one in moved if one.fault]:
+        raise SettingsError("; ".join(faults))
+    early = [one.pattern for one in moved if one.state.phase != "complete"]
+    if early:
+        raise SettingsError(
+            f"strip comes last, and {', '.join(early)} is not complete; see `migrator cutover status`"
+        )
+    gone_s = live.lifetimes_of(job_journal.job).gone_s
+    writers = SqlWriters(job_journal.journal.database, table_id).living(gone_s)
+    named = [*(f"a {one.kind}" for one in writers), *(who(one) for one in service_registry.marking)]
+    if named:
+        what = f"strip comes last, and these may still write: {', '.join(named)}"
+        raise SettingsError(f"{what}; stop them, and wait {gone_s:g} s for those that were killed")
+
+
+def _need_yes(counts: StripCounts, table: str) -> None:
+    what = f"Take our attributes out of {counts.items:,} item(s) of table {table}, and delete {counts.own:,} of our own?"
+    need_yes(f"{what} `migrator verify` and `undo` will not know them any more.")
+
+
+def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
+    if as_json:
+        click.echo(json.dumps(asdict(counts)))
+        return CLEAN
+    done, gone = (counts.items, counts.own) if dry_run else (counts.stripped, counts.removed)
+    would = "would be " if dry_run else ""
+    click.echo(
+        f"{done:,} item(s) {would}stripped, {gone:,} tombstone(s) and control item(s) {would}deleted;"
+        f" {counts.others:,} item(s) of others are left alone"
+    )
+    return CLEAN

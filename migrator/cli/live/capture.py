@@ -1,0 +1,306 @@
+"""`migrator capture`: the triggers in the source that leave a mark of every change."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from migrator.cli.backfill import tell_registered
+from migrator.cli.command_line import print_json
+from migrator.cli.cutover.options import evidence_table
+from migrator.cli.options import console_on, read_job, stdout, stop_on_signals
+from migrator.cli.ownership import belonging
+from migrator.cli.runs import read_roster, refuse_living
+from migrator.journal.revisions import newest_of
+from migrator.model.capture import Installation, MarkedBy
+from migrator.model.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
+from migrator.model.evidence import Line
+from migrator.model.facts import EntityPlan
+from migrator.model.instances import Standing
+from migrator.output.cutover import marking_line
+from migrator.output.relay import STANDINGS
+from migrator.output.text import alembic_text, sql_text
+from migrator.settings.job import Job
+from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
+from migrator.stages.ownership import AnotherJournalError
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring.cutover import direct_evidence, keep_direct, open_evidence, open_job_journal
+from migrator.wiring.job import JobContext
+from migrator.wiring.live import Live
+from migrator.wiring.moves import kept_direct
+
+
+@dataclass(frozen=True)
+class _Session:
+    job: Job
+    context: JobContext
+    live: Live
+    stage: CaptureStage
+    plans: list[EntityPlan]
+
+
+@contextmanager
+def _session(path: Path, command: str, marked_by: MarkedBy = "triggers") -> Iterator[_Session]:
+    """The job's mapping laid over its source, and capture's edges there."""
+    job = read_job(path)
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        context = stack.enter_context(job_wiring.open_job(job, f"capture {command}", stop=stop.is_set))
+        live = stack.enter_context(
+            live_wiring.open_live(job, f"capture {command}", stop=stop.is_set, source=context.source)
+        )
+        stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, marked_by)
+        yield _Session(job, context, live, stage, [entity.plan for entity in context.checked.entities])
+
+
+# Triggers are what a journal that went back needs to be made whole: it is no reason to refuse them.
+@belonging(applies=lambda asked: not asked["form"], older=False, keeps=True, begins=True)
+def install(
+    job: Path,
+    dry_run: bool,
+    form: str | None,
+    by_services: bool,
+    take_back: bool,
+    go_back: bool,
+    as_json: bool,
+) -> int:
+    """The exit code of `migrator capture install`."""
+    with _session(job, "install", "services" if by_services else "triggers") as session:
+        if dry_run or form:
+            return _print_install(session, form or "sql", as_json=as_json)
+        _need_direct(session, take_back=take_back, as_json=as_json)
+        session.stage.refuse(session.plans)
+        before = _register(session, go_back=go_back, take_back=take_back)
+        try:
+            done = session.stage.install(session.plans)
+        except MigratorError:
+            if before in ("new", "old"):
+                click.echo(_HALF, err=True)
+            raise
+        for limit in session.stage.limits():
+            click.echo(f"warning: {limit}", err=True)
+        unverified = _unverified(session, session.live.capture.installation())
+    if done.lost_marks:
+        what = "warning: the table of marks was gone, and changes with it; it is there again"
+        click.echo(f"{what}: run `migrator verify --repair`, then `migrator relay`", err=True)
+    if unverified:
+        click.echo(f"warning: {unverified}", err=True)
+    if as_json:
+        print_json(asdict(done) | {"unverified": unverified})
+    else:
+        click.echo("\n".join(_installed_by_services(done) if by_services else _installed(done)))
+    return 0
+
+
+def _print_install(session: _Session, form: str, *, as_json: bool) -> int:
+    for refusal in session.stage.refusals(session.plans):
+        click.echo(f"warning: {refusal}", err=True)
+    steps = session.stage.steps(session.plans)
+    text = alembic_text(steps, session.job.name) if form == "alembic" else sql_text(steps)
+    _print_text(form, text, as_json=as_json)
+    return 0
+
+
+def _print_text(form: str, text: str, *, as_json: bool) -> None:
+    """What would run, as a file for who changes the source."""
+    if as_json:
+        print_json({form: text})
+    else:
+        click.echo(text, nl=False)
+
+
+_HALF = (
+    "the job has gone on to this mapping already, and not all of its triggers are there: nobody writes until the same"
+    " command has succeeded, or one with the mapping of before and --go-back"
+)
+
+
+def _register(session: _Session, *, go_back: bool, take_back: bool) -> Standing:
+    """What the mapping was to the job. Before triggers change: relays by the mapping before cannot read all that new ones
+    hold."""
+    with job_wiring.open_journal(session.job) as journal:
+        newest = newest_of(journal.database, session.job.name)
+        own = live_wiring.own_revision(session.context)
+        # An entity that is direct no more makes the job what it was before; another mapping than the newest does not.
+        is_same = newest is not None and newest.revision.mapping == own.mapping
+        revisions = live_wiring.revisions_of(session.context, journal)
+        before = revisions.register(go_back=go_back or (take_back and is_same))
+    tell_registered(before)
+    return before
+
+
+def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
+    """Returns where the job's direct entities may be that from now on, which goes on record; new ones need evidence, and it
+    is shown. Raises: SettingsError where one was taken out of the job; RefusedError where evidence is against it."""
+    job = session.job
+    with open_job_journal(job) as job_journal:
+        known = kept_direct(job, job_journal.journal)
+        if known == set(job.direct):
+            return
+        if not take_back and (taken_out := sorted(known - set(job.direct))):
+            what = f"the service writes {', '.join(taken_out)} itself, and writes.direct does not say so any more"
+            raise SettingsError(
+                f"{what}; write it there again, or say --take-back, and old rows go over newer items"
+            )
+        with open_evidence(job_journal, "capture install", lambda: False) as evidence_sources:
+            if set(job.direct) - known:
+                _need_proof(job, direct_evidence(evidence_sources), as_json=as_json)
+            # Before the triggers go: who finds them gone must find the reason, too.
+            keep_direct(evidence_sources)
+
+
+def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
+    (console_on(sys.stderr) if as_json else stdout()).print(evidence_table(lines))
+    left = [line.name for line in lines if line.verdict != "ok"]
+    if left:
+        what = (
+            f"refused: {', '.join(job.direct)} cannot be written directly yet; not proven: {', '.join(left)}"
+        )
+        raise RefusedError(f"{what}. Nothing was changed")
+
+
+def _installed(done: Installed) -> Iterator[str]:
+    for table in done.changed:
+        yield f"triggers changed: {table}"
+    what = f"{len(done.changed)} table(s) changed" if done.changed or done.new else "nothing to change"
+    yield f"{len(done.tables)} table(s) captured, {what}"
+    if done.switched:
+        yield "triggers leave the marks from now on; services that run may go on, and stop marking when they start again"
+
+
+def _installed_by_services(done: Installed) -> Iterator[str]:
+    yield f"{'our two tables are made' if done.new else 'nothing to change'}; no trigger is"
+    yield f"services are to mark their changes of {len(done.tables)} table(s): {', '.join(done.tables)}"
+    if done.new:
+        yield "their users need SELECT on our tickets, INSERT on our marks (PostgreSQL: USAGE on schema migrator)"
+        yield "then start every service with the adapter, and only then `migrator backfill`"
+
+
+def status(job: Path, as_json: bool) -> int:
+    """The exit code of `migrator capture status`."""
+    with _session(job, "status") as session:
+        found = session.stage.status(session.plans)
+        service_registry = read_roster(session.job) if found.marked_by == "services" else None
+        standing, unverified = _standing(session), _unverified(session, found.installation)
+    if as_json:
+        marking = {} if service_registry is None else {"marking": len(service_registry.marking)}
+        print_json(asdict(found) | marking | {"mapping": standing, "unverified": unverified})
+    else:
+        _print(found)
+        if service_registry is not None:
+            click.echo(marking_line(service_registry))
+        if found.installation is not None:
+            click.echo(STANDINGS[standing])
+        if unverified:
+            click.echo(f"warning: {unverified}")
+    is_marked = service_registry is None or bool(service_registry.marking)
+    return 0 if found.whole and is_marked else DIFFERENT
+
+
+def _unverified(session: _Session, installation: Installation | None) -> str:
+    with job_wiring.open_journal(session.job) as journal:
+        return live_wiring.unverified(journal, session.job, installation)
+
+
+def _standing(session: _Session) -> Standing:
+    with job_wiring.open_journal(session.job) as journal:
+        return live_wiring.revisions_of(session.context, journal).standing()
+
+
+def _print(found: CaptureStatus) -> None:
+    for one in found.tables:
+        click.echo(f"{one.table}: {one.state}: {MEANINGS[one.state]}")
+        if one.came:
+            click.echo(f"  not captured yet: column(s) {', '.join(one.came)}")
+        if one.gone:
+            click.echo(f"  captured, and no longer read or no longer there: column(s) {', '.join(one.gone)}")
+    here = found.installation
+    if here is None:
+        click.echo("capture is not installed")
+        return
+    click.echo(f"installed for job {here.job}, epoch {here.epoch}, last ticket {here.ticket}")
+
+
+def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:
+    """The exit code of `migrator capture uninstall`."""
+    read = read_job(job)
+    design = job_wiring.sound_mapping(read.mapping).mapping.table
+    with live_wiring.open_live(read, "capture uninstall") as live:
+        if dry_run:
+            _print_text("sql", sql_text(live.capture.uninstall_steps()), as_json=as_json)
+            return 0
+        if not force:
+            _refuse_living(read)
+        steps = CaptureStage(live.capture, read.name, design).uninstall(
+            live.marks, discard_marks=discard_marks
+        )
+    tables = [step.table for step in steps if step.table]
+    if as_json:
+        print_json({"was_installed": bool(steps), "tables": tables})
+    else:
+        said = f"triggers of {len(tables)} table(s) taken away"
+        click.echo(said if steps else "capture is not installed")
+    return 0
+
+
+def _refuse_living(job: Job) -> None:
+    """Raises: SettingsError where services mark changes, or may: a journal that was just made knows none of them."""
+    with job_wiring.open_journal(job) as journal:
+        try:
+            live_wiring.refuse_unknown(job, journal)
+        except AnotherJournalError as error:
+            raise SettingsError(f"{error}; --force where no service runs") from None
+    refuse_living(read_roster(job))
+
+
+def epoch(job: Path, raising: bool, above: int, dry_run: bool, as_json: bool) -> int:
+    """The exit code of `migrator capture epoch`."""
+    if not raising and (above or dry_run):
+        raise click.UsageError("--above and --dry-run go with --raise")
+    read = read_job(job)
+    design = job_wiring.sound_mapping(read.mapping).mapping.table
+    with live_wiring.open_live(read, "capture epoch") as live:
+        if raising:
+            known = [above, *_known(read, above)]
+            if dry_run:
+                highest = max([live.tickets.highest(), *known])
+                if as_json:
+                    print_json({"would_move_above": highest})
+                else:
+                    click.echo(f"would move on above ticket {highest}")
+                return 0
+            _want_repair(read, above)
+            CaptureStage(live.capture, read.name, design).raise_epoch(live.tickets, known)
+        last, installation = live.tickets.highest(), live.tickets.installation()
+    if as_json:
+        print_json({"last_ticket": last, "installation": installation})
+    else:
+        click.echo(f"last ticket {last} of installation {installation}")
+    return 0
+
+
+def _want_repair(job: Job, above: int) -> None:
+    """Before the epoch is raised: whoever is held back by the old one must not go on without the repair."""
+    try:
+        live_wiring.want_repair(job)
+    except MigratorError as error:
+        if not above:
+            raise
+        click.echo(f"warning: {error}; run `migrator verify --repair` before any relay", err=True)
+
+
+def _known(job: Job, above: int) -> list[int]:
+    """What journal and table know. They may be away where --above says enough."""
+    try:
+        return live_wiring.known_tickets(job)
+    except MigratorError as error:
+        if not above:
+            raise
+        click.echo(f"warning: {error}; --above is taken for enough", err=True)
+        return []

@@ -1,0 +1,290 @@
+"""`migrator undo` and `migrator forget`: items of a job, or all that is kept of one row, deleted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+
+import click
+
+from migrator.cli.options import (
+    console_on,
+    entity_named,
+    need_yes,
+    read_job,
+    row_key,
+    stdout,
+    stop_on_signals,
+    stopped_says,
+)
+from migrator.cli.ownership import belonging
+from migrator.journal.lease import RunLease
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import SqlWriters
+from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.language.tenants import entities_of
+from migrator.model.entities import Mapping
+from migrator.model.errors import DIFFERENT, MappingError, SettingsError, StoppedError, did_you_mean
+from migrator.model.live import Root
+from migrator.model.results import Forgotten, RowTraces, UndoCounts
+from migrator.model.table import SourceKey
+from migrator.output.text import (
+    forget_data,
+    forgotten_lines,
+    found_lines,
+    hint_lines,
+    left_lines,
+    left_of,
+    print_undo,
+    undo_data,
+)
+from migrator.settings.job import Job
+from migrator.settings.transforms import read_mapping
+from migrator.stages.forget import Forget
+from migrator.stages.removal import AnyRevision, Undo
+from migrator.target.store import reads_only
+from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring import moves, removal
+from migrator.wiring.job import JobContext, Target
+
+# ── `migrator undo`: what a job wrote, taken out of the table again ──
+
+
+@belonging()
+def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
+    """The exit code of `migrator undo`."""
+    read, dry_run = read_job(job), how["dry_run"]
+    mapping = _mapping(read)
+    wanted = _chosen(mapping, entities, read.direct)
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise SettingsError(
+            "undo deletes items and nobody can be asked here; say --yes, or --dry-run to count"
+        )
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        target = job_wiring.open_target(read, mapping.table, stop.is_set)
+        table_id = live_wiring.existing_table(read, target)
+        journal = stack.enter_context(job_wiring.open_journal(read, stop.is_set))
+        _refuse_late(read, mapping, journal, wanted, how)
+        names = _own(journal, read, table_id, wanted, named=bool(entities), force=how["force"])
+        if dry_run:
+            _print(_counted(_stage(read, target, names, reads_only, stop)), dry_run=True, as_json=as_json)
+            return 0
+        lease = stack.enter_context(RunLease(journal, read.name))
+        alone = target.fenced(_enter_alone(stack, read, target, journal, table_id))
+        stage = _stage(read, alone, names, lease.check, stop)
+        if not yes:
+            _need_yes(_counted(stage), target)
+        # Before the deletes: a crash between them leaves items whose pages are worked again; the other order
+        # leaves pages that count as done and whose items are gone.
+        journal.reopen_pages(read.name, table_id, sorted(names))
+        _print(_deleted(stage), dry_run=False, as_json=as_json)
+    return 0
+
+
+def _counted(stage: Undo) -> UndoCounts:
+    with stopped_says(lambda: "stopped while it counted; nothing was deleted"):
+        return stage.count()
+
+
+def _deleted(stage: Undo) -> UndoCounts:
+    def done() -> str:
+        return f"{stage.gone:,} item(s) are deleted; the others are still in the table"
+
+    try:
+        with stopped_says(lambda: f"stopped; {done()}, and the same command deletes them"):
+            return stage.delete()
+    except StoppedError as error:
+        raise StoppedError(f"{error}; {done()}") from None
+
+
+def _refuse_late(
+    job: Job, mapping: Mapping, journal: SqlJournal, wanted: frozenset[str], how: dict[str, bool]
+) -> None:
+    """Raises: SettingsError where the service may have written what goes, or callers read it; a dry run only warns."""
+    try:
+        moves.refuse_taken_out(job, journal)
+        if not how["force"]:
+            moves.refuse_complete(job, mapping, journal)
+            moves.refuse_answering(job, mapping, journal, wanted)
+    except SettingsError as error:
+        if not how["dry_run"]:
+            raise
+        click.echo(f"warning: undo itself would be refused: {error}", err=True)
+
+
+def _enter_alone(
+    stack: ExitStack, job: Job, target: Target, journal: SqlJournal, table_id: str
+) -> Callable[[], None]:
+    """The check of a place among the writers, kept until the stack unwinds.
+
+    Raises: SettingsError where anybody writes to the table.
+    """
+    writers = SqlWriters(journal.database, table_id)
+    heartbeats = stack.enter_context(live_wiring.heartbeats_of(writers, AnyRevision(), job, target))
+    writer_lease = heartbeats.enter("undo")
+    stack.push(lambda kind, *_: heartbeats.leave(writer_lease, clean=kind is None))
+    return heartbeats.check
+
+
+def _own(
+    journal: SqlJournal, job: Job, table_id: str, wanted: frozenset[str], *, named: bool, force: bool
+) -> frozenset[str]:
+    """Those of the wanted entities that this job wrote into the table, and no other job that the journal knows.
+
+    With `force` those of another job as well; what the journal knows of no job only where it was `named`, or where the
+    journal knows of nothing: the agreement to one thing is none to another.
+    Raises: SettingsError where there is none, where one that was `named` is not among them, or where another job
+    wrote one of them, too.
+    """
+    writers = journal.writers(table_id)
+    mine = wanted & writers.get(job.name, set())
+    if force:
+        return wanted if named or not mine else mine
+    if not mine or (named and mine != wanted):
+        missing = f" of {', '.join(sorted(wanted - mine))}" if named else ""
+        what = f"the journal knows of no backfill{missing} by job {job.name} into this table"
+        raise SettingsError(f"{what}; name the journal that it used (journal:), or say --force")
+    for other, entities in sorted(writers.items()):
+        if other != job.name and entities & mine:
+            what = f"job {other} wrote {', '.join(sorted(entities & mine))} into this table, too"
+            advice = "undo other entities with --entity, or say --force to delete the items of both"
+            raise SettingsError(f"{what}, and _src does not say which job an item is of; {advice}")
+    return mine
+
+
+def _mapping(job: Job) -> Mapping:
+    parsed = read_mapping(job.mapping)
+    if parsed.faults:
+        raise MappingError(parsed.faults)
+    return parsed.mapping
+
+
+def _chosen(mapping: Mapping, names: tuple[str, ...], direct: Sequence[str]) -> frozenset[str]:
+    """The named entities; where none is named, all of the mapping's that the service does not write itself."""
+    known = [entity.name for entity in entities_of(mapping) if entity.written not in direct]
+    for name in names:
+        if name.partition("@")[0] in direct:
+            raise SettingsError(
+                f"the service writes {name} itself (writes.direct of the job): its items are not to be undone"
+            )
+        if name not in known:
+            raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, known)}")
+    return frozenset(names or known)
+
+
+def _stage(job: Job, target: Target, names: frozenset[str], check: Callable[[], None], stop: Event) -> Undo:
+    tuning = job.tuning
+    return Undo(target.store, target.design, names, check, tuning.scan_segments, tuning.workers, stop)
+
+
+def _need_yes(counts: UndoCounts, target: Target) -> None:
+    """Raises: RefusedError where the person who is shown the counts says no."""
+    print_undo(console_on(sys.stderr), counts, dry_run=True)
+    need_yes(f"Delete {counts.items:,} item(s) from table {target.design.name}?")
+
+
+def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(undo_data(counts), sort_keys=True))
+    else:
+        print_undo(stdout(), counts, dry_run=dry_run)
+
+
+# ── `migrator forget`: what is kept of one row, taken away for good ──
+
+
+@belonging()
+def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
+    """The exit code of `migrator forget`."""
+    read = read_job(job)
+    if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
+        what = "forget takes traces away for good and nobody can be asked here"
+        raise SettingsError(f"{what}; say --yes, or --dry-run to count")
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        context = stack.enter_context(job_wiring.open_job(read, "forget", stop=stop.is_set))
+        compiled = entity_named(context.checked, entity)
+        stage = _forget_stage(
+            stack, context, compiled, row_key(compiled, keys), stop, alone=not how["dry_run"]
+        )
+        found = stage.look()
+        left = left_of(found, in_s3=bool(compiled.contents))
+        if how["dry_run"]:
+            _print_forgotten(found, None, left, as_json=as_json)
+            return 0
+        _refuse(found, force=how["force"])
+        if not how["yes"]:
+            click.echo("\n".join(found_lines(found)), err=True)
+            need_yes("Take these traces away for good?")
+        done = stage.forget(found)
+        _print_forgotten(found, done, left, as_json=as_json)
+    return 0 if done.is_all else DIFFERENT
+
+
+def _forget_stage(
+    stack: ExitStack,
+    context: JobContext,
+    compiled: CompiledEntity,
+    key: SourceKey,
+    stop: Event,
+    *,
+    alone: bool,
+) -> Forget:
+    """`alone`: holding the job's lease, so that no run of it begins meanwhile."""
+    job = context.job
+    target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
+    table_id = live_wiring.existing_table(job, target)
+    journal = stack.enter_context(job_wiring.open_journal(job, stop.is_set))
+    live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set, source=context.source))
+    is_captured = live_wiring.found_installation(live, context) is not None
+    check = stack.enter_context(RunLease(journal, job.name)).check if alone else reads_only
+    return removal.forgetting(
+        context,
+        target.fenced(check),
+        journal,
+        table_id,
+        _roots(context.checked, compiled, key),
+        check=check,
+        live=live if is_captured else None,
+        stop=stop,
+    )
+
+
+def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[Root]:
+    """The row under that key, once for each entity that is made of rows of its table."""
+    plan = compiled.plan
+    others = [
+        one.name
+        for one in checked.entities
+        if one.plan.table == plan.table and one.plan.key == plan.key and one.name != compiled.name
+    ]
+    return [(name, key) for name in (compiled.name, *others)]
+
+
+def _refuse(found: RowTraces, *, force: bool) -> None:
+    """Raises: SettingsError where something is still to be done with the row."""
+    if found.waiting:
+        what = f"{found.waiting:,} mark(s) of this row wait, and without them its items would stay"
+        raise SettingsError(f"{what}; run `migrator relay JOB --once` first, then forget it")
+    if found.is_there and not force:
+        what = "the row is still in the source, and the relay would write it again"
+        raise SettingsError(f"{what}; delete it there, run `migrator relay JOB --once`, or say --force")
+    if found.items and not force:
+        what = f"{found.items:,} item(s) of this row are still in the table, though the row is gone"
+        advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or say --force"
+        raise SettingsError(f"{what}; {advice}")
+
+
+def _print_forgotten(found: RowTraces, done: Forgotten | None, left: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(forget_data(found, done, left), sort_keys=True))
+        return
+    lines = found_lines(found) if done is None else forgotten_lines(done)
+    click.echo("\n".join([*lines, *hint_lines(found), *left_lines(left)]))

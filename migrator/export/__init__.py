@@ -1,1 +1,0 @@
-"""A table's definition in the words of other tools."""

@@ -1,0 +1,429 @@
+"""The journal's database: connections, retried transactions, dialects, and numbered migration steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import update_wrapper
+from importlib.metadata import version as package_version
+from pathlib import Path
+from threading import RLock
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    Insert,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import Pool, StaticPool
+
+from migrator.journal import schema
+from migrator.journal.failures import LostAnswerError, PassingError, in_words, shown
+from migrator.model.errors import MigratorError, SettingsError, StoppedError, how_to_install
+from migrator.runtime.files import make_private
+from migrator.runtime.processes import tell_of_forks
+from migrator.runtime.retry import Retry
+
+# ── The statements in which journals on SQLite, PostgreSQL and MySQL (MariaDB too) differ ──
+
+_SETTING_UP = 0x6D696772
+"""Any number, as long as it stays the same: the lock under which a server sets a journal up."""
+_SETTING_UP_S = 60
+
+_CLOCKS = {
+    "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "extract(epoch FROM clock_timestamp())",
+    "mysql": "UNIX_TIMESTAMP(SYSDATE(6))",
+}
+
+
+def insert_or_ignore(connection: Connection, table: Table) -> Insert:
+    """INSERT that leaves a row alone that is there already."""
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # slow to import, and SQLite does without
+
+        return postgresql.insert(table).on_conflict_do_nothing()
+    if connection.dialect.name == "mysql":
+        from sqlalchemy.dialects import mysql
+
+        # Not INSERT IGNORE: it swallows other faults too, and two that find one row deleted would lock each other out.
+        kept = next(column for column in table.columns if column is not table.autoincrement_column)
+        return mysql.insert(table).on_duplicate_key_update({kept.name: kept})
+    return sqlite.insert(table).on_conflict_do_nothing()
+
+
+def insert_or_replace(connection: Connection, table: Table) -> Insert:
+    """INSERT that gives a row with the same primary key, where there is one, its other values."""
+    others = [column.name for column in table.columns if not column.primary_key]
+    if connection.dialect.name == "mysql":
+        from sqlalchemy.dialects import mysql
+
+        made = mysql.insert(table)
+        return made.on_duplicate_key_update({name: made.inserted[name] for name in others})
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        put = postgresql.insert(table)
+        return put.on_conflict_do_update(
+            index_elements=list(table.primary_key), set_={name: put.excluded[name] for name in others}
+        )
+    new = sqlite.insert(table)
+    return new.on_conflict_do_update(
+        index_elements=list(table.primary_key), set_={name: new.excluded[name] for name in others}
+    )
+
+
+def seconds(connection: Connection) -> float:
+    """The time by the database's clock, in seconds since 1970."""
+    clock: ColumnElement[float] = literal_column(_CLOCKS[connection.dialect.name], Double())
+    return float(connection.execute(select(clock)).scalar_one())
+
+
+def add_columns(connection: Connection, columns: Collection[Column[Any]]) -> None:
+    """Adds those that a table does not have yet; in all rows they are NULL."""
+    there = {
+        table: {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for table in {column.table for column in columns}
+    }
+    for column in columns:
+        if column.name not in there[column.table]:
+            kind = column.type.compile(connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} {kind}")
+
+
+@contextmanager
+def set_up_alone(engine: Engine) -> Iterator[Connection]:
+    """A transaction in which nobody else sets a journal up; SQLite's transactions take turns anyway.
+
+    Two CREATE TABLE at once fail on PostgreSQL, IF NOT EXISTS or not; on MySQL each of them is a commit.
+    """
+    if engine.dialect.name == "mysql":
+        with engine.connect() as holder:
+            name = func.concat(f"migrator {_SETTING_UP} ", func.left(func.md5(func.database()), 16))
+            holder.execute(select(func.get_lock(name, _SETTING_UP_S)))
+            try:
+                with engine.begin() as connection:
+                    yield connection
+            finally:
+                holder.execute(select(func.release_lock(name)))
+        return
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_SETTING_UP)))
+        yield connection
+
+
+# ──
+# The steps that bring a journal from the version of one release to that of the next, each applied once.
+
+PACKAGE = "single-table-migrator"
+OLDEST = 2
+"""The first version that is brought up; what was before it has no release."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """`number`: the version that a journal has afterwards. `apply`: may be done twice, for on MariaDB and MySQL each
+    change of a table is a commit, and a process may be killed before the version is written.
+
+    A step only adds: a run of the release before may be at work, and goes on. Where a table must change in another way,
+    a new one is made beside it.
+    """
+
+    number: int
+    apply: Callable[[Connection], None]
+
+
+def _record_steps(connection: Connection) -> None:
+    """The record of the steps themselves; the columns that came to a table before there were steps."""
+    schema.step.create(connection, checkfirst=True)
+    add_columns(connection, schema.ADDED)
+
+
+STEPS = (Step(3, _record_steps),)
+"""In their order, without a gap; the last one makes what schema.VERSION says."""
+
+
+def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
+    """Whether the journal was made just now; else it is brought to our version, as far as it is not of it.
+
+    `name`: what messages call it; `reached`: called as soon as the database has answered. Of several processes one
+    applies a step, while the others wait for it.
+    Raises: SettingsError where it is of a newer version, or of one that no step begins with.
+    """
+    while True:
+        with set_up_alone(engine) as connection:
+            reached()
+            known = _version(connection)
+            if known is None or known == schema.VERSION:
+                # A table that somebody took away comes again, too.
+                schema.metadata.create_all(connection)
+            if known is None:
+                connection.execute(insert(schema.meta).values(version=schema.VERSION))
+                _record(connection, schema.VERSION)
+            if known is None or known == schema.VERSION:
+                return known is None
+            if not OLDEST <= known < schema.VERSION:
+                _refuse(connection, name, known)
+            # One step a transaction: what is done stays done, whatever becomes of the next one.
+            following = next(one for one in STEPS if one.number == known + 1)
+            following.apply(connection)
+            _record(connection, following.number)
+            connection.execute(update(schema.meta).values(version=following.number))
+
+
+def _version(connection: Connection) -> int | None:
+    """The journal's version; None where it is yet to be made."""
+    if not inspect(connection).has_table(schema.meta.name):
+        return None
+    known = connection.execute(select(schema.meta.c.version)).scalar()
+    return None if known is None else int(known)
+
+
+def _record(connection: Connection, number: int) -> None:
+    row = {"number": number, "at": seconds(connection), "migrator": package_version(PACKAGE)}
+    connection.execute(insert_or_replace(connection, schema.step), row)
+
+
+def _refuse(connection: Connection, name: str, known: int) -> NoReturn:
+    what = f"the journal {name} is of version {known}, this migrator writes {schema.VERSION}"
+    if known < OLDEST:
+        raise SettingsError(
+            f"{what} and brings up those of version {OLDEST} and later; finish its runs with the migrator that began them,"
+            " or name another journal"
+        )
+    raise SettingsError(f"{what}; install {_newer(connection)}, or name another journal")
+
+
+def _newer(connection: Connection) -> str:
+    """The release to install, as far as the journal says which one brought it to where it is."""
+    made_by = None
+    if inspect(connection).has_table(schema.step.name):
+        latest = select(schema.step.c.migrator).order_by(schema.step.c.number.desc()).limit(1)
+        made_by = connection.execute(latest).scalar()
+    own = f"this is {package_version(PACKAGE)}"
+    return f"migrator {made_by} or a newer one ({own})" if made_by else f"a newer migrator ({own})"
+
+
+# ── A journal's database: opened, set up, and its failures put into words ──
+
+Result = TypeVar("Result")
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+}
+_EXTRAS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql"}
+_CONNECT_TIMEOUT_S = 10
+_FORK_WAIT_S = 5.0
+_IN_MEMORY = (None, "", ":memory:")
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "busy_timeout=30000",
+    # Digests of claimed keys fall anywhere into their table: a cache holds its upper pages, and a page that is written
+    # many times goes from the log into the file once. More would save little: 32 MB of memory, 16 MB of log.
+    "cache_size=-32000",
+    "wal_autocheckpoint=4000",
+)
+
+
+class Database:
+    """Transactions on the journal's tables, from any thread.
+
+    `where`: the database's URL, or an engine of a server, whose transactions see what others committed before each
+    statement, and write. `retry`: how long a server that is busy, or that was reached and went away, is waited for.
+    """
+
+    def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
+        self.url = _url(where.url if isinstance(where, Engine) else where)
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        self._one_at_a_time = RLock() if self.sqlite else None
+        self._retry = retry or Retry()
+        self._held = self._reached = False
+        self.is_new = False
+        """Whether its tables were made just now, by this very opening."""
+        # Pools of the parent. They are kept: closing them here would say goodbye to its servers.
+        self._inherited: list[Pool] = []
+        self.engine = where if isinstance(where, Engine) else _engine(self.url)
+        tell_of_forks(self)
+        self.tried(self._set_up, twice=True)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A connection inside of one transaction. SQLite has one writer, so its threads take turns here.
+
+        Raises: PassingError where nothing of it was committed and it may pass; LostAnswerError where nobody knows.
+        """
+        committing = False
+        try:
+            with self._one_at_a_time or nullcontext(), self.engine.begin() as connection:
+                self._reached = True
+                yield connection
+                committing = True
+        except SQLAlchemyError as error:
+            raise in_words(error, self.url, reached=self._reached, committing=committing) from None
+
+    def tried(self, work: Callable[[], Result], *, twice: bool) -> Result:
+        """What `work` gives, tried again as a whole while the server is away.
+
+        `twice`: it does no harm when it is done twice, so it is also tried again where the answer to its commit was lost.
+        """
+        passing = (PassingError, LostAnswerError) if twice else (PassingError,)
+        return self._retry.call("the journal", work, lambda error: isinstance(error, passing), _gave_up)
+
+    @property
+    def name(self) -> str:
+        """What people may call it: its file, or its URL without password and options."""
+        return str(self.url.database) if self.sqlite else shown(self.url)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def before_fork(self) -> None:
+        """No connection to a file of SQLite's may be open in two processes; none is in use once the lock is ours."""
+        if self._one_at_a_time is not None:
+            self._held = self._one_at_a_time.acquire(timeout=_FORK_WAIT_S)
+            if self.url.database not in _IN_MEMORY:
+                self.engine.dispose()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """A child leaves connections to servers, and whoever holds the lock, to its parent."""
+        if self._one_at_a_time is not None and self._held:
+            self._one_at_a_time.release()
+        if in_child and self._one_at_a_time is not None:
+            self._one_at_a_time = RLock()
+        elif in_child:
+            self._inherited.append(self.engine.pool)
+            self.engine.dispose(close=False)
+
+    def _set_up(self) -> None:
+        def reached() -> None:
+            self._reached = True
+
+        try:
+            self.is_new = set_up(self.engine, shown(self.url), reached)
+        except SQLAlchemyError as error:
+            raise in_words(error, self.url, reached=self._reached, committing=False) from None
+
+
+class _Kept(Protocol):
+    """What is kept in a journal's database."""
+
+    database: Database
+
+
+Owner = TypeVar("Owner", bound=_Kept)
+Words = ParamSpec("Words")
+
+
+def repeatable(
+    method: Callable[Concatenate[Owner, Words], Result],
+) -> Callable[Concatenate[Owner, Words], Result]:
+    """The method, one transaction that does no harm when it is done twice: tried again while the server is away."""
+    return _tried(method, twice=True)
+
+
+def once_only(
+    method: Callable[Concatenate[Owner, Words], Result],
+) -> Callable[Concatenate[Owner, Words], Result]:
+    """The method, one transaction that is not the same twice: tried again only while nothing of it was committed."""
+    return _tried(method, twice=False)
+
+
+def _tried(
+    method: Callable[Concatenate[Owner, Words], Result], *, twice: bool
+) -> Callable[Concatenate[Owner, Words], Result]:
+    def tried(self: Owner, /, *words: Words.args, **named: Words.kwargs) -> Result:
+        return self.database.tried(lambda: method(self, *words, **named), twice=twice)
+
+    return update_wrapper(tried, method)
+
+
+def _gave_up(error: BaseException, tried: str) -> MigratorError:
+    return (
+        type(error)(f"{error} (gave up after {tried})")
+        if isinstance(error, StoppedError)
+        else StoppedError(tried)
+    )
+
+
+def _url(text: str | URL) -> URL:
+    advice = "write sqlite:///path, postgresql://… or mysql://…"
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise SettingsError(f"the job's journal is no database URL; {advice}") from None
+    kind = url.get_backend_name()
+    if kind not in _DRIVERS:
+        raise SettingsError(
+            f"a journal is kept on SQLite, PostgreSQL, MariaDB or MySQL, not on {kind}; {advice}"
+        )
+    if kind != "sqlite" and any("@" in part for part in (url.host or "", url.database or "")):
+        # A part of the password would stand where messages name the host.
+        what = "the job's journal: the URL holds an '@' too many"
+        raise SettingsError(f"{what}; write @ : / in a user name or password as %40 %3A %2F")
+    return url.set(drivername=_DRIVERS[kind])
+
+
+def _engine(url: URL) -> Engine:
+    try:
+        if url.get_backend_name() != "sqlite":
+            more: dict[str, Any] = (
+                {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
+            )
+            if url.get_backend_name() == "postgresql":
+                # Of a database that keeps any bytes (SQL_ASCII), the driver would give bytes for texts.
+                more["client_encoding"] = "utf8"
+                # Behind a pooler a statement that was prepared in one session of the server is unknown in the next one.
+                more["prepare_threshold"] = None
+            # What another has committed meanwhile must be seen by the next statement: the rule on PostgreSQL, not on MySQL.
+            level = "READ COMMITTED"
+            # Said with each transaction, whatever somebody set for a session that a pooler lends us.
+            options = {"postgresql_readonly": False} if url.get_backend_name() == "postgresql" else {}
+            return create_engine(
+                url,
+                pool_pre_ping=True,
+                connect_args=more,
+                isolation_level=level,
+                execution_options=options,
+            )
+        if url.database in _IN_MEMORY:
+            engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+        else:
+            make_private(Path(str(url.database)))
+            engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
+    except (NoSuchModuleError, ModuleNotFoundError):
+        what = f"the journal {shown(url)} needs a driver that is not installed"
+        raise SettingsError(f"{what}; {how_to_install(_EXTRAS[url.drivername])}") from None
+    except OSError as error:
+        what = f"the journal {shown(url)} cannot be created ({error.strerror})"
+        raise SettingsError(f"{what}; name another place: `journal:` in the job, or MIGRATOR_HOME") from None
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return engine
+
+
+def _on_connect(connection: Any, record: Any) -> None:
+    """Transactions are ours to begin; every commit reaches the disk."""
+    connection.isolation_level = None
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").fetchall()

@@ -1,0 +1,340 @@
+"""Runs, their pages and progress, as SQL tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, delete, false, func, insert, select, update
+from sqlalchemy.engine import URL, Engine
+
+from migrator.journal import findings, memory, schema
+from migrator.journal.database import Database, insert_or_ignore, once_only, repeatable, seconds
+from migrator.journal.schema import page, plan, run
+from migrator.mapping.heart.sizes import read_key, write_key
+from migrator.model.durations import moment
+from migrator.model.errors import StoppedError
+from migrator.model.journal import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
+from migrator.runtime.retry import Retry
+
+# ── Pages by the table that they were written to: whose they are, and which are to be worked again ──
+
+_NOTHING = {
+    "rows": 0,
+    "items": 0,
+    "refused": 0,
+    "expired": 0,
+    "bytes": 0,
+    "write_units": 0.0,
+    "different": 0,
+    "done_at": None,
+}
+
+
+def writers(connection: Connection, table_id: str) -> dict[str, set[str]]:
+    """Per job, the entities that its backfills into this table have planned."""
+    query = (
+        select(run.c.job, plan.c.entity)
+        .join(plan, plan.c.run_id == run.c.id)
+        .where(run.c.table_id == table_id, run.c.kind == "backfill")
+        .distinct()
+    )
+    found: dict[str, set[str]] = {}
+    for job, entity in connection.execute(query):
+        found.setdefault(job, set()).add(entity)
+    return found
+
+
+def reopen(connection: Connection, job: str, table_id: str, entities: Sequence[str]) -> int:
+    """Finished pages of the job's backfills into this table that count as not done from now on."""
+    backfills = select(run.c.id).where(run.c.job == job, run.c.table_id == table_id, run.c.kind == "backfill")
+    mine = (page.c.run_id.in_(backfills), page.c.entity.in_(entities), page.c.done_at.is_not(None))
+    touched = set(connection.execute(select(page.c.run_id).where(*mine).distinct()).scalars())
+    count = connection.execute(update(page).where(*mine).values(**_NOTHING)).rowcount
+    finished = update(run).where(run.c.id.in_(touched), run.c.state == "done")
+    connection.execute(finished.values(state="interrupted"))
+    return int(count)
+
+
+# ── The journal on SQLAlchemy: each method is one transaction ──
+
+_CHUNK = 1000
+_TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "different")
+
+
+class SqlJournal:
+    """ports.Journal on a database of its own."""
+
+    def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
+        self.database = Database(where, retry)
+
+    @classmethod
+    def in_memory(cls) -> SqlJournal:
+        """A journal that is gone with the process."""
+        return cls("sqlite://")
+
+    @property
+    def name(self) -> str:
+        """Its file, or its URL without password and options."""
+        return self.database.name
+
+    def probe(self) -> None:
+        """Reads, adds, changes and deletes nothing in each of our tables. Raises: what names the right that is missing."""
+        with self.database.begin() as connection:
+            for table in schema.metadata.sorted_tables:
+                nothing = select(*table.columns).where(false())
+                column = next(iter(table.columns))
+                connection.execute(nothing)
+                connection.execute(insert(table).from_select(list(table.columns.keys()), nothing))
+                connection.execute(update(table).where(false()).values({column: column}))
+                connection.execute(delete(table).where(false()))
+
+    def close(self) -> None:
+        self.database.close()
+
+    # ── runs ──
+
+    @repeatable
+    def find_run(self, identity: RunIdentity) -> Run | None:
+        run = schema.run
+        query = select(run).where(*_same(identity)).order_by(run.c.id.desc()).limit(1)
+        with self.database.begin() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else _run(row)
+
+    @once_only
+    def start_run(self, identity: RunIdentity) -> Run:
+        with self.database.begin() as connection:
+            values = {**_identity_columns(identity), "state": "running", "started_at": _now(connection)}
+            key = connection.execute(insert(schema.run).values(values)).inserted_primary_key
+        assert key is not None
+        return Run(int(key[0]), identity, "running", str(values["started_at"]))
+
+    @repeatable
+    def resume_run(self, run: Run) -> Run:
+        change = update(schema.run).where(schema.run.c.id == run.id).values(state="running", ended_at=None)
+        with self.database.begin() as connection:
+            connection.execute(change)
+        return Run(run.id, run.identity, "running", run.started_at, resumed=True)
+
+    @repeatable
+    def end_run(self, run: Run, state: RunState) -> None:
+        change = update(schema.run).where(schema.run.c.id == run.id)
+        with self.database.begin() as connection:
+            connection.execute(change.values(state=state, ended_at=_now(connection)))
+
+    @repeatable
+    def runs(self, job: str) -> list[Run]:
+        query = select(schema.run).where(schema.run.c.job == job).order_by(schema.run.c.id)
+        with self.database.begin() as connection:
+            return [_run(row) for row in connection.execute(query)]
+
+    @repeatable
+    def written_tables(self, job: str) -> set[str]:
+        run = schema.run
+        writing = run.c.kind.in_(["backfill", "relay"])
+        query = select(run.c.table_id).where(run.c.job == job, writing).distinct()
+        with self.database.begin() as connection:
+            return set(connection.execute(query).scalars())
+
+    @repeatable
+    def keep_shared(self, table_id: str) -> None:
+        """From now on the table counts as one that holds others' items, too."""
+        with self.database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, schema.shared_table), {"table_id": table_id})
+
+    @repeatable
+    def is_shared(self, table_id: str) -> bool:
+        query = select(schema.shared_table).where(schema.shared_table.c.table_id == table_id)
+        with self.database.begin() as connection:
+            return connection.execute(query).first() is not None
+
+    @repeatable
+    def writers(self, table_id: str) -> dict[str, set[str]]:
+        with self.database.begin() as connection:
+            return writers(connection, table_id)
+
+    # ── pages ──
+
+    @repeatable
+    def planned(self, run: Run) -> set[str]:
+        query = select(schema.plan.c.entity).where(schema.plan.c.run_id == run.id)
+        with self.database.begin() as connection:
+            return set(connection.execute(query).scalars())
+
+    def plan_pages(self, run: Run, entity: str, pages: Iterable[Page]) -> None:
+        # The bounds are read from the source before the transaction begins: a slow source must not hold the journal.
+        self._plan(run, entity, list(pages))
+
+    @repeatable
+    def _plan(self, run: Run, entity: str, planned: Sequence[Page]) -> None:
+        plan = schema.plan
+        known = select(plan.c.entity).where(plan.c.run_id == run.id, plan.c.entity == entity)
+        with self.database.begin() as connection:
+            if connection.execute(known).first() is not None:
+                return  # by a commit whose answer was lost
+            connection.execute(insert(schema.plan).values(run_id=run.id, entity=entity))
+            waiting = iter(planned)
+            while chunk := list(islice(waiting, _CHUNK)):
+                connection.execute(insert(schema.page), [_page_columns(run, page) for page in chunk])
+
+    def open_pages(self, run: Run, entity: str) -> Iterator[Page]:
+        page, last = schema.page, -1
+        while True:
+            query = (
+                select(page.c.number, page.c.after_key, page.c.upto_key)
+                .where(page.c.run_id == run.id, page.c.entity == entity)
+                .where(page.c.number > last, page.c.done_at.is_(None))
+                .order_by(page.c.number)
+                .limit(_CHUNK)
+            )
+            rows = self._bounds(query)
+            if not rows:
+                return
+            for number, after, upto in rows:
+                last = number
+                yield Page(entity, number, after, upto)
+
+    @repeatable
+    def _bounds(self, query: Select[Any]) -> list[tuple[int, str | None, str | None]]:
+        with self.database.begin() as connection:
+            return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+    @repeatable
+    def page_counts(self, run: Run, entity: str) -> tuple[int, int]:
+        page = schema.page
+        query = select(func.count(page.c.done_at), func.count()).where(
+            page.c.run_id == run.id, page.c.entity == entity
+        )
+        with self.database.begin() as connection:
+            done, planned = connection.execute(query).one()
+        return int(done), int(planned)
+
+    @repeatable
+    def finish_page(self, run: Run, page: Page, tally: Tally, found: Sequence[Finding]) -> None:
+        table = schema.page
+        values = {name: getattr(tally, name) for name in _TALLY}
+        here = (table.c.run_id == run.id, table.c.entity == page.entity, table.c.number == page.number)
+        with self.database.begin() as connection:
+            findings.add(connection, run.id, found)
+            change = update(table).where(*here).values(done_at=_now(connection), **values)
+            if connection.execute(change).rowcount == 0:
+                raise StoppedError(_no_page(run, page))
+
+    @once_only
+    def reopen_pages(self, job: str, table_id: str, entities: Sequence[str]) -> int:
+        with self.database.begin() as connection:
+            return reopen(connection, job, table_id, entities)
+
+    @repeatable
+    def tally(self, run: Run, entity: str | None = None) -> Tally:
+        page = schema.page
+        query = select(*(func.coalesce(func.sum(page.c[name]), 0) for name in _TALLY)).where(
+            page.c.run_id == run.id
+        )
+        if entity is not None:
+            query = query.where(page.c.entity == entity)
+        with self.database.begin() as connection:
+            row = connection.execute(query).one()
+        rows, items, refused, expired, size, units, different = row
+        return Tally(
+            int(rows), int(items), int(refused), int(expired), int(size), float(units), int(different)
+        )
+
+    # ── findings ──
+
+    @repeatable
+    def add_findings(self, run: Run, found: Sequence[Finding]) -> None:
+        with self.database.begin() as connection:
+            findings.add(connection, run.id, found)
+
+    @repeatable
+    def findings(self, run: Run, limit: int | None = None) -> list[Finding]:
+        with self.database.begin() as connection:
+            return findings.read(connection, run.id, limit)
+
+    @repeatable
+    def drop_findings(self, run: Run, kind: FindingKind, item_keys: Sequence[str]) -> None:
+        with self.database.begin() as connection:
+            findings.drop(connection, run.id, kind, item_keys)
+
+    @repeatable
+    def finding_counts(self, run: Run) -> dict[str, int]:
+        with self.database.begin() as connection:
+            return findings.counts(connection, run.id)
+
+    # ── scans ──
+
+    @repeatable
+    def segment(self, run: Run, number: int) -> SegmentState:
+        table = schema.segment
+        query = select(table.c.state).where(table.c.run_id == run.id, table.c.number == number)
+        with self.database.begin() as connection:
+            text = connection.execute(query).scalar()
+        if text is None:
+            return SegmentState()
+        state = json.loads(text)
+        return SegmentState(read_key(state["start"]), bool(state["done"]), state["tally"])
+
+    @repeatable
+    def save_segment(self, run: Run, number: int, state: SegmentState, found: Sequence[Finding]) -> None:
+        table = schema.segment
+        text = json.dumps({"start": write_key(state.start), "done": state.done, "tally": dict(state.tally)})
+        here = (table.c.run_id == run.id, table.c.number == number)
+        with self.database.begin() as connection:
+            findings.add(connection, run.id, found)
+            if connection.execute(update(table).where(*here).values(state=text)).rowcount == 0:
+                connection.execute(insert(table).values(run_id=run.id, number=number, state=text))
+
+    # ── claims ──
+
+    @repeatable
+    def claim(self, table_id: str, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+        with self.database.begin() as connection:
+            return memory.take(connection, table_id, wanted)
+
+    @repeatable
+    def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
+        with self.database.begin() as connection:
+            memory.release(connection, table_id, given_up)
+
+
+def _now(connection: Connection) -> str:
+    """By the journal's clock: what ended on one host is judged by its age on another."""
+    return moment(seconds(connection))
+
+
+def _identity_columns(identity: RunIdentity) -> dict[str, str]:
+    return {
+        "kind": identity.kind,
+        "job": identity.job,
+        "table_id": identity.table_id,
+        "revision": identity.revision,
+        "scope": identity.scope,
+    }
+
+
+def _same(identity: RunIdentity) -> list[Any]:
+    return [schema.run.c[name] == value for name, value in _identity_columns(identity).items()]
+
+
+def _run(row: Row[Any]) -> Run:
+    identity = RunIdentity(row.kind, row.job, row.table_id, row.revision, row.scope)
+    return Run(row.id, identity, row.state, row.started_at, row.ended_at)
+
+
+def _no_page(run: Run, page: Page) -> str:
+    what = f"run {run.id} of job {run.identity.job}: the journal has no page {page.number} of {page.entity}"
+    return f"{what}; was it replaced meanwhile? The same command begins where the journal stands"
+
+
+def _page_columns(run: Run, page: Page) -> dict[str, Any]:
+    return {
+        "run_id": run.id,
+        "entity": page.entity,
+        "number": page.number,
+        "after_key": page.after,
+        "upto_key": page.upto,
+    }

@@ -1,0 +1,419 @@
+"""All faults and warnings of a mapping against a schema, DynamoDB's limits and its reserved words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass
+
+from migrator.mapping.check.keys import atomic_faults, collation_warnings, key_faults
+from migrator.mapping.check.patterns import pattern_faults, return_faults
+from migrator.mapping.check.values import (
+    key_doubt,
+    meeting_items,
+    refused,
+    row_key_fault,
+    too_precise,
+    unproved_items,
+    value_faults,
+)
+from migrator.mapping.heart.items import CompiledEntity, compile_entity, kept_columns
+from migrator.mapping.heart.rows import Transform
+from migrator.mapping.language.document import Document, Path
+from migrator.mapping.language.parse import ParsedMapping
+from migrator.mapping.language.tenants import entities_of
+from migrator.mapping.plan import plan_entity
+from migrator.model.entities import Mapping
+from migrator.model.errors import Fault, MappingError, did_you_mean
+from migrator.model.facts import Column, EntityPlan, SchemaFacts, column_of, kind_of
+from migrator.model.table import (
+    GLOBAL_INDEXES,
+    INDEX_NAME,
+    LOCAL_INDEXES,
+    OWN_TYPES,
+    PROJECTED_ATTRIBUTES,
+    Index,
+    TableDesign,
+)
+
+# ──
+# Words that DynamoDB's expressions keep for themselves; an attribute of that name is written #name there.
+# Source: AWS Developer Guide, "Reserved words in DynamoDB".
+
+RESERVED_WORDS = frozenset(
+    """
+    ABORT ABSOLUTE ACTION ADD AFTER AGENT AGGREGATE ALL ALLOCATE ALTER ANALYZE AND ANY ARCHIVE ARE ARRAY AS
+    ASC ASCII ASENSITIVE ASSERTION ASYMMETRIC AT ATOMIC ATTACH ATTRIBUTE AUTH AUTHORIZATION AUTHORIZE AUTO AVG
+    BACK BACKUP BASE BATCH BEFORE BEGIN BETWEEN BIGINT BINARY BIT BLOB BLOCK BOOLEAN BOTH BREADTH BUCKET BULK
+    BY BYTE CALL CALLED CALLING CAPACITY CASCADE CASCADED CASE CAST CATALOG CHAR CHARACTER CHECK CLASS CLOB
+    CLOSE CLUSTER CLUSTERED CLUSTERING CLUSTERS COALESCE COLLATE COLLATION COLLECTION COLUMN COLUMNS COMBINE
+    COMMENT COMMIT COMPACT COMPILE COMPRESS CONDITION CONFLICT CONNECT CONNECTION CONSISTENCY CONSISTENT
+    CONSTRAINT CONSTRAINTS CONSTRUCTOR CONSUMED CONTINUE CONVERT COPY CORRESPONDING COUNT COUNTER CREATE CROSS
+    CUBE CURRENT CURSOR CYCLE DATA DATABASE DATE DATETIME DAY DEALLOCATE DEC DECIMAL DECLARE DEFAULT
+    DEFERRABLE DEFERRED DEFINE DEFINED DEFINITION DELETE DELIMITED DEPTH DEREF DESC DESCRIBE DESCRIPTOR DETACH
+    DETERMINISTIC DIAGNOSTICS DIRECTORIES DISABLE DISCONNECT DISTINCT DISTRIBUTE DO DOMAIN DOUBLE DROP DUMP
+    DURATION DYNAMIC EACH ELEMENT ELSE ELSEIF EMPTY ENABLE END EQUAL EQUALS ERROR ESCAPE ESCAPED EVAL EVALUATE
+    EXCEEDED EXCEPT EXCEPTION EXCEPTIONS EXCLUSIVE EXEC EXECUTE EXISTS EXIT EXPLAIN EXPLODE EXPORT EXPRESSION
+    EXTENDED EXTERNAL EXTRACT FAIL FALSE FAMILY FETCH FIELDS FILE FILTER FILTERING FINAL FINISH FIRST FIXED
+    FLATTERN FLOAT FOR FORCE FOREIGN FORMAT FORWARD FOUND FREE FROM FULL FUNCTION FUNCTIONS GENERAL GENERATE
+    GET GLOB GLOBAL GO GOTO GRANT GREATER GROUP GROUPING HANDLER HASH HAVE HAVING HEAP HIDDEN HOLD HOUR
+    IDENTIFIED IDENTITY IF IGNORE IMMEDIATE IMPORT IN INCLUDING INCLUSIVE INCREMENT INCREMENTAL INDEX INDEXED
+    INDEXES INDICATOR INFINITE INITIALLY INLINE INNER INNTER INOUT INPUT INSENSITIVE INSERT INSTEAD INT
+    INTEGER INTERSECT INTERVAL INTO INVALIDATE IS ISOLATION ITEM ITEMS ITERATE JOIN KEY KEYS LAG LANGUAGE
+    LARGE LAST LATERAL LEAD LEADING LEAVE LEFT LENGTH LESS LEVEL LIKE LIMIT LIMITED LINES LIST LOAD LOCAL
+    LOCALTIME LOCALTIMESTAMP LOCATION LOCATOR LOCK LOCKS LOG LOGED LONG LOOP LOWER MAP MATCH MATERIALIZED MAX
+    MAXLEN MEMBER MERGE METHOD METRICS MIN MINUS MINUTE MISSING MOD MODE MODIFIES MODIFY MODULE MONTH MULTI
+    MULTISET NAME NAMES NATIONAL NATURAL NCHAR NCLOB NEW NEXT NO NONE NOT NULL NULLIF NUMBER NUMERIC OBJECT OF
+    OFFLINE OFFSET OLD ON ONLINE ONLY OPAQUE OPEN OPERATOR OPTION OR ORDER ORDINALITY OTHER OTHERS OUT OUTER
+    OUTPUT OVER OVERLAPS OVERRIDE OWNER PAD PARALLEL PARAMETER PARAMETERS PARTIAL PARTITION PARTITIONED
+    PARTITIONS PATH PERCENT PERCENTILE PERMISSION PERMISSIONS PIPE PIPELINED PLAN POOL POSITION PRECISION
+    PREPARE PRESERVE PRIMARY PRIOR PRIVATE PRIVILEGES PROCEDURE PROCESSED PROJECT PROJECTION PROPERTY
+    PROVISIONING PUBLIC PUT QUERY QUIT QUORUM RAISE RANDOM RANGE RANK RAW READ READS REAL REBUILD RECORD
+    RECURSIVE REDUCE REF REFERENCE REFERENCES REFERENCING REGEXP REGION REINDEX RELATIVE RELEASE REMAINDER
+    RENAME REPEAT REPLACE REQUEST RESET RESIGNAL RESOURCE RESPONSE RESTORE RESTRICT RESULT RETURN RETURNING
+    RETURNS REVERSE REVOKE RIGHT ROLE ROLES ROLLBACK ROLLUP ROUTINE ROW ROWS RULE RULES SAMPLE SATISFIES SAVE
+    SAVEPOINT SCAN SCHEMA SCOPE SCROLL SEARCH SECOND SECTION SEGMENT SEGMENTS SELECT SELF SEMI SENSITIVE
+    SEPARATE SEQUENCE SERIALIZABLE SESSION SET SETS SHARD SHARE SHARED SHORT SHOW SIGNAL SIMILAR SIZE SKEWED
+    SMALLINT SNAPSHOT SOME SOURCE SPACE SPACES SPARSE SPECIFIC SPECIFICTYPE SPLIT SQL SQLCODE SQLERROR
+    SQLEXCEPTION SQLSTATE SQLWARNING START STATE STATIC STATUS STORAGE STORE STORED STREAM STRING STRUCT STYLE
+    SUB SUBMULTISET SUBPARTITION SUBSTRING SUBTYPE SUM SUPER SYMMETRIC SYNONYM SYSTEM TABLE TABLESAMPLE TEMP
+    TEMPORARY TERMINATED TEXT THAN THEN THROUGHPUT TIME TIMESTAMP TIMEZONE TINYINT TO TOKEN TOTAL TOUCH
+    TRAILING TRANSACTION TRANSFORM TRANSLATE TRANSLATION TREAT TRIGGER TRIM TRUE TRUNCATE TTL TUPLE TYPE UNDER
+    UNDO UNION UNIQUE UNIT UNKNOWN UNLOGGED UNNEST UNPROCESSED UNSIGNED UNTIL UPDATE UPPER URL USAGE USE USER
+    USERS USING UUID VACUUM VALUE VALUED VALUES VARCHAR VARIABLE VARIANCE VARINT VARYING VIEW VIEWS VIRTUAL
+    VOID WAIT WHEN WHENEVER WHERE WHILE WINDOW WITH WITHIN WITHOUT WORK WRAPPED WRITE YEAR ZONE
+    """.split()
+)
+
+
+# ── What is wrong with a mapping's table and indexes by DynamoDB's own rules ──
+
+_TABLE: Path = ("table",)
+
+
+def table_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
+    """Faults and warnings of the table's key and of its indexes."""
+    table = mapping.table
+    yield from _key_faults(table, document)
+    yield from _type_faults(mapping, document)
+    yield from _counts(table, document)
+    for index in table.indexes:
+        at = (*_TABLE, "indexes", index.name)
+        if not INDEX_NAME.fullmatch(index.name):
+            what = "the name of an index has 3 to 255 of A-Z a-z 0-9 _ . -"
+            yield document.fault(at, what)
+        if index.local:
+            yield from _local_faults(table, index, document, at)
+        yield from _projection_faults(mapping, index, document, at)
+        yield from _tombstone_faults(table, index, document, at)
+
+
+def _key_faults(table: TableDesign, document: Document) -> Iterator[Fault]:
+    types: dict[str, str] = {}
+    places = [((*_TABLE, "key"), table.key)]
+    places += [((*_TABLE, "indexes", index.name, "key"), index.attributes) for index in table.indexes]
+    reserved = {table.type_attribute, table.ttl, *table.own_attributes}
+    for at, attributes in places:
+        for attribute in attributes:
+            if attribute.name in reserved:
+                yield document.fault(
+                    at, f"'{attribute.name}' is written by migrator itself; choose another name"
+                )
+            if types.setdefault(attribute.name, attribute.type) != attribute.type:
+                what = (
+                    f"'{attribute.name}' is {types[attribute.name]} in another key and {attribute.type} here"
+                )
+                yield document.fault(at, f"{what}; an attribute has one type")
+            if attribute.name.upper() in RESERVED_WORDS:
+                what = f"'{attribute.name}' is a reserved word of DynamoDB; conditions must write it as #{attribute.name}"
+                yield document.fault(at, what, warning=True)
+        twice = [name for name, count in Counter(one.name for one in attributes).items() if count > 1]
+        for name in twice:
+            yield document.fault(at, f"'{name}' stands twice in one key")
+
+
+def _type_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
+    for name, entity in mapping.entities.items():
+        for item in entity.items:
+            if item.type in OWN_TYPES:
+                what = f"the type {item.type} is migrator's own; choose another name"
+                yield document.fault(("entities", name, "items", item.type), what)
+
+
+def _tombstone_faults(table: TableDesign, index: Index, document: Document, at: Path) -> Iterator[Fault]:
+    """A tombstone has no keys but the table's: it is in an index that is made of these alone."""
+    if index.own_attributes(table) or index.projection == "all" or table.type_attribute in index.projection:
+        return
+    what = (
+        f"what is deleted leaves tombstones in this index, which only {table.type_attribute} tells from items"
+    )
+    yield document.fault((*at, "project"), f"{what}; project it too", warning=True)
+
+
+def _counts(table: TableDesign, document: Document) -> Iterator[Fault]:
+    local = [index for index in table.indexes if index.local]
+    others = len(table.indexes) - len(local)
+    at = (*_TABLE, "indexes")
+    if others > GLOBAL_INDEXES:
+        what = f"{others} global indexes; a table has {GLOBAL_INDEXES} unless AWS raises the quota; overload some"
+        yield document.fault(at, what)
+    if len(local) > LOCAL_INDEXES:
+        yield document.fault(at, f"{len(local)} local indexes; a table has {LOCAL_INDEXES} at most")
+    projected = sum(len(index.projection) for index in table.indexes if isinstance(index.projection, tuple))
+    if projected > PROJECTED_ATTRIBUTES:
+        what = f"{projected} projected attributes over all indexes; DynamoDB takes {PROJECTED_ATTRIBUTES}; project all"
+        yield document.fault(at, what)
+
+
+def _local_faults(table: TableDesign, index: Index, document: Document, at: Path) -> Iterator[Fault]:
+    if len(table.key) < 2:
+        yield document.fault(at, "a table without a sort key takes no local index; write it without local")
+    elif tuple(index.partition) != table.key[:1] or len(index.sort) != 1 or index.sort[0] in table.key:
+        what = (
+            f"the key of a local index is {table.key[0].name} and one attribute that is no key of the table"
+        )
+        yield document.fault((*at, "key"), what)
+
+
+def _projection_faults(mapping: Mapping, index: Index, document: Document, at: Path) -> Iterator[Fault]:
+    if not isinstance(index.projection, tuple):
+        return
+    names = _attributes(mapping)
+    always = {one.name for one in (*mapping.table.key, *index.attributes)}
+    for name in index.projection:
+        if name in always:
+            yield document.fault(
+                (*at, "project"), f"'{name}' is a key, so it is projected anyway", warning=True
+            )
+        elif names is not None and name not in names:
+            what = f"no item has an attribute '{name}'{did_you_mean(name, names)}"
+            yield document.fault((*at, "project"), what, warning=True)
+
+
+def _attributes(mapping: Mapping) -> set[str] | None:
+    """Every attribute that an item may have; None where `keep: all` means columns that only the source knows."""
+    table = mapping.table
+    names = {*table.own_attributes, table.type_attribute} | ({table.ttl} if table.ttl else set())
+    names |= {attribute.name for index in table.indexes for attribute in index.attributes}
+    for entity in mapping.entities.values():
+        names |= entity.attributes.keys()
+        for item in entity.items:
+            if item.keep == "all":
+                return None
+            names |= item.attributes.keys() | set(item.keep if isinstance(item.keep, tuple) else ())
+    return names
+
+
+# ──
+# Whether the column that an entity's `version` names counts an application's changes as its library
+# expects.
+
+
+def version_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
+    """A fault where the version is no whole number of the row's own, a warning where it may be missing."""
+    version = plan.entity.version
+    if version is None:
+        return
+    at = ("entities", plan.entity.written, "version")
+    column = plan.table.column(version.column)
+    if column is None or column.sql is not None or version.column in plan.transformed:
+        what = f"'{version.column}' is no column of {plan.table.name}; name the one that the application counts up"
+        yield document.fault(at, what)
+    elif not _is_whole(column):
+        declared = f" ({column.declared})" if column.declared else ""
+        what = (
+            f"'{version.column}' is {column.kind.name}{declared}; optimistic locking counts in whole numbers"
+        )
+        yield document.fault(at, f"{what}, so name an integer column")
+    elif column.nullable:
+        what = f"'{version.column}' may be NULL, and an item without its version is taken for a new one"
+        yield document.fault(at, f"{what}; declare the column NOT NULL", warning=True)
+
+
+def _is_whole(column: Column) -> bool:
+    return column.kind.name == "integer" or (column.kind.name == "number" and column.kind.scale == 0)
+
+
+# ── Everything that is wrong, or risky, in a mapping laid over a real schema ──
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A mapping that fits its source: entities compiled, in the file's order.
+
+    `unproved`: per entity, the item types whose keys two rows might share; they are claimed before they are written.
+    `direct`: entities that the service writes past SQL; they are not among `entities`.
+    """
+
+    mapping: Mapping
+    entities: tuple[CompiledEntity, ...]
+    unproved: dict[str, frozenset[str]]
+    warnings: tuple[Fault, ...]
+    direct: tuple[CompiledEntity, ...] = ()
+
+    @property
+    def read(self) -> tuple[CompiledEntity, ...]:
+        """All entities, also those that nobody of ours may write: for who only reads."""
+        return (*self.entities, *self.direct)
+
+
+def check_mapping(
+    parsed: ParsedMapping, facts: SchemaFacts, transforms: Dict[str, Transform] | None = None
+) -> Checked:
+    """The mapping compiled for the source. `transforms`: the functions that entities name, by module:function.
+
+    Raises: MappingError with every fault of form and fit (warnings are in the result, or beside the faults).
+    """
+    plans, faults = _plans(parsed, facts)
+    found = [*check_form(parsed, plans), *faults]
+    for plan in plans:
+        found += _EntityCheck(parsed.mapping, plan, parsed.document).faults()
+    if all(fault.warning for fault in found):
+        found += collation_warnings(parsed.mapping, plans, parsed.document)
+    unproved = unproved_items(plans, parsed.mapping.table)
+    found += _unproved_warnings(parsed, plans, unproved)
+    ordered = sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where))
+    if any(not fault.warning for fault in ordered):
+        raise MappingError(ordered)
+    known = transforms or {}
+    entities = tuple(
+        compile_entity(parsed.mapping, plan, known.get(plan.entity.transform or "")) for plan in plans
+    )
+    return Checked(parsed.mapping, entities, unproved, tuple(ordered))
+
+
+def check_form(parsed: ParsedMapping, plans: Sequence[EntityPlan] = ()) -> tuple[Fault, ...]:
+    """The faults of form, and of access patterns against the items. `plans`: what is known of a source, if there is one."""
+    mapping, document = parsed.mapping, parsed.document
+    found = [
+        *parsed.faults,
+        *table_faults(mapping, document),
+        *pattern_faults(mapping, document, plans),
+        *atomic_faults(mapping, document),
+        *return_faults(mapping, document, plans),
+    ]
+    return tuple(sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where)))
+
+
+def _plans(parsed: ParsedMapping, facts: SchemaFacts) -> tuple[list[EntityPlan], list[Fault]]:
+    plans: list[EntityPlan] = []
+    faults = [
+        parsed.document.fault(
+            ("source", "schemas", number),
+            f"the source has no schema '{name}'{did_you_mean(name, facts.schemas)}",
+        )
+        for number, name in enumerate(parsed.mapping.schemas)
+        if name not in facts.schemas
+    ]
+    if faults:
+        return [], faults
+    for entity in entities_of(parsed.mapping):
+        plan, found = plan_entity(parsed.mapping, entity, facts, parsed.document)
+        faults += found
+        if plan is not None:
+            plans.append(plan)
+    return plans, faults
+
+
+def _unproved_warnings(
+    parsed: ParsedMapping, plans: list[EntityPlan], unproved: dict[str, frozenset[str]]
+) -> Iterator[Fault]:
+    """A warning for each item whose key is not proved to be its own: because of another item, or of another row."""
+    named: set[tuple[str, str]] = set()
+    for (plan, item), (other_plan, other) in meeting_items(plans, parsed.mapping.table):
+        whom = f"{other_plan.entity.written}.{other.type}"
+        what = f"its key can be equal to that of {whom}; begin one of the two with a word of its own"
+        yield parsed.document.fault(_key_at(plan.entity.written, item.type), what, warning=True)
+        named |= {(plan.entity.name, item.type), (other_plan.entity.name, other.type)}
+    for name, types in unproved.items():
+        for type_ in sorted(types):
+            if (name, type_) not in named:
+                what = "nothing proves that no other row makes this key; backfill claims each key and finds the second row"
+                yield parsed.document.fault(_key_at(name.partition("@")[0], type_), what, warning=True)
+
+
+def _key_at(entity: str, type_: str) -> Path:
+    return ("entities", entity, "items", type_, "key")
+
+
+class _EntityCheck:
+    """Checks one planned entity against the rules of the mapping language."""
+
+    def __init__(self, mapping: Mapping, plan: EntityPlan, document: Document) -> None:
+        self.mapping = mapping
+        self.plan = plan
+        self.document = document
+        self.at: Path = ("entities", plan.entity.written)
+
+    def faults(self) -> Iterator[Fault]:
+        yield from value_faults(self.mapping, self.plan, self.document)
+        yield from self._kept()
+        yield from key_faults(self.mapping, self.plan, self.document)
+        yield from self._expiries()
+        yield from self._unread_joins()
+        yield from version_faults(self.plan, self.document)
+        for column in self.plan.key:
+            if what := row_key_fault(column):
+                yield self._fault((*self.at, "key"), f"{what}; name other columns in key:")
+        if why := key_doubt(self.plan):
+            names = ", ".join(column.name for column in self.plan.key)
+            what = f"nothing proves that {names} names one row: {why}"
+            ends = "two rows of one key end a backfill, which looks for them before it begins"
+            yield self._fault((*self.at, "key"), f"{what}; {ends}", warning=True)
+
+    def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
+        return self.document.fault(at, what, warning=warning)
+
+    def _unread_joins(self) -> Iterator[Fault]:
+        plan = self.plan
+        lists = [
+            ((*self.at, "collect", one.collection.alias), one.joins, one.slots) for one in plan.collections
+        ]
+        for at, joins, slots in ((self.at, plan.joins, plan.slots), *lists):
+            read = {slot.alias for slot in slots} | {join.parent for join in joins}
+            for join in joins:
+                if join.alias not in read:
+                    what = "no item reads anything of this join, and each page pays for it; take it out"
+                    yield self._fault((*at, "join", join.alias), what, warning=True)
+
+    def _kept(self) -> Iterator[Fault]:
+        table = self.mapping.table
+        for item in self.plan.entity.items:
+            at = (*self.at, "items", item.type, "keep")
+            written = {**self.plan.entity.attributes, **item.attributes}
+            taken = _taken_names(table) | {
+                attribute.name
+                for entry in item.entries
+                for index in table.indexes
+                if index.name == entry.index
+                for attribute in index.attributes
+            }
+            for name in kept_columns(self.plan, item):
+                mend = f"leave it out with keep: {{except: [{name}]}}"
+                if name in taken and name not in item.attributes:
+                    what = f"the column '{name}' has the name of an attribute that migrator writes"
+                    yield self._fault(at, f"{what}; {mend}, or rename the attribute in table")
+                column = column_of(name, self.plan)
+                if column is not None and name not in written:
+                    if column.kind.name == "unknown":
+                        yield self._fault(at, refused(name, column, kept=True))
+                    elif warning := too_precise(name, column.kind, None):
+                        yield self._fault(at, warning, warning=True)
+
+    def _expiries(self) -> Iterator[Fault]:
+        for item in self.plan.entity.items:
+            if item.expiry is None:
+                continue
+            kind = kind_of(item.expiry.path, self.plan)
+            if kind is not None and kind.name not in ("timestamp", "date", "integer"):
+                at = (*self.at, "items", item.type, "ttl")
+                yield self._fault(
+                    at,
+                    f"'{item.expiry.path}' is {kind.name}; a TTL comes from a timestamp, a date or epoch seconds",
+                )
+
+
+def _taken_names(table: TableDesign) -> set[str]:
+    names = {*table.own_attributes, table.type_attribute, *(attribute.name for attribute in table.key)}
+    return names | ({table.ttl} if table.ttl else set())

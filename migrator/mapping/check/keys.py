@@ -1,0 +1,304 @@
+"""Faults in the keys of items: ambiguity, length, order, collation, and types read atomically."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from migrator.mapping.check.patterns import key_templates
+from migrator.mapping.check.values import key_facts
+from migrator.mapping.heart.filters import FILTERS, SAME_KIND
+from migrator.mapping.heart.items import kept_columns
+from migrator.mapping.language.document import Document, Path
+from migrator.mapping.patterns.param_sources import asked_keys, origins_of
+from migrator.model.entities import ItemDesign, Mapping
+from migrator.model.errors import Fault
+from migrator.model.expressions import Const, Expression, Filter, Ref, Template
+from migrator.model.facts import Alike, Column, EntityPlan, Kind, column_of, kind_of
+from migrator.model.patterns import Pattern
+from migrator.model.table import PARTITION_KEY_BYTES, SORT_KEY_BYTES, TRANSACTION_ACTIONS, Index, KeyAttribute
+
+# ── What is wrong, or risky, in the keys of one entity's items: ambiguity, length, order and type ──
+
+_NUMBERS = frozenset({"integer", "number", "float"})
+_OF_TYPE: dict[str, frozenset[str]] = {
+    "text": frozenset({"text", "bits", "uuid", "date", "time", "timestamp", "plain"}),
+    "number": frozenset({"integer", "number", "float", "plain"}),
+    "binary": frozenset({"binary", "plain"}),
+}
+_BYTES_A_CHARACTER = 4
+
+Place = tuple[Path, KeyAttribute, Template, int]
+"""Where a template stands, the key attribute that it fills, and the most bytes that this may take."""
+
+
+def key_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
+    """Faults and warnings of the base and index keys of the entity's items."""
+    for item in plan.entity.items:
+        at: Path = ("entities", plan.entity.written, "items", item.type)
+        places = list(key_places(mapping, item, at))
+        yield from _ambiguities(mapping, plan, item, document, at)
+        for place in places:
+            yield from _type_faults(place, plan, document)
+            yield from _length_warnings(place, plan, document)
+        for place in places:
+            if place[3] == SORT_KEY_BYTES and place[1].type == "text":
+                yield from _unpadded(place, plan, document)
+        yield from _plain_key_faults(mapping, plan, item, document, at)
+
+
+def key_places(mapping: Mapping, item: ItemDesign, at: Path) -> Iterator[Place]:
+    """Those of the base key, then those of indexes."""
+    limits = (PARTITION_KEY_BYTES, SORT_KEY_BYTES)
+    for number, (attribute, template) in enumerate(zip(mapping.table.key, item.key, strict=False)):
+        yield (*at, "key", number), attribute, template, limits[number]
+    indexes = {index.name: index for index in mapping.table.indexes}
+    for entry in item.entries:
+        index = indexes[entry.index]
+        own = index.own_attributes(mapping.table)
+        for number, (attribute, template) in enumerate(zip(own, entry.values, strict=True)):
+            limit = PARTITION_KEY_BYTES if attribute in index.partition else SORT_KEY_BYTES
+            yield (*at, entry.index, number), attribute, template, limit
+
+
+def _ambiguities(
+    mapping: Mapping, plan: EntityPlan, item: ItemDesign, document: Document, at: Path
+) -> Iterator[Fault]:
+    facts = key_facts(plan, item, mapping.table)
+    if facts.ambiguous:
+        what = (
+            f"two rows can make one {facts.ambiguous}: several of its values can hold the separator "
+            f"'{mapping.table.separator}'; write |escape on all but one"
+        )
+        yield document.fault((*at, "key"), what)
+
+
+def _type_faults(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fault]:
+    at, attribute, template, _ = place
+    if attribute.type == "text":
+        return
+    if len(template.parts) != 1 or not isinstance(template.parts[0], Ref):
+        what = f"{attribute.name} is a {attribute.type} key: it takes one value in braces and nothing else"
+        yield document.fault(at, what)
+        return
+    kind = result_kind(template.parts[0], plan)
+    if kind is not None and kind.name not in _OF_TYPE[attribute.type]:
+        yield document.fault(at, f"{attribute.name} is a {attribute.type} key; this value is {kind.name}")
+
+
+def _plain_key_faults(
+    mapping: Mapping, plan: EntityPlan, item: ItemDesign, document: Document, at: Path
+) -> Iterator[Fault]:
+    """Plain attributes that are keys of an index by their name must be of its type."""
+    for where, index, attribute, value in plain_keys(mapping, plan, item, at):
+        kind = result_kind(value, plan)
+        if kind is not None and kind.name not in _OF_TYPE[attribute.type]:
+            what = f"'{attribute.name}' is a {attribute.type} key of {index.name}; here it is {kind.name}"
+            yield document.fault(where, what)
+
+
+def plain_keys(
+    mapping: Mapping, plan: EntityPlan, item: ItemDesign, at: Path
+) -> Iterator[tuple[Path, Index, KeyAttribute, Expression]]:
+    """Plain attributes that are keys of an index by their name, with what they are made of."""
+    written: dict[str, Expression] = {name: Ref((name,)) for name in kept_columns(plan, item)}
+    written |= {**plan.entity.attributes, **item.attributes}
+    for index in mapping.table.indexes:
+        for attribute in index.own_attributes(mapping.table):
+            if attribute.name in written:
+                yield (*at, "attributes", attribute.name), index, attribute, written[attribute.name]
+
+
+def result_kind(value: Expression, plan: EntityPlan) -> Kind | None:
+    """The kind of an attribute that a value makes, as far as it can be told; of maps and lists None."""
+    if isinstance(value, Template):
+        return Kind("text")
+    if isinstance(value, Const):
+        known = {str: "text", int: "integer", bool: "boolean"}
+        return Kind(known[type(value.value)]) if type(value.value) in known else None  # type: ignore[arg-type]
+    if not isinstance(value, Ref):
+        return None
+    kind = kind_of(value.paths[0], plan)
+    for used in value.filters:
+        kind = kind if used.name in SAME_KIND else FILTERS[used.name].gives
+    return Kind("text") if value.format is not None and not value.filters else kind
+
+
+def _length_warnings(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fault]:
+    at, attribute, template, limit = place
+    most = 0
+    for part in template.parts:
+        if isinstance(part, str):
+            most += len(part.encode())
+            continue
+        kind, column = kind_of(part.paths[0], plan), column_of(part.paths[0], plan)
+        plain = kind is not None and kind.name == "text" and part.format is None
+        kept = all(used.name in ("or", "lower", "upper", "trim", "text") for used in part.filters)
+        widest = _BYTES_A_CHARACTER if column is None else column.widest
+        most += (kind.length or 0) * widest if kind is not None and plain and kept else 0
+    if most > limit:
+        what = f"{attribute.name} can take {most} bytes here; a row that takes more than {limit} is refused (|hash is short)"
+        yield document.fault(at, what, warning=True)
+
+
+def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fault]:
+    at, _, template, _ = place
+    for ref in template.refs:
+        kind = kind_of(ref.paths[0], plan)
+        bare = ref.format is None and all(used.name in (*SAME_KIND, "path") for used in ref.filters)
+        if kind is not None and kind.name in _NUMBERS and bare:
+            name = ref.paths[0]
+            what = f"the number '{name}' is not padded, so 10 sorts before 9; write {{{name}:010}}"
+            yield document.fault(at, what, warning=True)
+
+
+# ── Keys that tell apart texts which the source takes for one: 'ANN' and 'ann', or 'ann' and 'ann ' ──
+
+_MENDS: dict[Alike, tuple[str, ...]] = {"case": ("lower", "upper"), "trailing spaces": ("trim",)}
+"""Filters of which one makes one text of those; the first is the one that we advise."""
+_TEXTS = frozenset({"text", "plain"})
+
+
+def collation_warnings(mapping: Mapping, plans: Sequence[EntityPlan], document: Document) -> Iterator[Fault]:
+    """A warning for each key of an item, and each parameter in a pattern's key, that goes by more than the source does.
+
+    Of a mapping without faults.
+    """
+    for plan in plans:
+        yield from _of_items(mapping, plan, document)
+    for pattern in mapping.patterns.values():
+        yield from _of_params(mapping, pattern, plans, document)
+
+
+def _of_items(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
+    for item in plan.entity.items:
+        at: Path = ("entities", plan.entity.written, "items", item.type)
+        made: list[tuple[Path, Expression]] = [
+            (where, template) for where, _, template, _ in key_places(mapping, item, at)
+        ]
+        made += [(where, value) for where, _, _, value in plain_keys(mapping, plan, item, at)]
+        for where, value in made:
+            for ref in _refs(value):
+                if missing := _missing(ref, column_of(ref.paths[0], plan)):
+                    what = f"the source takes texts of {ref.paths[0]} that differ in {' or '.join(missing)} for one"
+                    mend = f"write {_mended(ref, missing)} here and in what asks for it"
+                    yield document.fault(
+                        where, f"{what}, and this key tells them apart; {mend}", warning=True
+                    )
+
+
+def _of_params(
+    mapping: Mapping, pattern: Pattern, plans: Sequence[EntityPlan], document: Document
+) -> Iterator[Fault]:
+    asked = mapping.table.asked(pattern.index)
+    if asked is None:  # the parser has said so
+        return
+    origins = [(one.plan, one.of) for one in origins_of(mapping, pattern, plans)]
+    asking = [
+        (where, ref) for where, _, template, _ in key_templates(pattern, asked) for ref in template.refs
+    ]
+    for where, ref in asking:
+        for plan, of in origins:
+            # A `*` stands for a parameter, or for none.
+            origin = of.get(ref.paths[0]) if ref.paths else None
+            if origin and (missing := _missing(ref, column_of(origin.path, plan))):
+                what = f"SQL takes values of '{ref.paths[0]}' that differ in {' or '.join(missing)} for one"
+                mend = f"write {_mended(ref, missing)} here and in the items"
+                what = f"{what} (it is compared with {origin.path}), and this key tells them apart; {mend}"
+                yield document.fault(where, what, warning=True)
+
+
+def _refs(value: Expression) -> Sequence[Ref]:
+    if isinstance(value, Template):
+        return value.refs
+    return (value,) if isinstance(value, Ref) else ()
+
+
+def _missing(ref: Ref, column: Column | None) -> list[Alike]:
+    """In what texts differ that are one in the column and two in the key. A map refuses what it does not list."""
+    used = {one.name for one in ref.filters}
+    if column is None or column.kind.name not in _TEXTS or "map" in used:
+        return []
+    return [alike for alike in column.alike if used.isdisjoint(_MENDS[alike])]
+
+
+def _mended(ref: Ref, missing: Sequence[Alike]) -> str:
+    filters = [*(Filter(_MENDS[alike][0]) for alike in missing), *ref.filters]
+    return "{" + "|".join([",".join(ref.paths), *map(_filter_text, filters)]) + "}"
+
+
+def _filter_text(used: Filter) -> str:
+    args = ",".join(arg or "''" for arg in used.args)
+    return f"{used.name}:{args}" if used.args else used.name
+
+
+# ──
+# Item types that are written together, because an access pattern that says `atomic: true` reads them
+# together.
+
+
+def written_together(mapping: Mapping) -> dict[str, frozenset[str]]:
+    """Per entity (by its name in the mapping), the item types that atomic patterns read; of other entities nothing.
+
+    Two patterns that read items of one entity make one group of them: an item is in one transaction only.
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for pattern in mapping.patterns.values():
+        if pattern.atomic:
+            for entity, types in types_read(mapping, pattern).items():
+                found[entity] |= types
+    return {entity: frozenset(types) for entity, types in found.items()}
+
+
+def atomic_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
+    """Warnings of what `atomic: true` cannot give."""
+    for pattern in mapping.patterns.values():
+        if not pattern.atomic:
+            continue
+        at: Path = ("access_patterns", pattern.name, "atomic")
+        read = types_read(mapping, pattern)
+        for what in (
+            *_index_risks(mapping.table.asked(pattern.index)),
+            *_row_risks(read),
+            *_size_risks(read),
+        ):
+            yield document.fault(at, what, warning=True)
+
+
+def types_read(mapping: Mapping, pattern: Pattern) -> dict[str, set[str]]:
+    """Per entity, the item types of the pattern's parts where it names them, else those that its key can give."""
+    asked = mapping.table.asked(pattern.index)
+    named = {part.type for part in pattern.parts if part.type}
+    found: dict[str, set[str]] = defaultdict(set)
+    for key in asked_keys(mapping, pattern, asked) if asked is not None else ():
+        if not named or key.item.type in named:
+            found[key.entity.name].add(key.item.type)
+    return found
+
+
+def _index_risks(asked: Index | None) -> Iterator[str]:
+    if asked is not None and not asked.local:
+        yield (
+            f"{asked.name} is a global index, which follows the table item by item, whatever was written together; "
+            "ask the table"
+        )
+
+
+def _row_risks(read: dict[str, set[str]]) -> Iterator[str]:
+    if len(read) > 1:
+        yield (
+            f"it reads items of several entities ({', '.join(sorted(read))}): those of one row of one entity are written "
+            "together, the others come row by row"
+        )
+    elif sum(map(len, read.values())) == 1:
+        yield "a row makes one of the items that it reads: nothing is written together but its old key and its new one"
+
+
+def _size_risks(read: dict[str, set[str]]) -> Iterator[str]:
+    for entity, types in sorted(read.items()):
+        if len(types) > TRANSACTION_ACTIONS:
+            what = f"a row of {entity} makes up to {len(types)} of its items; a transaction takes {TRANSACTION_ACTIONS}"
+            yield f"{what}, and a row with more is written item by item"
+        elif 2 * len(types) > TRANSACTION_ACTIONS:
+            what = f"a row of {entity} makes up to {len(types)} of its items, and as many tombstones if all keys change"
+            yield f"{what}; a transaction takes {TRANSACTION_ACTIONS}, and a row with more is written item by item"

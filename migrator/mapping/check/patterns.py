@@ -1,0 +1,412 @@
+"""Faults of access patterns: keys that no item has, parameters that do not fit, attributes that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dict
+from itertools import pairwise
+
+from migrator.mapping.check.values import is_closed
+from migrator.mapping.heart.filters import FILTERS
+from migrator.mapping.language.document import Document, Path
+from migrator.mapping.patterns.param_sources import (
+    Form,
+    StoredKey,
+    asked_keys,
+    same_forms,
+    shown,
+    stored_keys,
+)
+from migrator.model.entities import Mapping
+from migrator.model.errors import Fault, did_you_mean
+from migrator.model.expressions import Expression, Ref, Template
+from migrator.model.facts import EntityPlan, Kind
+from migrator.model.patterns import Part, Pattern, SortCondition
+from migrator.model.table import Index, KeyAttribute
+
+# ── Whether the parameters of an access pattern are of types that its templates, filters and keys take ──
+
+_NUMBERS = frozenset({"integer", "number", "float"})
+
+
+def value_faults(pattern: Pattern, asked: Index, document: Document) -> Iterator[Fault]:
+    """Faults of the pattern's values; `asked` is its index, or the table seen as one."""
+    types = {param.name: Kind(param.type) for param in pattern.params}
+    for at, expression in _expressions(pattern):
+        for ref in expression.refs if isinstance(expression, Template) else [expression]:
+            what = _ref_fault(ref, types) if isinstance(ref, Ref) else ""
+            if what:
+                yield document.fault(at, what)
+    for at, attribute, template, operator in key_templates(pattern, asked):
+        what = _key_fault(attribute, template, operator)
+        if what:
+            yield document.fault(at, what)
+    yield from _near_faults(pattern, types, document)
+    if pattern.limit is not None and pattern.limit in types and types[pattern.limit].name != "integer":
+        at = ("access_patterns", pattern.name, pattern.operation, "limit")
+        yield document.fault(at, f"the parameter '{pattern.limit}' must be an integer")
+
+
+def key_templates(pattern: Pattern, asked: Index) -> Iterator[tuple[Path, KeyAttribute, Template, str]]:
+    """Where each template of the request's key stands, the attribute that it asks, and how."""
+    at: Path = ("access_patterns", pattern.name, pattern.operation, "key")
+    for attribute, template in zip(asked.partition, pattern.key, strict=False):
+        yield (*at, 0), attribute, template, "equal"
+    for attribute, condition in zip(asked.sort, pattern.sort, strict=False):
+        for template in condition.values:
+            yield (*at, 1), attribute, template, condition.operator
+
+
+def _expressions(pattern: Pattern) -> Iterator[tuple[Path, Expression]]:
+    at: Path = ("access_patterns", pattern.name, pattern.operation)
+    for template in pattern.key:
+        yield (*at, "key", 0), template
+    for condition in pattern.sort:
+        for template in condition.values:
+            yield (*at, "key", 1), template
+    for one in pattern.filters:
+        for value in one.values:
+            yield (*at, "filter", one.attribute), value
+
+
+def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
+    for path in ref.paths:
+        if path not in types:
+            continue  # the parser has said so
+        kind = types[path]
+        if ref.format is not None and kind.name not in _NUMBERS:
+            return f"the format {ref.format} pads numbers; the parameter '{path}' is {kind.name}"
+        given = Kind("text") if ref.format is not None else kind
+        for used in ref.filters:
+            spec = FILTERS[used.name]
+            if spec.takes and given.name not in spec.takes:
+                return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; '{path}' is {given.name}"
+            given = given if used.name == "or" else spec.gives
+    return ""
+
+
+def _key_fault(attribute: KeyAttribute, template: Template, operator: str) -> str:
+    if attribute.type == "text":
+        return ""
+    if len(template.parts) != 1 or not isinstance(template.parts[0], Ref):
+        return f"{attribute.name} is a {attribute.type} key: it takes one value in braces"
+    if operator == "begins_with" and attribute.type == "number":
+        return f"{attribute.name} is a number key: it has no beginning; write ge, gt, le, lt or between"
+    return ""
+
+
+def _near_faults(pattern: Pattern, types: dict[str, Kind], document: Document) -> Iterator[Fault]:
+    within = pattern.near.within_m if pattern.near else None
+    if isinstance(within, str) and within in types and types[within].name not in _NUMBERS:
+        at = ("access_patterns", pattern.name, "near", "within_m")
+        yield document.fault(at, f"the parameter '{within}' must be a number of metres")
+
+
+# ── Access patterns laid over the items: whether the keys that they ask for are keys that items have ──
+
+
+def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
+    """Faults and warnings of all access patterns. `plans`: where the source is known, so that types of columns are too."""
+    by_entity = {plan.entity.written: plan for plan in plans}
+    for pattern in mapping.patterns.values():
+        asked = mapping.table.asked(pattern.index)
+        if asked is not None:  # else the parser has said so
+            check = _PatternCheck(mapping, pattern, asked, document, by_entity)
+            yield from check.faults()
+            yield from value_faults(pattern, asked, document)
+
+
+class _PatternCheck:
+    """Checks one access pattern against the keys of the items."""
+
+    def __init__(
+        self,
+        mapping: Mapping,
+        pattern: Pattern,
+        asked: Index,
+        document: Document,
+        plans: Dict[str, EntityPlan],
+    ) -> None:
+        self.plans = plans
+        self.mapping = mapping
+        self.pattern = pattern
+        self.asked = asked
+        self.document = document
+        self.at: Path = ("access_patterns", pattern.name)
+        self.request_at: Path = (*self.at, pattern.operation)
+        self.key_at: Path = (*self.request_at, "key")
+
+    def faults(self) -> Iterator[Fault]:
+        keys = list(stored_keys(self.mapping, self.asked))
+        matching = [key for key in keys if same_forms(self.pattern.key, key.partition)]
+        if not matching:
+            known = shown([key.partition for key in keys])
+            where = self.asked.name or self.mapping.table.name
+            what = f"no item has a partition key of this form in {where}; there are: {known}"
+            yield self._fault((*self.key_at, 0), what)
+            return
+        yield from self._sort_faults(matching)
+        yield from self._type_faults()
+        yield from self._prefix_warnings()
+        yield from self._order_warnings()
+        yield from self._request_faults()
+
+    def _fault(self, at: Path, what: str, *, warning: bool = False) -> Fault:
+        return self.document.fault(at, what, warning=warning)
+
+    def _sort_faults(self, matching: Sequence[StoredKey]) -> Iterator[Fault]:
+        for number, condition in enumerate(self.pattern.sort):
+            stored = [key.sort[number] for key in matching if len(key.sort) > number]
+            several = len(self.pattern.sort) > 1
+            at = (*self.key_at, 1, number) if several else (*self.key_at, 1)
+            what = _sort_fault(condition, stored)
+            if what:
+                yield self._fault(at, f"{what}; there are: {shown([(one,) for one in stored])}")
+
+    def _type_faults(self) -> Iterator[Fault]:
+        types = {item.type for entity in self.mapping.entities.values() for item in entity.items}
+        for part in self.pattern.parts:
+            if part.type and part.type not in types:
+                what = f"there is no item type '{part.type}'; there are: {', '.join(sorted(types))}"
+                yield self._fault((*self.at, "returns", part.name, "type"), what)
+
+    def _prefix_warnings(self) -> Iterator[Fault]:
+        for condition in self.pattern.sort:
+            separator = self.mapping.table.separator
+            if condition.operator == "begins_with" and not _closed(condition.values[0], separator):
+                what = f"a prefix that does not end in '{separator}' also matches longer names (eng, engineering)"
+                yield self._fault((*self.key_at, 1), what, warning=True)
+
+    def _order_warnings(self) -> Iterator[Fault]:
+        separator = self.mapping.table.separator
+        pattern = self.pattern
+        if pattern.order != "exact" or pattern.operation != "query" or pattern.near or separator == "\u0001":
+            return
+        for key in asked_keys(self.mapping, pattern, self.asked):
+            plan = self.plans.get(key.entity.written)
+            for template in key.sort[-1:] or key.partition:
+                if template is not None and _text_before(template.parts, separator, plan):
+                    what = (
+                        f"order: exact, but in the sort key {template.source} a text before '{separator}' sorts otherwise "
+                        'than in SQL (space and ! come before #); write order: any, or separator: "\\u0001"'
+                    )
+                    yield self._fault((*self.at, "order"), what, warning=True)
+                    return
+
+    def _request_faults(self) -> Iterator[Fault]:
+        pattern = self.pattern
+        if pattern.consistent and not self.asked.local:
+            what = f"{self.asked.name} is a global index, which is never read consistently; ask the table or a local index"
+            yield self._fault((*self.request_at, "consistent"), what)
+        keys = {attribute.name for attribute in self.asked.attributes}
+        for name in sorted(keys & {one.attribute for one in pattern.filters}):
+            what = f"'{name}' is a key attribute, which DynamoDB does not filter by; write the condition into key"
+            yield self._fault((*self.request_at, "filter", name), what)
+        if pattern.filters:
+            what = (
+                "a filter is paid for before it filters: every item that the key asks for is read and charged"
+            )
+            yield self._fault((*self.request_at, "filter"), what, warning=True)
+        if pattern.near and pattern.descending:
+            yield self._fault(
+                (*self.request_at, "descending"), "near gives the nearest first; leave descending out"
+            )
+        yield from self._projection_faults()
+
+    def _projection_faults(self) -> Iterator[Fault]:
+        """Attributes that are asked of an index which does not hold them."""
+        if self.asked.projection == "all":
+            return
+        table = self.mapping.table
+        held = {attribute.name for attribute in (*table.key, *self.asked.attributes)}
+        held |= set(self.asked.projection) if isinstance(self.asked.projection, tuple) else set()
+        for at, name in self._needed():
+            if name not in held:
+                what = f"the index {self.asked.name} does not hold '{name}'; add it to its project"
+                yield self._fault(at, what)
+
+    def _needed(self) -> Iterator[tuple[Path, str]]:
+        """Attributes that the answer is made of, each with the place that names it."""
+        pattern = self.pattern
+        yield from (((*self.request_at, "filter", one.attribute), one.attribute) for one in pattern.filters)
+        yield from (((*self.at, "near", "at"), name) for name in (pattern.near.at if pattern.near else ()))
+        for part in pattern.parts:
+            at = (*self.at, "returns", part.name) if part.name else (*self.at, "returns")
+            yield from ((at, name) for name in part.attributes)
+            if part.type:
+                yield at, self.mapping.table.type_attribute
+
+
+_FIXED = frozenset({"iso", "date", "month", "year", "bucket", "geohash", "hash", "shard"})
+"""Filters whose texts are of one width: none of them is the beginning of another."""
+
+
+def _closed(prefix: Template, separator: str) -> bool:
+    """Whether a prefix ends where a value ends, so that it matches no longer name."""
+    last = prefix.parts[-1] if prefix.parts else ""
+    if isinstance(last, str):
+        return last.endswith(separator)
+    return last.filters[-1].name in _FIXED if last.filters else last.format is not None
+
+
+_UPPER = frozenset({"between", "le", "lt"})
+"""Conditions whose last value bounds from above."""
+
+
+def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:
+    if None in stored:
+        return ""
+    if condition.operator == "equal":
+        fits = any(same_forms(condition.values, (one,)) for one in stored)
+        return "" if fits else "no item of this partition has such a sort key"
+    for value in condition.values:
+        begin = value.parts[0] if value.parts and isinstance(value.parts[0], str) else ""
+        upper = condition.operator in _UPPER and value is condition.values[-1]
+        if not any(_compatible(begin, one) or (upper and _closes(begin, one)) for one in stored):
+            return f"no sort key of this partition begins with '{begin}'"
+    return ""
+
+
+def _compatible(begin: str, stored: Form) -> bool:
+    first = _literal(stored)
+    shorter = min(len(first), len(begin))
+    return first[:shorter].rstrip("#") == begin[:shorter].rstrip("#") or not first
+
+
+def _closes(bound: str, stored: Form) -> bool:
+    """Whether the bound lies right behind all keys of the stored beginning, as 'ADDR$' lies behind 'ADDR#'."""
+    first, last = _literal(stored), len(bound) - 1
+    return 0 <= last < len(first) and bound[:last] == first[:last] and bound[last] > first[last]
+
+
+def _literal(stored: Form) -> str:
+    parts = stored.parts if stored else ()
+    return parts[0] if parts and isinstance(parts[0], str) else ""
+
+
+def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | None) -> bool:
+    """Whether a text of varying length stands right before the separator, as far as the column's type is known."""
+    return any(
+        isinstance(one, Ref)
+        and one.format is None
+        and not one.filters
+        and (plan is None or not is_closed(one, plan, separator))
+        and isinstance(following, str)
+        and following.startswith(separator)
+        for one, following in pairwise(parts)
+    )
+
+
+# ── What access patterns give back, laid over the items: whether those items, and the index, hold it ──
+
+
+def return_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
+    """Faults and warnings of what patterns return. `plans`: where the source is known, so that keep: all is too."""
+    columns = {plan.entity.written: {one.name for one in plan.table.columns} for plan in plans}
+    for pattern in mapping.patterns.values():
+        asked = mapping.table.asked(pattern.index)
+        keys = list(asked_keys(mapping, pattern, asked)) if asked is not None else []
+        if asked is not None and keys:
+            yield from _Returns(mapping, pattern, keys, columns).faults(document)
+    yield from _unread(mapping, document)
+
+
+class _Returns:
+    """One pattern against the items that its key condition can give."""
+
+    def __init__(
+        self,
+        mapping: Mapping,
+        pattern: Pattern,
+        keys: Sequence[StoredKey],
+        columns: dict[str, set[str]],
+    ) -> None:
+        self.mapping = mapping
+        self.pattern = pattern
+        self.keys = keys
+        self.columns = columns
+        self.at: Path = ("access_patterns", pattern.name, "returns")
+
+    def faults(self, document: Document) -> Iterator[Fault]:
+        yield from self._types(document)
+        yield from self._expiry(document)
+        for part in self.pattern.parts:
+            at = (*self.at, part.name, "attributes") if part.name else self.at
+            for name in part.attributes:
+                what = self._attribute_fault(part, name)
+                if what:
+                    yield document.fault(at, what)
+
+    def _types(self, document: Document) -> Iterator[Fault]:
+        given = {key.item.type for key in self.keys}
+        named = {part.type for part in self.pattern.parts if part.type}
+        if not named and len(given) > 1:
+            what = f"the key gives items of several types ({', '.join(sorted(given))}); return parts by type"
+            yield document.fault(self.at, f"{what}, or ask with a longer prefix", warning=True)
+        for part in self.pattern.parts:
+            if part.type in self._known_types() - given:
+                what = f"no {part.type} has such a key; the key gives {', '.join(sorted(given))}"
+                yield document.fault((*self.at, part.name, "type"), what)
+        for type_ in sorted(given - named if named else ()):
+            what = f"the key also gives items of type {type_}, which are read, paid for and left out"
+            yield document.fault(self.at, what, warning=True)
+
+    def _expiry(self, document: Document) -> Iterator[Fault]:
+        """DynamoDB deletes late, so readers hide what has expired; they cannot where the index does not say so."""
+        table = self.mapping.table
+        index = next((one for one in table.indexes if one.name == self.pattern.index), None)
+        held = (
+            table.ttl is None or index is None or index.projection == "all" or table.ttl in index.projection
+        )
+        expiring = sorted({key.item.type for key in self.keys if key.item.expiry})
+        if not held and expiring and index is not None:
+            what = f"{index.name} does not project '{table.ttl}', so {expiring[0]} items show until DynamoDB deletes them"
+            yield document.fault(self.at, f"{what}, up to days after they expired; add it", warning=True)
+
+    def _known_types(self) -> set[str]:
+        return {item.type for entity in self.mapping.entities.values() for item in entity.items}
+
+    def _attribute_fault(self, part: Part, name: str) -> str:
+        keys = [key for key in self.keys if not part.type or key.item.type == part.type]
+        known = [self._attributes(key) for key in keys]
+        sure = [names for names in known if names is not None]
+        if not keys or len(sure) < len(known) or any(name in names for names in sure):
+            return ""
+        return f"no item that the key gives has '{name}'{did_you_mean(name, set().union(*sure))}"
+
+    def _attributes(self, key: StoredKey) -> set[str] | None:
+        """The attributes that the item may have; None where only the source could say."""
+        table, item = self.mapping.table, key.item
+        names = {*table.own_attributes, table.type_attribute, *(one.name for one in table.key)}
+        names |= {table.ttl} if table.ttl and item.expiry else set()
+        entered = {entry.index for entry in item.entries}
+        names |= {one.name for index in table.indexes if index.name in entered for one in index.attributes}
+        names |= key.entity.attributes.keys() | item.attributes.keys()
+        if isinstance(item.keep, tuple):
+            return names | set(item.keep)
+        if item.keep == "all":
+            columns = self.columns.get(key.entity.name)
+            return None if columns is None else names | (columns - set(item.keep_except))
+        return names
+
+
+def _unread(mapping: Mapping, document: Document) -> Iterator[Fault]:
+    """Warnings of indexes, and of attributes that they hold, which no pattern reads."""
+    if not mapping.patterns:
+        return
+    read: dict[str, set[str]] = {}
+    for pattern in mapping.patterns.values():
+        names = read.setdefault(pattern.index or "", set())
+        names |= {name for part in pattern.parts for name in part.attributes}
+        names |= {one.attribute for one in pattern.filters} | set(pattern.near.at if pattern.near else ())
+    for index in mapping.table.indexes:
+        at: Path = ("table", "indexes", index.name)
+        if index.name not in read:
+            yield document.fault(
+                at, "no access pattern asks this index; it costs a write for every item in it", warning=True
+            )
+        elif isinstance(index.projection, tuple):
+            for name in index.projection:
+                if name not in read[index.name] | {mapping.table.type_attribute, mapping.table.ttl}:
+                    what = f"no access pattern reads '{name}' from {index.name}; it costs storage and writes"
+                    yield document.fault((*at, "project"), what, warning=True)

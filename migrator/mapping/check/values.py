@@ -1,0 +1,368 @@
+"""Faults in an entity's values and types, and proofs that its base keys are unique."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from migrator.mapping.heart.expressions import keeps_every_value
+from migrator.mapping.heart.filters import FILTERS, SAME_KIND
+from migrator.mapping.language.document import Document
+from migrator.mapping.plan import Reference, references_of
+from migrator.model.entities import ItemDesign, Mapping
+from migrator.model.errors import Fault
+from migrator.model.expressions import Filter, Ref, Template
+from migrator.model.facts import Column, EntityPlan, Kind, column_of, kind_of
+from migrator.model.table import NUMBER_DIGITS, TableDesign
+
+# ──
+# What is wrong with the use of a column's type: no form in an item, a list where text is wanted, too many
+# digits.
+
+NESTED = frozenset({"list", "map", "set"})
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def refused(path: str, column: Column, *, kept: bool = False) -> str:
+    """What to say of a column whose type has no form in an item, and what to write instead."""
+    alias, _, name = path.rpartition(".")
+    sql = (column.kind.instead or "CAST({column} AS char)").replace("{column}", _quoted(name))
+    what = f"'{path}' is of type {column.declared or 'an unknown type'}, which has no form in an item"
+    if alias:
+        return f"{what}; make a view with {sql} in it, and read that"
+    new = f"{name}_text"
+    instead = f'write columns: {{{new}: {{sql: "{_escaped(sql)}", type: text}}}} and use {new}'
+    without = f", with keep: {{except: [{name}]}}" if kept else ""
+    return f"{what}; {instead}{without}"
+
+
+def _quoted(name: str) -> str:
+    return name if _NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+
+
+def _escaped(sql: str) -> str:
+    return sql.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def too_precise(path: str, kind: Kind, ref: Ref | None) -> str:
+    """A warning where a number may have more digits than DynamoDB holds; '' where its text is taken."""
+    if kind.name != "number" or (kind.precision or 0) <= NUMBER_DIGITS:
+        return ""
+    if ref is not None and keeps_every_value(ref.filters):
+        return ""
+    what = f"'{path}' may have {kind.precision} digits, and a number of more than {NUMBER_DIGITS} refuses its row"
+    return f"{what}; {path}|text keeps every digit"
+
+
+def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
+    """What is wrong with a list or a map where one text is wanted, or behind a filter that takes a single value."""
+    if kind.name not in NESTED:
+        return ""
+    for used in ref.filters:
+        if used.name == "json":
+            return ""
+        if used.name != "or":
+            return f"'{path}' is a {kind.name}; of the filters only json takes it, not '{used.name}'"
+    return (
+        f"'{path}' is a {kind.name}, which has no text of its own; write {path}|json" if text_wanted else ""
+    )
+
+
+def bare_fault(path: str, kind: Kind, doing: str) -> str:
+    """What is wrong with a list or a map in a condition, a TTL or a row's key."""
+    return f"'{path}' is a {kind.name}; {doing} takes one value" if kind.name in NESTED else ""
+
+
+def row_key_fault(column: Column) -> str:
+    """Why the column cannot name rows; '' where it can."""
+    if what := bare_fault(column.name, column.kind, "a row's key"):
+        return what
+    why = "it has no form" if column.kind.name == "unknown" else column.kind.no_key
+    return f"'{column.name}' is of type {column.declared}, which cannot name rows: {why}" if why else ""
+
+
+# ── What is wrong with the values of an entity: types, formats and filters that do not fit each other ──
+
+_NUMBERS = frozenset({"integer", "number", "float"})
+_FIXED_WIDTH = frozenset({"iso", "date", "month", "year", "bucket"})
+
+
+def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
+    """A fault for each value that its column's type does not fit."""
+    for reference in references_of(plan.entity, mapping.table):
+        kind = kind_of(_whole_path(reference), plan)
+        if kind is None:
+            continue
+        column = column_of(_whole_path(reference), plan)
+        if kind.name == "unknown" and column is not None:
+            what = refused(_whole_path(reference), column)
+        elif reference.ref is not None:
+            what = _list_fault(reference, reference.ref) or _ref_fault(reference, reference.ref, kind)
+        else:
+            what = _bare_list_fault(reference) or bare_fault(reference.path, kind, "a condition or a ttl")
+        if what:
+            yield document.fault(reference.at, what)
+        elif warning := too_precise(reference.path, kind, reference.ref):
+            yield document.fault(reference.at, warning, warning=True)
+
+
+def _whole_path(reference: Reference) -> str:
+    if reference.collection is None:
+        return reference.path
+    return f"{reference.collection}.{reference.path}"
+
+
+def _bare_list_fault(reference: Reference) -> str:
+    if reference.collection is None:
+        return ""
+    return f"'{reference.collection}.{reference.path}' is a list; a condition or a ttl takes one value"
+
+
+def _list_fault(reference: Reference, ref: Ref) -> str:
+    """What is wrong with the filters that make one value of a list's."""
+    of_list = [used.name for used in ref.filters if FILTERS[used.name].of_list]
+    if reference.collection is None or reference.each:
+        what = f"'{reference.path}' is one value; {of_list[0]} takes a list's" if of_list else ""
+        return f"{what} (climb or collect)" if what else ""
+    whole = f"{reference.collection}.{reference.path}"
+    if not of_list:
+        return f"'{whole}' is a list; write |path, |first, |at:2 or |depth behind it, or {{each: {reference.collection}, …}}"
+    return (
+        "" if len(of_list) == 1 else f"'{whole}' is one value after {of_list[0]}; {of_list[1]} takes a list's"
+    )
+
+
+def _ref_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
+    path = reference.path
+    if what := nested_fault(path, kind, ref, text_wanted=reference.in_text):
+        return what
+    if ref.format is not None and kind.name not in (*_NUMBERS, "plain"):
+        return f"the format {ref.format} pads numbers; '{path}' is {kind.name}"
+    given = Kind("text") if ref.format is not None else kind
+    fixed = ref.format is not None or kind.name in ("date", "timestamp", "plain")
+    for used in ref.filters:
+        what = _filter_fault(used, given, fixed=fixed)
+        if what:
+            return what
+        given = given if used.name in SAME_KIND else FILTERS[used.name].gives
+        fixed = used.name in _FIXED_WIDTH or (fixed and used.name in (*SAME_KIND, "desc"))
+    return ""
+
+
+def _filter_fault(used: Filter, given: Kind, *, fixed: bool) -> str:
+    spec = FILTERS[used.name]
+    if spec.takes and given.name not in (*spec.takes, "plain"):
+        return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; this is {given.name}"
+    if spec.fixed and not fixed:
+        return f"the filter '{used.name}' takes text of fixed width: pad the number ({{total:010|desc}}) or write |iso:s"
+    return ""
+
+
+# ──
+# What can be proved about base keys before a row is read: that no two rows, or items, make the same one.
+
+_WHOLE = {
+    "date": frozenset(
+        {
+            Filter("date"),
+            Filter("bucket", ("day",)),
+            Filter("iso"),
+            Filter("iso", ("s",)),
+            Filter("iso", ("ms",)),
+        }
+    ),
+    "timestamp": frozenset({Filter("iso")}),
+}
+"""Filters that drop nothing of a value: a timestamp keeps its microseconds in |iso alone."""
+
+_OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain", "list", "map", "set"})
+_DIGITS = "0123456789-."
+_MOMENT = f"{_DIGITS}:+TZ"
+_SPELLED = frozenset({"uuid", "date", "time", "timestamp"})
+"""Kinds whose values can be spelled in two ways where the source keeps them as text."""
+
+_FILTER_TEXTS = {
+    **dict.fromkeys(("iso", "date", "month", "year", "bucket", "desc"), _MOMENT),
+    **dict.fromkeys(("epoch", "shard", "depth"), _DIGITS),
+    "hash": "0123456789abcdef",
+    "geohash": "0123456789bcdefghjkmnpqrstuvwxyz",
+    "escape": "%0123456789ABCDEF",
+}
+"""What stands in the text that a filter gives; a separator made of these can stand in it too."""
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_ALPHABETS = {
+    "date": _MOMENT,
+    "time": _MOMENT,
+    "timestamp": _MOMENT,
+    "uuid": f"{_DIGITS}abcdef",
+    "boolean": _LETTERS,
+}
+_ANY_VALUE = f"{_MOMENT} ,/{_LETTERS}{_LETTERS.upper()}"
+"""What stands in the text of a value of a closed kind; with |text, that of one which its kind has no form for too."""
+
+
+@dataclass(frozen=True)
+class KeyFacts:
+    """What is known of one item design's base key.
+
+    `ambiguous`: the key attribute in which two open parts stand ('' if none): two rows can make one key.
+    `unique`: within the entity, no two rows make the same key.
+    """
+
+    ambiguous: str
+    unique: bool
+
+
+def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFacts:
+    """What the templates, the column types and the unique constraints prove."""
+    ambiguous = ""
+    kept: set[str] = set()
+    readable = True
+    for attribute, template in zip(table.key, design.key, strict=False):
+        open_refs = [ref for ref in template.refs if not is_closed(ref, plan, table.separator)]
+        if len(open_refs) > 1 and not ambiguous:
+            ambiguous = attribute.name
+        if len(open_refs) > 1 or not _separated(template, plan, table.separator):
+            readable = False
+        kept |= {_given_back(ref, plan) for ref in template.refs if _injective(ref, plan)}
+    return KeyFacts(ambiguous, readable and _holds_unique_key(plan, kept))
+
+
+def _given_back(ref: Ref, plan: EntityPlan) -> str:
+    """The path whose value an injective reference gives back: a climb's path ends in the row's own value."""
+    alias, _, name = ref.paths[0].partition(".")
+    climbs = {one.collection.alias for one in plan.collections if one.collection.kind == "climb"}
+    return name if alias in climbs and any(used.name == "path" for used in ref.filters) else ref.paths[0]
+
+
+def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
+    """Whether the text of `ref` can never hold the separator."""
+    kind = kind_of(ref.paths[0], plan)
+    closed = ref.format is not None or kind is None or kind.name not in _OPEN_KINDS
+    if closed and kind is not None:
+        alphabet = _ANY_VALUE if keeps_every_value(ref.filters) else _ALPHABETS.get(kind.name, _DIGITS)
+        closed = not set(separator) <= set(alphabet)
+    for used in ref.filters:
+        promise = FILTERS[used.name].closed
+        if set(separator) <= set(_FILTER_TEXTS.get(used.name, "")):
+            promise = False
+        closed = closed if promise == "same" else promise
+        if used.name == "or" and separator in used.args[0]:
+            closed = False
+    return closed
+
+
+def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str, frozenset[str]]:
+    """Item types per entity whose keys are not proved to be nobody else's; their keys are claimed at run time."""
+    unproved: dict[str, set[str]] = {plan.entity.name: set() for plan in plans}
+    for plan in plans:
+        for item in plan.entity.items:
+            if not key_facts(plan, item, table).unique:
+                unproved[plan.entity.name].add(item.type)
+    for one, other in meeting_items(plans, table):
+        for plan, item in (one, other):
+            unproved[plan.entity.name].add(item.type)
+    return {name: frozenset(types) for name, types in unproved.items()}
+
+
+Design = tuple[EntityPlan, ItemDesign]
+
+
+def meeting_items(plans: Sequence[EntityPlan], table: TableDesign) -> list[tuple[Design, Design]]:
+    """Every two item designs whose keys can be equal, as far as their forms tell."""
+    designs = [(plan, item) for plan in plans for item in plan.entity.items]
+    forms = [[_form(template, plan, table.separator) for template in item.key] for plan, item in designs]
+    return [
+        (one, designs[second])
+        for first, one in enumerate(designs)
+        for second in range(first + 1, len(designs))
+        if not any(_apart(a, b) for a, b in zip(forms[first], forms[second], strict=False))
+    ]
+
+
+def _injective(ref: Ref, plan: EntityPlan) -> bool:
+    if len(ref.paths) != 1:
+        return False
+    kind = kind_of(ref.paths[0], plan)
+    if kind is not None and kind.name in _SPELLED and plan.loosely_typed:
+        return False
+    if kind is not None and len(ref.filters) == 1 and ref.filters[0] in _WHOLE.get(kind.name, ()):
+        return True
+    return all(FILTERS[used.name].injective for used in ref.filters)
+
+
+def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
+    """Whether `kept` (paths whose values the key gives back) hold a key of the root table.
+
+    The key that names its rows is one, proved or not: a reading that meets two rows of one key ends there.
+    """
+    nullable = {column.name for column in plan.table.columns if column.nullable}
+    named = tuple(column.name for column in plan.key)
+    if set(named) <= kept:
+        return True
+    return any(set(key) <= kept and not set(key) & nullable for key in plan.table.proved)
+
+
+def key_doubt(plan: EntityPlan) -> str:
+    """Why two rows of the entity could have one key; '' where a constraint of the source says that none have."""
+    names = {column.name for column in plan.key}
+    if any(set(key) <= names for key in plan.table.proved):
+        return ""
+    doubts = [why for key, why in plan.table.doubts if set(key) <= names]
+    return doubts[0] if doubts else f"{plan.table.name} has no primary key or unique index of these columns"
+
+
+def _separated(template: Template, plan: EntityPlan, separator: str) -> bool:
+    """Whether the values can be read back: between two separators stands one value of varying width at most."""
+    varying = 0
+    for part in template.parts:
+        if isinstance(part, str):
+            varying = 0 if separator in part else varying
+        elif _width(part, plan) == math.inf:
+            varying += 1
+            if varying > 1:
+                return False
+    return True
+
+
+def _width(ref: Ref, plan: EntityPlan) -> float:
+    """Characters of the text of `ref` where they are always as many, else infinite."""
+    kind = kind_of(ref.paths[0], plan)
+    if ref.format is not None and not ref.filters:
+        return float(ref.format.lstrip("0").rstrip("df").split(".")[0])
+    return 36.0 if kind is not None and kind.name == "uuid" and not ref.filters else math.inf
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The constant text that a key begins with, whether more follows, and its separators (None: nobody knows)."""
+
+    beginning: str
+    open_end: bool
+    separators: int | None
+
+
+def _form(template: Template, plan: EntityPlan, separator: str) -> _Form:
+    parts = template.parts
+    closed = all(is_closed(ref, plan, separator) for ref in template.refs)
+    # Of several characters, half of a separator may stand in a value: only single ones can be counted.
+    counted = sum(part.count(separator) for part in parts if isinstance(part, str))
+    separators = counted if closed and len(separator) == 1 else None
+    if parts and isinstance(parts[0], str):
+        return _Form(parts[0], len(parts) > 1, separators)
+    return _Form("", bool(parts), separators)
+
+
+def _apart(one: _Form, other: _Form) -> bool:
+    shorter = min(len(one.beginning), len(other.beginning))
+    if one.beginning[:shorter] != other.beginning[:shorter]:
+        return True
+    if None not in (one.separators, other.separators) and one.separators != other.separators:
+        return True
+    constant = [form.beginning for form in (one, other) if not form.open_end]
+    if len(constant) == 2:
+        return one.beginning != other.beginning
+    return bool(constant) and len(constant[0]) < max(len(one.beginning), len(other.beginning))

@@ -1,0 +1,1 @@
+"""A row becomes items: values, filters, expressions, keys, and items_for()."""

@@ -1,0 +1,281 @@
+"""Expressions of a mapping compiled into functions of one decoded row, and pointers to values kept in S3."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
+
+from migrator.mapping.heart import values
+from migrator.mapping.heart.filters import FILTERS, FilterContext
+from migrator.mapping.heart.scalars import fitting
+from migrator.mapping.heart.templates import format_width
+from migrator.mapping.heart.values import json_text
+from migrator.model.errors import RowError
+from migrator.model.expressions import (
+    Condition,
+    Const,
+    Each,
+    Expression,
+    Filter,
+    MapOf,
+    Ref,
+    Stored,
+    Template,
+)
+from migrator.model.table import KeyAttribute, Value
+
+# ── Values kept in S3: the pointer that an item holds, and the bytes that it points to ──
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """An object: its name (64 hex digits of SHA-256 over `data`), its bytes, and what they are."""
+
+    name: str
+    data: bytes
+    form: str
+
+    @property
+    def pointer(self) -> dict[str, Value]:
+        return {"s3": self.name, "bytes": len(self.data), "form": self.form}
+
+
+def content_of(value: Any, over: int) -> Content | None:
+    """What S3 is to keep of an attribute's value; None where the value is NULL or takes `over` bytes at most."""
+    if value is None:
+        return None
+    data, form = _bytes(value)
+    if len(data) <= over:
+        return None
+    return Content(hashlib.sha256(data).hexdigest(), data, form)
+
+
+def _bytes(value: Any) -> tuple[bytes, str]:
+    if isinstance(value, str):
+        return value.encode(), "text"
+    if isinstance(value, bytes):
+        return value, "binary"
+    if isinstance(value, (dict, list)):
+        return json_text(value).encode(), "json"
+    raise RowError("only text, binary and JSON can be kept in S3")
+
+
+# ── Expressions of a mapping compiled into functions of one decoded row ──
+
+Row = Sequence[Any]
+"""A decoded row: one Python value per place, children as a list of decoded rows."""
+
+Compiled = Callable[[Row], Any]
+
+_EXACT = Context(prec=400)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where each path stands in a decoded row, and the places of each list's children."""
+
+    columns: Dict[str, int]
+    lists: Dict[str, tuple[int, Places]]
+
+
+def compile_value(expression: Expression, places: Places, around: FilterContext) -> Compiled:
+    """A function giving the attribute's value, None for NULL."""
+    if isinstance(expression, Ref):
+        decoded = compile_ref(expression, places, around)
+        return lambda row: values.attribute(decoded(row))
+    if isinstance(expression, Template):
+        return compile_text(expression, places, around)
+    if isinstance(expression, Const):
+        return lambda row: expression.value
+    if isinstance(expression, MapOf):
+        return _map(compile_values(expression.entries, places, around))
+    if isinstance(expression, Stored):
+        return _pointer(expression, places, around)
+    return _each(expression, places, around)
+
+
+def _pointer(stored: Stored, places: Places, around: FilterContext) -> Compiled:
+    """The pointer to the value, or the value itself where it is small enough to stay."""
+    value = compile_value(stored.value, places, around)
+
+    def pointer(row: Row) -> Any:
+        found = value(row)
+        content = content_of(found, stored.over)
+        return found if content is None else content.pointer
+
+    return pointer
+
+
+def compile_values(
+    expressions: Dict[str, Expression], places: Places, around: FilterContext
+) -> tuple[tuple[str, Compiled], ...]:
+    return tuple((name, compile_value(one, places, around)) for name, one in expressions.items())
+
+
+def compile_text(template: Template, places: Places, around: FilterContext) -> Compiled:
+    """A function giving the template's text, None where one of its values is NULL."""
+    parts = [part if isinstance(part, str) else _ref_text(part, places, around) for part in template.parts]
+    if all(isinstance(part, str) for part in parts):
+        constant = "".join(part for part in parts if isinstance(part, str))
+        return lambda row: constant
+
+    def render(row: Row) -> str | None:
+        pieces = []
+        for part in parts:
+            piece = part if isinstance(part, str) else part(row)
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return "".join(pieces)
+
+    return render
+
+
+def compile_key(
+    template: Template, attribute: KeyAttribute, places: Places, around: FilterContext
+) -> Compiled:
+    """A function giving a key attribute's value in the attribute's own type, None where a part is NULL."""
+    if attribute.type == "text":
+        return compile_text(template, places, around)
+    if len(template.parts) != 1 or not isinstance(template.parts[0], Ref):
+        raise ValueError(f"{attribute.name} is a {attribute.type} key: it takes one value in braces")
+    value = compile_ref(template.parts[0], places, around)
+    accepted: tuple[type, ...] = (int, Decimal) if attribute.type == "number" else (bytes,)
+
+    def typed(row: Row) -> Any:
+        found = value(row)
+        if found is not None and (not isinstance(found, accepted) or isinstance(found, bool)):
+            raise RowError(f"the key attribute {attribute.name} takes a {attribute.type}")
+        return found
+
+    return typed
+
+
+def compile_ref(ref: Ref, places: Places, around: FilterContext) -> Compiled:
+    """A function giving the referenced value, decoded and filtered but not yet an attribute."""
+    alias, _, name = ref.paths[0].partition(".")
+    if ref.paths[0] not in places.columns and alias in places.lists:
+        return _list_ref(ref, places.lists[alias], name, around)
+    indexes = [places.columns[path] for path in ref.paths]
+    whole = len(indexes) == 1 and ref.format is None and keeps_every_value(ref.filters)
+    get: Compiled = _getter(indexes) if len(indexes) > 1 else _one(indexes[0], whole=whole)
+    if ref.format is not None:
+        get = _formatted(get, ref.format)
+    return _with_filters(get, ref.filters, around)
+
+
+def _list_ref(ref: Ref, rows: tuple[int, Places], name: str, around: FilterContext) -> Compiled:
+    """One value of a list's: filters before the list filter work on each element, those behind it on its result."""
+    index, inner = rows
+    cut = next(place for place, used in enumerate(ref.filters) if FILTERS[used.name].of_list)
+    element = compile_ref(Ref((name,), ref.format, ref.filters[:cut]), inner, around)
+    combine = FILTERS[ref.filters[cut].name].make(ref.filters[cut].args, around)
+    return _with_filters(
+        lambda row: combine([element(one) for one in row[index]]), ref.filters[cut + 1 :], around
+    )
+
+
+def _with_filters(get: Compiled, filters: tuple[Filter, ...], around: FilterContext) -> Compiled:
+    for used in filters:
+        spec = FILTERS[used.name]
+        get = _filtered(get, spec.make(used.args, around), with_null=spec.null)
+    return get
+
+
+def compile_conditions(conditions: tuple[Condition, ...], places: Places) -> Callable[[Row], bool] | None:
+    """A function saying whether all conditions hold; None where there are none."""
+    if not conditions:
+        return None
+    tests = [(places.columns[one.path], one.allowed) for one in conditions]
+    return lambda row: all(_holds(row[index], allowed) for index, allowed in tests)
+
+
+def _holds(value: Any, allowed: tuple[Value, ...] | None) -> bool:
+    if allowed is None or value is None:
+        return value is not None if allowed is None else None in allowed
+    return any(_same(value, one) for one in allowed)
+
+
+def _same(value: Any, allowed: Value) -> bool:
+    if isinstance(value, bool) or isinstance(allowed, bool):
+        return value is allowed
+    if isinstance(value, (int, Decimal)) and isinstance(allowed, (int, Decimal)):
+        return value == allowed
+    return allowed is not None and values.text(value) == str(allowed)
+
+
+def keeps_every_value(filters: tuple[Filter, ...]) -> bool:
+    """Whether the first thing done to a value (but for a NULL's) is to take its text, which is there of every value."""
+    return next((used.name for used in filters if used.name != "or"), "") == "text"
+
+
+def _one(index: int, *, whole: bool) -> Compiled:
+    return (lambda row: row[index]) if whole else (lambda row: fitting(row[index]))
+
+
+def _getter(indexes: list[int]) -> Compiled:
+    def several(row: Row) -> tuple[Any, ...] | None:
+        found = tuple(fitting(row[index]) for index in indexes)
+        return None if None in found else found
+
+    return several
+
+
+def _ref_text(ref: Ref, places: Places, around: FilterContext) -> Compiled:
+    get = compile_ref(ref, places, around)
+
+    def text(row: Row) -> str | None:
+        value = get(row)
+        return None if value is None else values.text(value)
+
+    return text
+
+
+def _filtered(get: Compiled, apply: Callable[..., Any], *, with_null: bool) -> Compiled:
+    def filtered(row: Row) -> Any:
+        value = get(row)
+        return None if value is None and not with_null else apply(value)
+
+    return filtered
+
+
+def _formatted(get: Compiled, format_spec: str) -> Compiled:
+    width, decimals = format_width(format_spec)
+    quantum = Decimal(1).scaleb(-decimals, _EXACT)
+
+    def formatted(row: Row) -> str | None:
+        value = get(row)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+            raise RowError(f"the format {format_spec} is for numbers")
+        if value < 0:
+            raise RowError(f"a negative number cannot be padded to sort ({format_spec})")
+        number = Decimal(value)
+        rounded = number.quantize(quantum, context=_EXACT)
+        if number != rounded:
+            raise RowError(f"the number has more decimals than its format {format_spec}")
+        text = format(rounded, f"0{width}.{decimals}f")
+        if len(text) > width:
+            raise RowError(f"the number is wider than its format {format_spec}")
+        return text
+
+    return formatted
+
+
+def _map(entries: tuple[tuple[str, Compiled], ...]) -> Compiled:
+    def build(row: Row) -> dict[str, Value]:
+        found = ((name, get(row)) for name, get in entries)
+        return {name: value for name, value in found if value is not None}
+
+    return build
+
+
+def _each(each: Each, places: Places, around: FilterContext) -> Compiled:
+    index, inner = places.lists[each.collection]
+    build = _map(compile_values(each.attributes, inner, around))
+    return lambda row: [build(child) for child in row[index]]

@@ -1,0 +1,359 @@
+"""items_for(): the one place where a row becomes items, with their keys and S3 objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from migrator.mapping.heart.changes import decided_elsewhere
+from migrator.mapping.heart.expressions import (
+    Compiled,
+    Content,
+    Places,
+    Row,
+    compile_conditions,
+    compile_key,
+    compile_value,
+    compile_values,
+    content_of,
+)
+from migrator.mapping.heart.filters import FilterContext, epoch_seconds
+from migrator.mapping.heart.rows import Transform, places_of, refused_row_decoder, row_decoder
+from migrator.mapping.heart.scalars import fitting
+from migrator.mapping.heart.sizes import item_bytes, value_bytes
+from migrator.mapping.heart.values import attribute
+from migrator.model.entities import Entity, ItemDesign, Mapping
+from migrator.model.errors import RowError
+from migrator.model.expressions import Stored
+from migrator.model.facts import EntityPlan
+from migrator.model.keys import encode_key, source_text
+from migrator.model.table import (
+    ITEM_BYTES,
+    PARTITION_KEY_BYTES,
+    SORT_KEY_BYTES,
+    Index,
+    Item,
+    ItemKey,
+    KeyAttribute,
+    RowTree,
+    SourceKey,
+    TableDesign,
+)
+
+# ── The base key of an item, made out of a decoded row ──
+
+Step = Callable[[Row, Item], None]
+"""Puts something of the row into the item. Raises: RowError."""
+
+
+def compile_base_key(table: TableDesign, design: ItemDesign, places: Places, around: FilterContext) -> Step:
+    """A step that puts the item's base key into it; it refuses a NULL, an empty key and one that is too long."""
+    parts = [
+        (attribute.name, compile_key(template, attribute, places, around), limit)
+        for attribute, template, limit in zip(
+            table.key, design.key, (PARTITION_KEY_BYTES, SORT_KEY_BYTES), strict=False
+        )
+    ]
+
+    def step(row: Row, item: Item) -> None:
+        for name, get, limit in parts:
+            value = get(row)
+            if value is None:
+                raise RowError(f"{name} has a NULL in it; give the item a when: or the value an |or:")
+            item[name] = checked_key(name, value, limit)
+
+    return step
+
+
+def checked_key(name: str, value: Any, limit: int) -> Any:
+    """The value, if a key of DynamoDB can hold it. Raises: RowError."""
+    size = value_bytes(value)
+    if size == 0:
+        raise RowError(f"{name} is empty; DynamoDB takes no empty key")
+    if size > limit:
+        raise RowError(f"{name} takes {size} bytes; DynamoDB takes {limit} at most")
+    return value
+
+
+# ── What the items of an entity only point to, as functions of a decoded row ──
+
+
+def compile_contents(
+    entity: Entity, places: Places, around: FilterContext
+) -> tuple[Callable[[Row], Content | None], ...]:
+    """For each stored attribute of each item a function giving what S3 is to keep; None where nothing."""
+    return tuple(
+        _content(one, places, around, compile_conditions(item.when, places))
+        for item in entity.items
+        for one in {**entity.attributes, **item.attributes}.values()
+        if isinstance(one, Stored)
+    )
+
+
+def _content(
+    stored: Stored, places: Places, around: FilterContext, when: Callable[[Row], bool] | None
+) -> Callable[[Row], Content | None]:
+    value = compile_value(stored.value, places, around)
+    return lambda row: None if when is not None and not when(row) else content_of(value(row), stored.over)
+
+
+# ── The heart: the one place where a row becomes items ──
+
+
+@dataclass(frozen=True)
+class CompiledEntity:
+    """An entity as functions. Made once by `compile_entity`, safe to share between threads."""
+
+    plan: EntityPlan
+    table: TableDesign
+    decode: Callable[[RowTree], Row]
+    decode_refused: Callable[[RowTree], Row]
+    key_places: tuple[int, ...]
+    makers: tuple[Callable[[Row, str], Item | None], ...]
+    contents: tuple[Callable[[Row], Content | None], ...] = ()
+    keys: tuple[tuple[bool, Callable[[Row, Item], None]], ...] = ()
+    """Per item design, whether more than the root row decides if it is there, and what writes its base key."""
+
+    @property
+    def name(self) -> str:
+        return self.plan.entity.name
+
+    def source_key(self, row: RowTree) -> SourceKey:
+        """The root row's key as text, from the values as the driver gave them."""
+        return encode_key([row[place] for place in self.key_places])
+
+
+def items_for(entity: CompiledEntity, row: RowTree) -> list[Item]:
+    """The items that one row tree becomes: none, one or several.
+
+    Pure: the same row tree gives the same items, always. Items carry `_src` and `_rev`; the ticket is the
+    stage's to add. An item with a TTL that has passed is given all the same.
+    Raises: RowError when the row is refused: a NULL in a base key, a value that its column's type does not
+    allow, a key or an item over DynamoDB's limits.
+    """
+    try:
+        source = source_text(entity.name, entity.source_key(row))
+        decoded = entity.decode(row)
+    except (RowError, TypeError) as error:
+        private = error.private if isinstance(error, RowError) else ""
+        raise RowError(f"{entity.name}: {error}", private=private) from None
+    made = [make(decoded, source) for make in entity.makers]
+    return [item for item in made if item is not None]
+
+
+def objects_for(entity: CompiledEntity, row: RowTree) -> dict[str, bytes]:
+    """What the row tree's items only point to: by name, the bytes to keep in S3 before its items are written.
+
+    Pure, as items_for; an object's name is a digest of its bytes. Raises: RowError as items_for does.
+    """
+    if not entity.contents:
+        return {}
+    decoded = entity.decode(row)
+    found = (content(decoded) for content in entity.contents)
+    return {one.name: one.data for one in found if one is not None}
+
+
+def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[ItemKey]:
+    """Base keys that a row may have had items under though it makes none there now.
+
+    Those of designs about which another table's row decides (a `when` or a TTL of a joined column); of a `refused` row
+    those of all. Keys that cannot be built are left out. Pure.
+    """
+    wanted = [make for foreign, make in entity.keys if foreign or refused]
+    found: set[ItemKey] = set()
+    # Piece by piece: what refused the row need not be what its keys are made of.
+    decoded = entity.decode_refused(row) if wanted else []
+    for make in wanted:
+        item: Item = {}
+        try:
+            make(decoded, item)
+        except RowError:
+            continue
+        found.add(entity.table.key_of(item))
+    return found
+
+
+def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | None = None) -> CompiledEntity:
+    """The entity's functions. The plan must be free of faults (see check.py).
+
+    `transform`: the function that the entity's `transform` names, where it names one.
+    """
+    around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
+    places = places_of(plan)
+    return CompiledEntity(
+        plan=plan,
+        table=mapping.table,
+        decode=row_decoder(plan, transform),
+        decode_refused=refused_row_decoder(plan, transform),
+        key_places=tuple(places.columns[column.name] for column in plan.key),
+        makers=tuple(_maker(mapping, plan, item, places, around) for item in plan.entity.items),
+        contents=compile_contents(plan.entity, places, around),
+        keys=tuple(
+            (decided_elsewhere(plan, item), compile_base_key(mapping.table, item, places, around))
+            for item in plan.entity.items
+        ),
+    )
+
+
+# ── items ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _maker(
+    mapping: Mapping, plan: EntityPlan, design: ItemDesign, places: Places, around: FilterContext
+) -> Callable[[Row, str], Item | None]:
+    """A function from a decoded row and its `_src` to the item, or None where `when` does not hold."""
+    table = mapping.table
+    at = f"{plan.entity.name}.{design.type}"
+    when = compile_conditions(design.when, places)
+    base = compile_base_key(table, design, places, around)
+    entries = _entries(table, design, places, around)
+    attributes = _attributes(plan, design, places, around)
+    plain_keys = _plain_keys(plan, table, design)
+    expiry = _expiry(mapping, design, places)
+    fixed = {table.type_attribute: design.type, table.revision_attribute: mapping.revision}
+
+    def make(row: Row, source: str) -> Item | None:
+        if when is not None and not when(row):
+            return None
+        item: Item = {}
+        try:
+            base(row, item)
+            item.update(fixed)
+            item[table.source_attribute] = source
+            for entry in entries:
+                entry(row, item)
+            attributes(row, item)
+            plain_keys(row, item)
+            expiry(row, item)
+            _check_size(item)
+        except RowError as error:
+            raise RowError(f"{at}: {error}") from None
+        return item
+
+    return make
+
+
+def _entries(
+    table: TableDesign, design: ItemDesign, places: Places, around: FilterContext
+) -> tuple[Step, ...]:
+    indexes = {index.name: index for index in table.indexes}
+    return tuple(
+        _entry(
+            table,
+            indexes[entry.index],
+            [
+                compile_key(template, attribute, places, around)
+                for attribute, template in zip(
+                    indexes[entry.index].own_attributes(table), entry.values, strict=True
+                )
+            ],
+            compile_conditions(entry.when, places),
+        )
+        for entry in design.entries
+    )
+
+
+def _entry(
+    table: TableDesign, index: Index, getters: Sequence[Compiled], when: Callable[[Row], bool] | None
+) -> Step:
+    parts = [
+        (attribute.name, get, _limit(index, attribute))
+        for attribute, get in zip(index.own_attributes(table), getters, strict=True)
+    ]
+
+    def step(row: Row, item: Item) -> None:
+        if when is not None and not when(row):
+            return
+        found = {name: (get(row), limit) for name, get, limit in parts}
+        if any(value is None for value, _ in found.values()):
+            return
+        item.update({name: checked_key(name, value, limit) for name, (value, limit) in found.items()})
+
+    return step
+
+
+def _limit(index: Index, attribute: KeyAttribute) -> int:
+    return PARTITION_KEY_BYTES if attribute in index.partition else SORT_KEY_BYTES
+
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "number": (int, Decimal), "binary": (bytes,)}
+
+
+def _plain_keys(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> Step:
+    """Looks at plain attributes that are index keys by their name: DynamoDB takes no other type, and no empty one."""
+    written = {**plan.entity.attributes, **design.attributes}.keys() | set(kept_columns(plan, design))
+    watched = [
+        (attribute.name, _PYTHON_TYPES[attribute.type], attribute.type, _limit(index, attribute))
+        for index in table.indexes
+        for attribute in index.own_attributes(table)
+        if attribute.name in written
+    ]
+
+    def step(row: Row, item: Item) -> None:
+        for name, types, called, limit in watched:
+            value = item.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, types) or isinstance(value, bool):
+                raise RowError(f"{name} is a key of an index, of type {called}; the value is of another type")
+            checked_key(name, value, limit)
+
+    return step
+
+
+def _attributes(plan: EntityPlan, design: ItemDesign, places: Places, around: FilterContext) -> Step:
+    written = {**plan.entity.attributes, **design.attributes}
+    kept = [(name, places.columns[name]) for name in kept_columns(plan, design) if name not in written]
+    getters = compile_values(written, places, around)
+
+    def step(row: Row, item: Item) -> None:
+        for name, place in kept:
+            if row[place] is not None:
+                item[name] = attribute(row[place])
+        name = ""
+        try:
+            for name, get in getters:
+                value = get(row)
+                if value is not None:
+                    item[name] = value
+        except RowError as error:
+            raise RowError(f"{name}: {error}") from None
+
+    return step
+
+
+def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
+    """Names of the root's columns that the item keeps under their own names."""
+    if design.keep == "none":
+        return ()
+    if isinstance(design.keep, tuple):
+        return design.keep
+    columns = (column.name for column in plan.table.columns if column.sql is None)
+    return tuple(name for name in columns if name not in design.keep_except)
+
+
+def _expiry(mapping: Mapping, design: ItemDesign, places: Places) -> Step:
+    expiry, name = design.expiry, mapping.table.ttl
+    if expiry is None or name is None:
+        return lambda row, item: None
+    place = places.columns[expiry.path]
+    zone = ZoneInfo(mapping.timezone or "UTC")
+
+    def step(row: Row, item: Item) -> None:
+        value = fitting(row[place])
+        if value is not None:
+            seconds = value if isinstance(value, int) else epoch_seconds(value, zone)
+            item[name] = seconds + expiry.days * 86_400
+
+    return step
+
+
+def _check_size(item: Item) -> None:
+    size = item_bytes(item)
+    if size > ITEM_BYTES:
+        largest = max(item, key=lambda name: value_bytes(item[name]))
+        what = f"the item takes {size} bytes; DynamoDB takes {ITEM_BYTES} at most"
+        raise RowError(f"{what}; most of them are {largest}: keep it in S3 with {{from: …, to: s3}}")

@@ -1,0 +1,238 @@
+"""A YAML file as plain data together with the line of every value in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from migrator.model.errors import Fault, MappingError, did_you_mean
+
+Path = tuple[str | int, ...]
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 100
+_ENOUGH_WORDS = 2
+_QUOTED = re.compile(r"'(?!<)[^']{2,}'|\"[^\"]{2,}\"")
+MAX_NODES = 1_000_000
+"""More than any mapping needs; an alias of aliases of aliases reaches it at once."""
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What tells a file of ours from any other: its first word, others that stand at its top; what is said of no such file.
+
+    Nothing of another file is quoted: a symbolic link may lead to one that holds passwords.
+    """
+
+    first: str
+    words: frozenset[str]
+    otherwise: str
+
+    def is_begun_by(self, data: object) -> bool:
+        if not isinstance(data, dict):
+            return False
+        return self.first in data or len(self.words & data.keys()) >= _ENOUGH_WORDS
+
+    def mistaken(self, data: object) -> str:
+        """What is said of the other kind of our files; '' for this kind, and for files of others."""
+        if not isinstance(data, dict) or _OWN_WORDS[self.first] & data.keys():
+            return ""
+        others = set().union(*(words for kind, words in _OWN_WORDS.items() if kind != self.first))
+        return _MISTAKEN[self.first] if others & data.keys() and self.words & data.keys() else ""
+
+
+_OWN_WORDS = {
+    "mapping": frozenset({"table", "entities", "access_patterns"}),
+    "job": frozenset({"job", "target"}),
+}
+"""Words at the top of one kind of file alone, by its first word."""
+_MISTAKEN = {
+    "mapping": "this is a job, and a mapping is wanted; give the file that its `mapping:` names",
+    "job": "this is a mapping, and a job is wanted; give the job file whose `mapping:` names this one",
+}
+
+
+@dataclass(frozen=True)
+class Document:
+    """`data` is what the file says; `lines` gives the line (from 1) at which each path stands."""
+
+    file: str
+    data: Any
+    lines: dict[Path, int]
+
+    def line(self, path: Sequence[str | int]) -> int:
+        """The line of a path, or of the longest part of it that stands in the file."""
+        for end in range(len(path), -1, -1):
+            found = self.lines.get(tuple(path[:end]))
+            if found is not None:
+                return found
+        return 1
+
+    def fault(self, path: Sequence[str | int], what: str, *, warning: bool = False) -> Fault:
+        return Fault(self.file, self.line(path), where_of(path), what, warning)
+
+
+def where_of(path: Sequence[str | int]) -> str:
+    """The path as messages show it; a URL that stands where a name should may hold a password, and is hidden."""
+    return ".".join("…" if _may_be_url(part) else str(part) for part in path)
+
+
+def _may_be_url(part: str | int) -> bool:
+    text = str(part)
+    return "://" in text or "@" in text[1:]
+
+
+def load_document(text: str, file: str, ours: Ours) -> Document:
+    """The document in `text` (YAML 1.2: `NO` is a word), which is a map.
+
+    Raises: MappingError for text that is no YAML, is too large, repeats a key or uses aliases in a loop; with one fault
+    alone for what is no file of ours.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise MappingError(
+            [
+                Fault(
+                    file,
+                    0,
+                    "",
+                    f"the file is larger than 1 MB ({MAX_BYTES:,} bytes): more than a mapping may have",
+                )
+            ]
+        )
+    try:
+        node = _composed(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        # The parser quotes what it stumbled over.
+        what = _QUOTED.sub("…", " ".join(str(error.problem or error.context or "cannot be read").split()))
+        raise MappingError([Fault(file, mark.line + 1 if mark else 0, "", f"not YAML: {what}")]) from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise MappingError([Fault(file, 0, "", f"not YAML: {type(error).__name__}")]) from None
+    walk = _Walk(file)
+    data = walk.value(node, ()) if node is not None else None
+    if mistaken := ours.mistaken(data):
+        raise MappingError([Fault(file, 1, "", mistaken)])
+    if not ours.is_begun_by(data):
+        raise MappingError([Fault(file, 1, "", ours.otherwise)])
+    if walk.faults:
+        raise MappingError(walk.faults)
+    return Document(file, data, walk.lines)
+
+
+@lru_cache(maxsize=8)
+def _composed(text: str) -> Node | None:
+    """A file's nodes, which nobody changes: a command, or a service, reads its mapping more than once."""
+    node: Node | None = YAML(typ="safe", pure=True).compose(text)
+    return node
+
+
+def schema_faults(error: ValidationError, document: Document, fields: dict[str, list[str]]) -> list[Fault]:
+    """One fault for each thing that pydantic found, at its line.
+
+    `fields`: the names that each pydantic model knows, by model name, for did-you-mean.
+    """
+    known = sorted({name for names in fields.values() for name in names})
+    faults: dict[tuple[Path, str], Fault] = {}
+    for problem in error.errors(include_url=False, include_input=False):
+        path = real_path(problem["loc"], document)
+        what = _sentence(problem, path, known)
+        faults[(path, what)] = document.fault(path, what)
+    return list(faults.values())
+
+
+def _sentence(problem: Any, path: Path, known: list[str]) -> str:
+    if problem["type"] == "extra_forbidden":
+        if _may_be_url(path[-1]):
+            return "this looks like a URL, and is not a word of this place; write a name before it, such as `url: `"
+        return f"'{path[-1]}' is not a word of this place{did_you_mean(str(path[-1]), known)}"
+    if problem["type"] == "missing":
+        return f"'{problem['loc'][-1]}' is missing; write it here"
+    if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        return "write names with values here, one a line"
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"])
+    message = str(problem["msg"])
+    return message[0].lower() + message[1:]
+
+
+def real_path(loc: Sequence[str | int], document: Document) -> Path:
+    """`loc` without the parts that pydantic adds for members of a union."""
+    path: Path = ()
+    for part in loc:
+        if (*path, part) in document.lines:
+            path = (*path, part)
+    return path
+
+
+class _Walk:
+    """Turns composed nodes into plain data, noting lines and faults."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.lines: dict[Path, int] = {}
+        self.faults: list[Fault] = []
+
+    def value(self, node: Node, path: Path) -> Any:
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if len(self.lines) > MAX_NODES:
+            raise MappingError(
+                [Fault(self.file, 0, "", f"more than {MAX_NODES} values; it is not a mapping")]
+            )
+        if len(path) > MAX_DEPTH:
+            self._fault(node, path[:3], f"nested deeper than {MAX_DEPTH} levels")
+            return None
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self.value(child, (*path, number)) for number, child in enumerate(node.value)]
+        return self._scalar(node, path) if isinstance(node, ScalarNode) else None
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, ScalarNode):
+                self._fault(key_node, path, "a name must be one word, not a list or a map")
+                continue
+            name = str(key_node.value)
+            if name in result:
+                self._fault(key_node, (*path, name), "stands here twice; keep one of the two")
+            self.lines[(*path, name)] = key_node.start_mark.line + 1
+            result[name] = self.value(value_node, (*path, name))
+        return result
+
+    def _scalar(self, node: ScalarNode, path: Path) -> Any:
+        make = _SCALARS.get(str(node.tag))
+        if make is None:
+            self._fault(node, path, "this tag has no meaning here; write plain text")
+            return None
+        try:
+            return make(node.value)
+        except ValueError:
+            return str(node.value)
+
+    def _fault(self, node: Node, path: Path, what: str) -> None:
+        self.faults.append(Fault(self.file, node.start_mark.line + 1, where_of(path), what))
+
+
+def _integer(text: str) -> int:
+    plain = text.replace("_", "")
+    return int(plain, 0) if plain.lstrip("+-").lower().startswith(("0x", "0o")) else int(plain)
+
+
+_TAG = "tag:yaml.org,2002:"
+_SCALARS: dict[str, Any] = {
+    f"{_TAG}str": str,
+    f"{_TAG}null": lambda text: None,
+    f"{_TAG}bool": lambda text: text.lower() == "true",
+    f"{_TAG}int": _integer,
+    f"{_TAG}float": float,
+    f"{_TAG}timestamp": str,
+}

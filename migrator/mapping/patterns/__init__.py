@@ -1,0 +1,1 @@
+"""Access patterns: requests to DynamoDB, parameters, answers, and the comparison of two answers."""

@@ -1,0 +1,264 @@
+"""Answers of access patterns: items and SQL rows brought to the same attributes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as Dict
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeGuard
+
+from migrator.mapping.heart import values
+from migrator.mapping.heart.expressions import Places, compile_ref
+from migrator.mapping.heart.filters import FilterContext
+from migrator.mapping.heart.geo import distance_m
+from migrator.mapping.heart.items import kept_columns
+from migrator.mapping.heart.scalars import NotHeldError, checked_number, without_advice
+from migrator.mapping.heart.values import attribute, decoder
+from migrator.model.entities import Mapping
+from migrator.model.errors import RowError, SettingsError, did_you_mean
+from migrator.model.expressions import Expression, Ref
+from migrator.model.facts import EntityPlan, Kind, kind_of
+from migrator.model.patterns import Nearby, Param, ParamType, Part, Pattern
+from migrator.model.table import Item, Value
+
+# ── How an item would say the values that SQL answers, attribute by attribute ──
+
+Reader = Callable[[Any], Any]
+
+_TIMES = frozenset({"timestamp", "date"})
+
+
+def readers_for(mapping: Mapping, plans: Sequence[EntityPlan], part: Part) -> tuple[Reader, ...]:
+    """Per attribute of the part, a function from the driver's value to the item's.
+
+    By the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times.
+    A value that is not of that type, and that of an attribute that is more than one column, stays as it is.
+    """
+    return tuple(_reader(mapping, set(_columns(plans, part.type, name))) for name in part.attributes)
+
+
+def _columns(plans: Sequence[EntityPlan], type_: str, name: str) -> Iterator[tuple[Kind, Ref] | None]:
+    """The column behind the attribute, and its filters, in every item type that has it; None: it is no one column."""
+    for plan in plans:
+        for item in plan.entity.items:
+            written = {**plan.entity.attributes, **item.attributes}
+            if type_ in ("", item.type) and name in written:
+                yield _column(plan, written[name])
+            elif type_ in ("", item.type) and name in kept_columns(plan, item):
+                yield _column(plan, Ref((name,)))
+
+
+def _column(plan: EntityPlan, expression: Expression) -> tuple[Kind, Ref] | None:
+    if not isinstance(expression, Ref) or len(expression.paths) != 1:
+        return None
+    kind = kind_of(expression.paths[0], plan)
+    # A statement may well give the very text that a filter makes; of times alone can one tell which of the two it is.
+    plain = not expression.filters and expression.format is None
+    if kind is None or not (plain or kind.name in _TIMES):
+        return None
+    return kind, replace(expression, paths=("",))
+
+
+def _reader(mapping: Mapping, columns: set[tuple[Kind, Ref] | None]) -> Reader:
+    only = columns.pop() if len(columns) == 1 else None
+    if only is None:
+        return lambda raw: raw
+    kind, ref = only
+    decode = decoder(kind)
+    around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
+    filtered = compile_ref(ref, Places({"": 0}, {}), around)
+
+    def read(raw: Any) -> Any:
+        try:
+            return attribute(filtered((decode(raw),)))
+        except (RowError, ValueError):
+            return raw
+
+    return read
+
+
+# ── Access patterns around their requests: parameters out of texts, answers out of items and rows ──
+
+_TRUTHS = {"true": True, "false": False}
+
+
+# ── parameters ──────────────────────────────────────────────────────────────────────────────────
+
+
+def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
+    """The pattern's parameters out of texts, by their declared types; an unset optional one is None.
+
+    A list is written with commas, or as a JSON array; binary values are base64.
+    Raises: SettingsError naming every parameter that is unknown, missing or not of its type.
+    """
+    known = {param.name: param for param in pattern.params}
+    faults = [
+        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, known)}"
+        for name in given.keys() - known.keys()
+    ]
+    found: dict[str, Any] = {}
+    for param in pattern.params:
+        try:
+            found[param.name] = _param(param, given.get(param.name))
+        except (ValueError, InvalidOperation, RowError) as error:
+            faults.append(f"parameter '{param.name}' is not of type {_type(param)}{_how(param, error)}")
+        except KeyError:
+            faults.append(
+                f"parameter '{param.name}' ({_type(param)}) is missing; give it with -p {param.name}=…"
+            )
+    if faults:
+        raise SettingsError("\n".join(sorted(faults)))
+    return found
+
+
+def sample_params(pattern: Pattern) -> dict[str, Any]:
+    """Values of the parameters' types, to ask whether a source understands the SQL; NULL where any type takes it."""
+    samples = {param.name: _SAMPLES.get(param.type) for param in pattern.params}
+    return {
+        param.name: [samples[param.name]] if param.many else samples[param.name] for param in pattern.params
+    }
+
+
+def schema_of(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> str | None:
+    """The schema whose tables the pattern's SQL reads; None for the default one.
+
+    Raises: SettingsError for one that the mapping does not list.
+    """
+    if pattern.schema is None:
+        return None
+    found = str(params[pattern.schema])
+    if found not in mapping.schemas:
+        what = f"source.schemas has no '{found}'{did_you_mean(found, mapping.schemas)}"
+        raise SettingsError(f"parameter '{pattern.schema}': {what}")
+    return found
+
+
+def _how(param: Param, error: Exception) -> str:
+    """Why a text is not of its parameter's type, where that can be said without it, and how one is written."""
+    why = f": {without_advice(error)}" if isinstance(error, NotHeldError) else ""
+    written = _WRITTEN[param.type]
+    return f"{why}; write it as {f'{written},{_WRITTEN_TOO[param.type]}' if param.many else written}"
+
+
+def _type(param: Param) -> str:
+    return f"list of {param.type}" if param.many else param.type
+
+
+def _param(param: Param, text: str | None) -> Any:
+    if text is None:
+        if param.optional:
+            return None
+        raise KeyError(param.name)
+    read = _READERS[param.type]
+    return [read(one) for one in _listed(text)] if param.many else read(text)
+
+
+def _listed(text: str) -> list[str]:
+    """The texts of a list; numbers of a JSON array as they are written, so that they stay exact."""
+    if not text.strip():
+        return []
+    if not text.lstrip().startswith("["):
+        return [one.strip() for one in text.split(",")]
+    found = json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_number)
+    if any(not isinstance(one, (str, bool)) for one in found):
+        raise ValueError("a list of plain values is taken")
+    return [one if isinstance(one, str) else str(one).lower() for one in found]
+
+
+def _no_number(text: str) -> str:
+    raise ValueError(text)
+
+
+def _truth(text: str) -> bool:
+    found = _TRUTHS.get(text.lower())
+    if found is None:
+        raise ValueError(text)
+    return found
+
+
+def _number(text: str) -> Decimal:
+    return checked_number(Decimal(text))
+
+
+_READERS: dict[ParamType, Callable[[str], Any]] = {
+    "integer": int,
+    "number": _number,
+    "text": str,
+    "boolean": _truth,
+    "date": values.decoder(Kind("date")),
+    "timestamp": values.decoder(Kind("timestamp")),
+    "uuid": values.decoder(Kind("uuid")),
+    "binary": lambda text: base64.b64decode(text, validate=True),
+}
+
+
+_WRITTEN: dict[ParamType, str] = {
+    "integer": "42",
+    "number": "12.50",
+    "text": "text",
+    "boolean": "true",
+    "date": "2024-05-31",
+    "timestamp": "2024-05-31T12:00:00Z",
+    "uuid": "123e4567-e89b-12d3-a456-426614174000",
+    "binary": "aGVsbG8=",
+}
+_WRITTEN_TOO: dict[ParamType, str] = {**_WRITTEN, "integer": "43", "boolean": "false"}
+
+# Numbers are sent with their type, and LIMIT takes no NULL everywhere; all else is text that the source reads.
+_SAMPLES: dict[ParamType, Value] = {"integer": 1, "number": Decimal(1), "boolean": False}
+
+
+# ── answers ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def answer_of(mapping: Mapping, pattern: Pattern, items: list[Item]) -> dict[str, list[tuple[Any, ...]]]:
+    """Per part of the answer the returned attributes of its items, in order; an attribute not there is None."""
+    type_attribute = mapping.table.type_attribute
+    return {
+        part.name: [
+            tuple(item.get(name) for name in part.attributes)
+            for item in items
+            if not part.type or item.get(type_attribute) == part.type
+        ]
+        for part in pattern.parts
+    }
+
+
+def nearest(items: list[Item], near: Nearby, key: tuple[str, ...]) -> list[Item]:
+    """The items within the circle, the nearest first and equally near ones by their `key`.
+
+    An item without both attributes of a place is left out.
+    """
+    placed = [(place, item) for item in items if (place := _place(item, near)) is not None]
+    measured = [(distance_m(near.origin, place), item) for place, item in placed]
+    within = [(metres, item) for metres, item in measured if metres <= near.within_m]
+    within.sort(key=lambda one: (one[0], [one[1][name] for name in key]))
+    return [item for _, item in within]
+
+
+def _place(item: Item, near: Nearby) -> tuple[int | Decimal, int | Decimal] | None:
+    latitude, longitude = (item.get(name) for name in near.at)
+    return (latitude, longitude) if _is_number(latitude) and _is_number(longitude) else None
+
+
+def _is_number(value: Value) -> TypeGuard[int | Decimal]:
+    return isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+
+
+def plain_rows(
+    part: Part, rows: list[tuple[Any, ...]], readers: Sequence[Reader] = ()
+) -> list[tuple[Any, ...]]:
+    """Rows of the part's SQL as the items would say them, for comparison. `readers`: of its attributes, if known."""
+    reading = readers or [lambda raw: raw] * len(part.attributes)
+    return [tuple(_plain(read(value)) for read, value in zip(reading, row, strict=False)) for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return values.decoder(Kind("float"))(value)
+    if isinstance(value, Decimal):
+        return checked_number(value)
+    return values.attribute(str(value) if type(value).__name__ == "UUID" else value)

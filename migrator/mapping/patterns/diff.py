@@ -1,0 +1,312 @@
+"""Differences between two answers, or between an expected and a stored item."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from migrator.mapping.heart.items import kept_columns
+from migrator.model.entities import ItemDesign
+from migrator.model.entities import Mapping as MappingModel
+from migrator.model.evidence import Diff, DiffClass, Row
+from migrator.model.expressions import Ref
+from migrator.model.facts import EntityPlan
+from migrator.model.patterns import Part, Pattern
+from migrator.model.table import Item, Value
+
+# ── What differs between the item that a row says there should be and the item that is stored ──
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One attribute that differs; never its value.
+
+    missing: expected, not stored. unexpected: stored, not expected. type: stored as another type.
+    """
+
+    attribute: str
+    kind: Literal["missing", "unexpected", "type", "value"]
+
+
+def differences(expected: Item, stored: Item, ignored: frozenset[str] = frozenset()) -> Iterator[Difference]:
+    """Every attribute that differs, `ignored` left out. Numbers are compared as numbers, texts byte by byte."""
+    for name in sorted(expected.keys() - ignored):
+        if name not in stored:
+            yield Difference(name, "missing")
+        elif type_of(expected[name]) != type_of(stored[name]):
+            yield Difference(name, "type")
+        elif not equal(expected[name], stored[name]):
+            yield Difference(name, "value")
+    for name in sorted(stored.keys() - expected.keys() - ignored):
+        yield Difference(name, "unexpected")
+
+
+def equal(one: Value, other: Value) -> bool:
+    """Whether two values are the same in type and content, all the way down."""
+    if type_of(one) != type_of(other):
+        return False
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return one == other
+
+
+def type_of(value: Value) -> str:
+    """DynamoDB's type, as far as values are compared: all numbers are one."""
+    if isinstance(value, bool):
+        return "BOOL"
+    return "N" if isinstance(value, (int, Decimal)) else type(value).__name__
+
+
+# ── How two answers of one access pattern differ: which rows, which attributes, and in what way. Pure ──
+
+Tolerances: TypeAlias = Mapping[str, Decimal]
+
+_EXACT = Context(prec=400)
+_COMPARED_AT_MOST = 4_000
+"""Values that are compared to pair rows, some milliseconds' worth; callers wait for the interpreter meanwhile."""
+_PAIRED_AT_MOST = 100_000
+"""Values of rows and items that are paired by their names, each of which is looked at once."""
+
+
+def diffs(
+    attributes: Sequence[str],
+    rows: Sequence[Row],
+    items: Sequence[Row],
+    *,
+    ordered: bool,
+    tolerances: Tolerances = MappingProxyType({}),
+    key: Sequence[str] | None = None,
+) -> list[Diff]:
+    """What differs; nothing where the answers are the same. `ordered`: whether their order counts.
+
+    Rows that are on one side alone are paired with those of the other that have the same `key` (see row_key), else with
+    those that they are most like (at least half of their attributes), so that one value that differs is told as one.
+    `tolerances`: by attribute how far apart numbers may be.
+    """
+    left_rows, left_items = _alone(rows, items)
+    if not left_rows and not left_items:
+        agree = not ordered or all(equal(list(a), list(b)) for a, b in zip(rows, items, strict=True))
+        return [] if agree else [Diff("order")]
+    same = _Same([tolerances.get(name) for name in attributes])
+    named = _Named.by(key, attributes)
+    pairs = named.pairs(left_rows, left_items)
+    rest_rows, rest_items = _rest(left_rows, left_items, pairs)
+    pairs += [
+        (rest_rows[at], rest_items[other])
+        for at, other in _pairs(
+            [left_rows[at] for at in rest_rows], [left_items[other] for other in rest_items], same
+        )
+    ]
+    rest_rows, rest_items = _rest(left_rows, left_items, pairs)
+    found = [
+        diff
+        for at, other in pairs
+        for diff in _of_pair(attributes, left_rows[at], left_items[other], same, named)
+    ]
+    found += [named.missing(left_rows[at]) for at in rest_rows]
+    found += [named.unexpected(left_items[at]) for at in rest_items]
+    return found
+
+
+def _rest(
+    rows: Sequence[Row], items: Sequence[Row], pairs: Sequence[tuple[int, int]]
+) -> tuple[list[int], list[int]]:
+    """Places of rows and of items that are in no pair."""
+    of_rows, of_items = {at for at, _ in pairs}, {other for _, other in pairs}
+    return (
+        [at for at in range(len(rows)) if at not in of_rows],
+        [at for at in range(len(items)) if at not in of_items],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """`places`: of the attributes that name a row; None where they are not known."""
+
+    places: tuple[int, ...] | None
+
+    @classmethod
+    def by(cls, key: Sequence[str] | None, attributes: Sequence[str]) -> _Named:
+        """One of them may be ignored by the pattern, and so is not compared."""
+        if key is None or not set(key) <= set(attributes):
+            return cls(None)
+        return cls(tuple(attributes.index(name) for name in key))
+
+    def key(self, row: Row) -> Row | None:
+        return None if self.places is None else tuple(row[place] for place in self.places)
+
+    def missing(self, row: Row) -> Diff:
+        return Diff("missing", row=row, sign=self.key(row), key=self.key(row))
+
+    def unexpected(self, item: Row) -> Diff:
+        return Diff("unexpected", item=item, sign=self.key(item), key=self.key(item))
+
+    def pairs(self, rows: Sequence[Row], items: Sequence[Row]) -> list[tuple[int, int]]:
+        """Places of rows and items of one name; nothing where two of a side have the same one, or there are too many."""
+        if self.places is None or not rows or not items:
+            return []
+        if (len(rows) + len(items)) * len(rows[0]) > _PAIRED_AT_MOST:
+            return []
+        by_row, by_item = (
+            {as_text(self.key(one) or ()): at for at, one in enumerate(side)} for side in (rows, items)
+        )
+        if len(by_row) < len(rows) or len(by_item) < len(items):
+            return []
+        return [(at, by_item[text]) for text, at in by_row.items() if text in by_item]
+
+
+def _alone(rows: Sequence[Row], items: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Rows and items without an equal one on the other side, each as often as it is there too many."""
+    by_text: dict[str, list[int]] = defaultdict(list)
+    for number, item in enumerate(items):
+        by_text[as_text(item)].append(number)
+    left_rows = []
+    for row in rows:
+        if same := by_text.get(as_text(row)):
+            same.pop()
+        else:
+            left_rows.append(row)
+    return left_rows, [items[number] for number in sorted(n for same in by_text.values() for n in same)]
+
+
+def _pairs(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple[int, int]]:
+    """Places of rows and items that are likest each other, each in one pair at most; of many those with the same name."""
+    if not rows or not items:
+        return []
+    if len(rows) * len(items) * len(rows[0]) > _COMPARED_AT_MOST:
+        return _of_one_name(rows, items, same)
+    likeness = [
+        (-alike, at, other)
+        for at, row in enumerate(rows)
+        for other, item in enumerate(items)
+        if 2 * (alike := same.count(row, item)) >= len(row)
+    ]
+    found, used_rows, used_items = [], set(), set()
+    for _, at, other in sorted(likeness):
+        if at not in used_rows and other not in used_items:
+            used_rows.add(at)
+            used_items.add(other)
+            found.append((at, other))
+    return found
+
+
+def _of_one_name(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple[int, int]]:
+    """By the first attribute that tells all rows and all items apart, as an id does; nothing where there are too many."""
+    if (len(rows) + len(items)) * len(rows[0]) > _COMPARED_AT_MOST:
+        return []
+    for place in range(len(rows[0])):
+        by_row, by_item = (
+            {as_text((one[place],)): at for at, one in enumerate(side)} for side in (rows, items)
+        )
+        both = by_row.keys() & by_item.keys()
+        if both and len(by_row) == len(rows) and len(by_item) == len(items):
+            pairs = [(at, by_item[text]) for text, at in by_row.items() if text in both]
+            return [pair for pair in pairs if 2 * same.count(rows[pair[0]], items[pair[1]]) >= len(rows[0])]
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Same:
+    """Which values of a row and an item are the same. `allowed`: by place how far apart numbers may be; None: not at all."""
+
+    allowed: Sequence[Decimal | None]
+
+    def each(self, row: Row, item: Row) -> Iterator[bool]:
+        return map(_is_near, row, item, self.allowed)
+
+    def count(self, row: Row, item: Row) -> int:
+        return sum(self.each(row, item))
+
+
+def _is_near(one: Any, other: Any, allowed: Decimal | None) -> bool:
+    if allowed is None or not (type_of(one) == type_of(other) == "N"):
+        return equal(one, other)
+    return abs(Decimal(one) - Decimal(other)) <= allowed
+
+
+def _of_pair(attributes: Sequence[str], row: Row, item: Row, same: _Same, named: _Named) -> Iterator[Diff]:
+    key = named.key(row)
+    for name, one, other, is_same in zip(attributes, row, item, same.each(row, item), strict=True):
+        if not is_same:
+            kind = _kind(one, other)
+            # A value that a relay is behind with is another one at each look.
+            values = (one, other) if kind == "value" else ()
+            yield Diff(kind, name, row, item, None if key is None else (*key, *values), key)
+
+
+def _kind(row: Any, item: Any) -> DiffClass:
+    if row is None or item is None:
+        return "missing" if item is None else "unexpected"
+    return "value" if type_of(row) == type_of(item) else "type"
+
+
+def as_text(row: Row) -> str:
+    """A row as text in which equal numbers are equal."""
+    return repr([_comparable(value) for value in row])
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _comparable(value[name]) for name in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [_comparable(one) for one in value]
+    number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+    return ("N", Decimal(value).normalize(_EXACT)) if number else value
+
+
+# ── Which attributes of an answer name the row or the item that it came from. Pure ──
+
+
+def row_key(
+    mapping: MappingModel, plans: Sequence[EntityPlan], pattern: Pattern, part: Part
+) -> tuple[str, ...] | None:
+    """Attributes of the part that no two rows of its answer have alike; none of them where it has one row at most.
+
+    None where the pattern does not return them, or item types that can be in the answer have others.
+    """
+    if part.one or pattern.operation == "get":
+        return ()
+    stored = tuple(one.name for one in mapping.table.key)
+    if set(stored) <= set(part.attributes):
+        return stored
+    keys = {_of_design(plan, design, part) for plan, design in _designs(plans, part)}
+    return keys.pop() if len(keys) == 1 else None
+
+
+def _designs(plans: Sequence[EntityPlan], part: Part) -> Iterator[tuple[EntityPlan, ItemDesign]]:
+    """Item types whose items may be in the part: of its type, or of any that has all of its attributes."""
+    for plan in plans:
+        for design in plan.entity.items:
+            if part.type == design.type or (not part.type and set(part.attributes) <= _names(plan, design)):
+                yield plan, design
+
+
+def _names(plan: EntityPlan, design: ItemDesign) -> set[str]:
+    return {*plan.entity.attributes, *design.attributes, *kept_columns(plan, design)}
+
+
+def _of_design(plan: EntityPlan, design: ItemDesign, part: Part) -> tuple[str, ...] | None:
+    """For each column of the row's key an attribute that holds it as it is."""
+    written = {**plan.entity.attributes, **design.attributes}
+    kept = kept_columns(plan, design)
+    found = []
+    for column in plan.key:
+        plain = Ref((column.name,))
+        name = next(
+            (
+                one
+                for one in part.attributes
+                if written.get(one, Ref((one,)) if one in kept else None) == plain
+            ),
+            None,
+        )
+        if name is None:
+            return None
+        found.append(name)
+    return tuple(found)

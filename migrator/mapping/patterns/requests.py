@@ -1,0 +1,352 @@
+"""Access patterns compiled to DynamoDB requests: parameters in, requests out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from migrator.mapping.heart.expressions import Compiled, Places, compile_key, compile_value
+from migrator.mapping.heart.filters import FilterContext, texts_of
+from migrator.mapping.heart.geo import precision_for, reach_m
+from migrator.model.entities import Mapping
+from migrator.model.errors import RowError, SettingsError
+from migrator.model.expressions import Expression, Ref, Template
+from migrator.model.patterns import Nearby, Operator, Pattern, Request
+from migrator.model.table import BATCH_GET_KEYS, Index, ItemKey, KeyAttribute, TableDesign
+
+# ── A pattern's templates and expressions with its parameters put in ──
+
+_KEYS = 256
+"""Key templates of one pattern that are kept compiled: its own, and those of the newest texts that its `*` stood for."""
+
+
+class Templates:
+    """What a pattern's parameters are put into, compiled once. Safe to share between threads."""
+
+    def __init__(self, mapping: Mapping, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.names = tuple(param.name for param in pattern.params)
+        self._places = Places({name: number for number, name in enumerate(self.names)}, {})
+        self._around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
+        self.key = lru_cache(_KEYS)(self._key)
+        self._values: dict[int, Compiled] = {}
+
+    def _key(self, template: Template, attribute: KeyAttribute) -> Compiled:
+        return compile_key(template, attribute, self._places, self._around)
+
+    def value(self, expression: Expression) -> Compiled:
+        """Of one of the pattern's own expressions, which live as long as this does: so an id names one of them."""
+        found = self._values.get(id(expression))
+        if found is None:
+            found = self._values[id(expression)] = compile_value(expression, self._places, self._around)
+        return found
+
+
+class Renderer:
+    """Raises SettingsError, naming the pattern, for a parameter that does not fit or is missing in a key."""
+
+    def __init__(self, templates: Templates, params: Dict[str, Any]) -> None:
+        self.templates = templates
+        self.pattern = templates.pattern
+        self.params = params
+        self.row = tuple(params.get(name) for name in templates.names)
+
+    def key(self, template: Template, attribute: KeyAttribute) -> Any:
+        """The value of a key attribute, None where a parameter is not set."""
+        try:
+            return self.templates.key(template, attribute)(self.row)
+        except (RowError, ValueError) as error:
+            raise SettingsError(f"{self.pattern.name}: a parameter does not fit the key: {error}") from None
+
+    def set_key(self, template: Template, attribute: KeyAttribute) -> Any:
+        """The value of a key attribute that must not be left out."""
+        found = self.key(template, attribute)
+        if found is None:
+            raise unset(self.pattern)
+        return found
+
+    def texts(self, star: Ref) -> list[str]:
+        """What the `*` stands for."""
+        values = [self.params[path] for path in star.paths]
+        if None in values:
+            raise unset(self.pattern)
+        try:
+            return texts_of(star.filters[0], values)
+        except (RowError, ValueError) as error:
+            raise SettingsError(f"{self.pattern.name}: {error}") from None
+
+    def value(self, expression: Expression) -> Any:
+        """A plain value, None where a parameter is not set."""
+        try:
+            return self.templates.value(expression)(self.row)
+        except (RowError, ValueError) as error:
+            raise SettingsError(
+                f"{self.pattern.name}: a parameter does not fit the filter: {error}"
+            ) from None
+
+
+def unset(pattern: Pattern) -> SettingsError:
+    return SettingsError(f"{pattern.name}: a parameter of the key is not set")
+
+
+# ── Access patterns compiled to requests: parameters in, what DynamoDB is asked out ──
+
+CONDITIONS: dict[Operator, str] = {
+    "equal": "{0} = {1}",
+    "begins_with": "begins_with({0}, {1})",
+    "between": "{0} BETWEEN {1} AND {2}",
+    "ge": "{0} >= {1}",
+    "gt": "{0} > {1}",
+    "le": "{0} <= {1}",
+    "lt": "{0} < {1}",
+}
+
+
+def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
+    """What answers the pattern for these parameters (see patterns.read_params); who asks more than once keeps `Requests`.
+
+    Raises: SettingsError where a parameter of the key is not set or does not fit it.
+    """
+    return Requests(mapping, pattern).of(params)
+
+
+class Requests:
+    """The requests of one pattern, its templates compiled once. Safe to share between threads."""
+
+    def __init__(self, mapping: Mapping, pattern: Pattern) -> None:
+        self._table = mapping.table
+        self._pattern = pattern
+        self._templates = Templates(mapping, pattern)
+        self._key = tuple(attribute.name for attribute in mapping.table.key)
+        self._asked = mapping.table.asked(pattern.index)
+        self._star = pattern.star
+
+    def of(self, params: Dict[str, Any]) -> Request:
+        """Raises: SettingsError where a parameter of the key is not set or does not fit it."""
+        table = self._table
+        return replace(self._request(params), type_attribute=table.type_attribute, ttl_attribute=table.ttl)
+
+    def refuse_unfit(self, params: Dict[str, Any]) -> None:
+        """Nothing, where the parameters make a request, which is not built. Raises: SettingsError, as `of`."""
+        pattern = self._pattern
+        if pattern.operation == "query":
+            self._tests(params)
+        elif pattern.operation == "get":
+            _whole_key(self._table, Renderer(self._templates, params))
+        else:
+            _listed_keys(self._table, self._templates, params)
+
+    def _request(self, params: Dict[str, Any]) -> Request:
+        pattern, key = self._pattern, self._key
+        if pattern.operation == "query":
+            return self._query(self._tests(params))
+        if pattern.operation == "get":
+            found = _whole_key(self._table, Renderer(self._templates, params))
+            return Request("get", ({"Key": found, "ConsistentRead": pattern.consistent},), key)
+        keys = _listed_keys(self._table, self._templates, params)
+        sent = tuple(
+            {"Keys": keys[start : start + BATCH_GET_KEYS], "ConsistentRead": pattern.consistent}
+            for start in range(0, len(keys), BATCH_GET_KEYS)
+        )
+        return Request("batch_get", sent, key)
+
+    def _query(self, made: _Asked) -> Request:
+        pattern, asked = self._pattern, self._asked
+        assert asked is not None
+        return Request(
+            operation="query",
+            sent=tuple(_parameters(pattern, partition, made) for partition in made.partitions),
+            key=self._key,
+            sort=tuple(attribute.name for attribute in asked.sort),
+            descending=pattern.descending,
+            limit=made.limit,
+            near=made.near,
+        )
+
+    def _tests(self, params: Dict[str, Any]) -> _Asked:
+        pattern, asked, star = self._pattern, self._asked, self._star
+        assert asked is not None
+        render = Renderer(self._templates, params)
+        sort = _sort(pattern, asked, render)
+        partitions = [] if sort is None else _partitions(pattern, asked, star, render)
+        return _Asked(
+            partitions,
+            sort or [],
+            _filters(pattern, render) if partitions else [],
+            _limit(pattern, params),
+            None if star is None else _near(pattern, star, params),
+        )
+
+
+# ── get, batch_get ──────────────────────────────────────────────────────────────────────────────
+
+
+def _whole_key(table: TableDesign, render: Renderer) -> dict[str, Any]:
+    templates = [*render.pattern.key, *(one.values[0] for one in render.pattern.sort)]
+    return {
+        attribute.name: render.set_key(template, attribute)
+        for attribute, template in zip(table.key, templates, strict=True)
+    }
+
+
+def _listed_keys(table: TableDesign, templates: Templates, params: Dict[str, Any]) -> list[dict[str, Any]]:
+    """One key for each value of the list, in its order; a key that comes twice is asked once."""
+    pattern = templates.pattern
+    used = {path for template in _key_templates(pattern) for ref in template.refs for path in ref.paths}
+    name = next(param.name for param in pattern.params if param.many and param.name in used)
+    if params[name] is None:
+        raise unset(pattern)
+    keys: dict[ItemKey, dict[str, Any]] = {}
+    for value in params[name]:
+        key = _whole_key(table, Renderer(templates, {**params, name: value}))
+        keys.setdefault(tuple(key.values()), key)
+    return list(keys.values())
+
+
+def _key_templates(pattern: Pattern) -> list[Template]:
+    return [*pattern.key, *(value for one in pattern.sort for value in one.values)]
+
+
+# ── query ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Test:
+    """One condition with its values."""
+
+    attribute: str
+    operator: Operator
+    values: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a Query asks for, its parameters put in: the tests of each partition, of the sort key and of what is filtered."""
+
+    partitions: list[list[_Test]]
+    sort: list[_Test]
+    filters: list[_Test]
+    limit: int | None
+    near: Nearby | None
+
+
+def _partitions(pattern: Pattern, asked: Index, star: Ref | None, render: Renderer) -> list[list[_Test]]:
+    """The partitions to ask: one, or as many as a `*` stands for."""
+    return [
+        [
+            _Test(attribute.name, "equal", [render.set_key(template, attribute)])
+            for attribute, template in zip(asked.partition, templates, strict=True)
+        ]
+        for templates in ([pattern.key] if star is None else _starred(pattern, star, render))
+    ]
+
+
+def _starred(pattern: Pattern, star: Ref, render: Renderer) -> Iterator[tuple[Template, ...]]:
+    """The partition key's templates, with each text that their `*` stands for in its place."""
+    for text in render.texts(star):
+        yield tuple(
+            replace(template, parts=tuple(text if part is star else part for part in template.parts))
+            for template in pattern.key
+        )
+
+
+def _sort(pattern: Pattern, asked: Index, render: Renderer) -> list[_Test] | None:
+    """Conditions on the sort key, without those of unset parameters; None where no item can hold them."""
+    tests: list[_Test] = []
+    for number, (attribute, condition) in enumerate(zip(asked.sort, pattern.sort, strict=False)):
+        values = [render.key(template, attribute) for template in condition.values]
+        if None in values:
+            continue
+        if len(tests) < number:
+            # DynamoDB takes conditions on a sort key from its left; leaving one out would drop those behind it.
+            missing = asked.sort[number - 1].name
+            raise SettingsError(f"{pattern.name}: {attribute.name} can be asked only together with {missing}")
+        if condition.operator == "between" and values[0] > values[1]:
+            return None
+        tests.append(_Test(attribute.name, condition.operator, values))
+    return tests
+
+
+def _parameters(pattern: Pattern, partition: list[_Test], made: _Asked) -> dict[str, Any]:
+    names: dict[str, str] = {}
+    bound: dict[str, Any] = {}
+    conditions = [*_clauses("p", partition, names, bound), *_clauses("s", made.sort, names, bound)]
+    filters = list(_clauses("f", made.filters, names, bound))
+    query: dict[str, Any] = {
+        "KeyConditionExpression": " AND ".join(conditions),
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": bound,
+        "ScanIndexForward": not pattern.descending,
+    }
+    if filters:
+        query["FilterExpression"] = " AND ".join(filters)
+    if pattern.index:
+        query["IndexName"] = pattern.index
+    if pattern.consistent:
+        query["ConsistentRead"] = True
+    return query
+
+
+def _filters(pattern: Pattern, render: Renderer) -> list[_Test]:
+    """Conditions on other attributes, without those of unset parameters."""
+    tests = [
+        _Test(one.attribute, one.operator, [render.value(value) for value in one.values])
+        for one in pattern.filters
+    ]
+    return [test for test in tests if None not in test.values]
+
+
+def _clauses(
+    letter: str, tests: Sequence[_Test], names: dict[str, str], bound: dict[str, Any]
+) -> Iterator[str]:
+    """The conditions as DynamoDB writes them, such as `#s0 BETWEEN :s0 AND :s1`; names and values are added."""
+    count = 0
+    for number, test in enumerate(tests):
+        names[f"#{letter}{number}"] = test.attribute
+        places = []
+        for value in test.values:
+            places.append(f":{letter}{count}")
+            bound[places[-1]] = value
+            count += 1
+        yield CONDITIONS[test.operator].format(f"#{letter}{number}", *places)
+
+
+def _limit(pattern: Pattern, params: Dict[str, Any]) -> int | None:
+    if pattern.limit is None:
+        return None
+    limit = int(pattern.limit) if pattern.limit.isdecimal() else params.get(pattern.limit)
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise SettingsError(f"{pattern.name}: the limit must be a whole number above 0")
+    return limit
+
+
+def _near(pattern: Pattern, star: Ref, params: Dict[str, Any]) -> Nearby | None:
+    """The circle that the answer is cut to.
+
+    Raises: SettingsError where the cells asked might not hold all of it.
+    """
+    near = pattern.near
+    if near is None:
+        return None
+    latitude, longitude = (params[name] for name in near.origin)
+    within = params[near.within_m] if isinstance(near.within_m, str) else near.within_m
+    if latitude is None or longitude is None or within is None:
+        raise SettingsError(f"{pattern.name}: a parameter of near is not set")
+    if not 0 < within < float("inf"):
+        raise SettingsError(f"{pattern.name}: the distance must be a number of metres above 0")
+    precision = int(star.filters[0].args[0])
+    if within > reach_m(latitude, precision):
+        raise SettingsError(_too_far(pattern, precision, latitude, float(within)))
+    return Nearby((float(latitude), float(longitude)), near.at, float(within))
+
+
+def _too_far(pattern: Pattern, precision: int, latitude: Any, within: float) -> str:
+    wider = precision_for(latitude, within)
+    mend = f"geohash:{wider} would do" if wider else "no geohash would do"
+    reach = math.floor(reach_m(latitude, precision))
+    asked = f"{within:.1f}".removesuffix(".0")
+    return f"{pattern.name}: nine cells of geohash:{precision} reach {reach} m at this latitude, not {asked} m; {mend}"

@@ -1,0 +1,342 @@
+"""Redaction: which attributes, keys and values must be masked, and their masked text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from migrator.mapping.heart.items import kept_columns
+from migrator.mapping.language.tenants import entities_of
+from migrator.mapping.patterns.param_sources import origins_of, redacted_params
+from migrator.model.entities import ItemDesign
+from migrator.model.entities import Mapping as MappingModel
+from migrator.model.expressions import Const, Each, Expression, MapOf, Ref, Stored, Template
+from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, Slot, TableFacts
+from migrator.model.patterns import Pattern
+from migrator.model.results import Hidden
+
+# ──
+# Which attributes must not be shown: those that a pattern redacts, and all others made of the same
+# columns. Pure.
+
+_WORD = re.compile(r"\w+")
+_Column: TypeAlias = tuple[str | None, str, str]
+"""Schema, table, column, by their real names."""
+
+
+@dataclass(frozen=True)
+class Redaction:
+    """`names`: written in some `redact:`. `columns`: behind them, wherever they are read."""
+
+    names: frozenset[str]
+    columns: frozenset[_Column]
+
+    def hidden(self, plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
+        """The attributes of this item type whose values are not to be shown, key attributes of indexes aside."""
+        hides = _Hiding(self, plan)
+        written = {**plan.entity.attributes, **design.attributes}
+        kept = [name for name in kept_columns(plan, design) if hides.path(name)]
+        return self.names | {name for name, value in written.items() if hides.value(value)} | set(kept)
+
+    def hides_path(self, plan: EntityPlan, path: str) -> bool:
+        return _Hiding(self, plan).path(path)
+
+    def hides_key(self, plan: EntityPlan, template: Template) -> bool:
+        """Whether the template is made of a column that is not to be shown."""
+        return _Hiding(self, plan).value(template)
+
+
+def redaction_of(mapping: MappingModel, plans: Sequence[EntityPlan]) -> Redaction:
+    """What the mapping's patterns redact, seen over all of its entities."""
+    names = frozenset(name for pattern in mapping.patterns.values() for name in pattern.redact)
+    columns = {column for plan in plans for column in _behind(plan, names)}
+    for pattern in mapping.patterns.values():
+        for found in origins_of(mapping, pattern, plans) if pattern.redact and plans else ():
+            places = _places(found.plan)
+            paths = [origin.path for name, origin in found.of.items() if name in pattern.redact]
+            columns |= {places[path] for path in paths if path in places}
+    return Redaction(names, frozenset(columns))
+
+
+def hidden_by_pattern(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, Hidden]:
+    """By pattern what it redacts itself, and what any other redacts of the same columns."""
+    redaction = redaction_of(mapping, plans)
+    by_type: dict[str, frozenset[str]] = {}
+    for plan in plans:
+        for design in plan.entity.items:
+            by_type[design.type] = by_type.get(design.type, frozenset()) | redaction.hidden(plan, design)
+    return {
+        name: Hidden(_of_answers(redaction, pattern, by_type), _of_params(redaction, mapping, pattern, plans))
+        for name, pattern in mapping.patterns.items()
+    }
+
+
+def _of_answers(
+    redaction: Redaction, pattern: Pattern, by_type: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    types = {part.type for part in pattern.parts}
+    return redaction.names.union(*(names for type_, names in by_type.items() if types & {"", type_}))
+
+
+def _of_params(
+    redaction: Redaction, mapping: MappingModel, pattern: Pattern, plans: Sequence[EntityPlan]
+) -> frozenset[str]:
+    if not redaction.names:
+        return frozenset()
+    found = origins_of(mapping, pattern, plans) if plans else []
+    hidden = {
+        name
+        for one in found
+        for name, origin in one.of.items()
+        if redaction.hides_path(one.plan, origin.path)
+    }
+    named = redaction.names & {param.name for param in pattern.params}
+    return named | hidden | redacted_params(pattern, found)
+
+
+def _behind(plan: EntityPlan, names: frozenset[str]) -> Iterator[_Column]:
+    """Columns of those names, and those that attributes of those names are made of."""
+    places = _places(plan)
+    yield from (column for path, column in places.items() if path.rpartition(".")[2] in names)
+    yield from (_column(plan.table, one.real) for one in plan.table.columns if one.name in names)
+    for design in plan.entity.items:
+        for name, value in {**plan.entity.attributes, **design.attributes}.items():
+            if name in names:
+                yield from (places[path] for path in _paths(value) if path in places)
+
+
+class _Hiding:
+    """The redaction as one entity meets it. What a transform made of a row of hidden columns is hidden, too."""
+
+    def __init__(self, redaction: Redaction, plan: EntityPlan) -> None:
+        places = _places(plan)
+        self.hidden = {path for path, column in places.items() if column in redaction.columns}
+        if self.hidden:
+            self.hidden |= set(plan.transformed)
+        self.hidden |= redaction.names
+        # SQL of the source's own may be made of anything that it names.
+        for one in plan.computed:
+            words = _WORD.findall(one.column.sql or "")
+            if not self.hidden.isdisjoint([*words, *(f"{one.alias}.{word}" for word in words)]):
+                self.hidden.add(one.path)
+
+    def path(self, path: str) -> bool:
+        return path in self.hidden
+
+    def value(self, value: Expression) -> bool:
+        return any(path in self.hidden for path in _paths(value))
+
+
+def _paths(value: Expression, within: str = "") -> Iterator[str]:
+    """Every path in the expression; of a child row with its collection's name before it."""
+    if isinstance(value, Ref):
+        yield from (f"{within}{path}" for path in value.paths)
+    elif isinstance(value, Template):
+        yield from (f"{within}{path}" for ref in value.refs for path in ref.paths)
+    elif isinstance(value, MapOf):
+        for one in value.entries.values():
+            yield from _paths(one, within)
+    elif isinstance(value, Each):
+        for one in value.attributes.values():
+            yield from _paths(one, f"{within}{value.collection}.")
+    elif isinstance(value, Stored):
+        yield from _paths(value.value, within)
+    else:
+        assert isinstance(value, Const)
+
+
+def _places(plan: EntityPlan) -> dict[str, _Column]:
+    found = dict(_slots(plan.table, plan.joins, plan.slots))
+    for one in plan.collections:
+        found |= _children(one)
+    return found
+
+
+def _children(one: CollectionPlan) -> dict[str, _Column]:
+    alias = one.collection.alias
+    found = {f"{alias}.{path}": column for path, column in _slots(one.table, one.joins, one.slots)}
+    if one.column is not None:
+        found[alias] = _column(one.table, one.column.real)
+    return found
+
+
+def _slots(
+    table: TableFacts, joins: Sequence[JoinPlan], slots: Sequence[Slot]
+) -> Iterator[tuple[str, _Column]]:
+    tables = {"": table} | {join.alias: join.table for join in joins}
+    for slot in slots:
+        if slot.alias in tables:
+            yield slot.path, _column(tables[slot.alias], slot.column.real)
+
+
+def _column(table: TableFacts, column: str) -> _Column:
+    return table.schema, table.real, column
+
+
+# ──
+# Keys as they may be shown to anybody: what could name a person gives way to a short mask that stays the
+# same.
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TIME = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d(:?\d\d(:?\d\d(\.\d+)?)?)?(Z|[+-]\d\d(:?\d\d)?)?)?)?")
+_NUMBER = re.compile(r"-?0*(\d{0,6}(?:\.\d+)?)")
+"""In text only up to six digits after padding: longer ones can be a telephone's or a card's."""
+_SEPARATOR = re.compile("(#)")
+
+
+def key_templates(mapping: MappingModel) -> tuple[Template, ...]:
+    """The templates of all items' keys that have constant text, those with the most of it first."""
+    found = {form for entity in entities_of(mapping) for item in entity.items for form in item.key}
+    return tuple(sorted(filter(_constant, found), key=lambda form: (-_constant(form), form.source)))
+
+
+def integers_of(key: str) -> frozenset[str]:
+    """The integers in a row's key (JSON text), as they stand, padded or not, in the keys of the row's items."""
+    values = json.loads(key) if key else []
+    return frozenset(str(one) for one in values if isinstance(one, int) and not isinstance(one, bool))
+
+
+def masked_keys(text: str, templates: Sequence[Template], known: frozenset[str] = frozenset()) -> str:
+    """The text with every key in it (a JSON array: an item's or a row's) masked; the rest stays.
+
+    Left whole are constant texts of the templates, integers and the `known` ones, UUIDs, dates and times.
+    """
+    pieces: list[str] = []
+    begin = 0
+    for start, end, values in _arrays(text):
+        masked = [_masked(value, templates, known) for value in values]
+        shown = json.dumps(masked, ensure_ascii=False, separators=(",", ":"))
+        pieces += [text[begin:start], text[start:end] if masked == values else shown]
+        begin = end
+    return "".join([*pieces, text[begin:]])
+
+
+def mask(text: str) -> str:
+    """A mask of four digits: the same for the same text, and for too many others to say which it was."""
+    return f"…{hashlib.blake2b(text.encode(errors='surrogatepass'), digest_size=2).hexdigest()}"
+
+
+def _arrays(text: str) -> Iterator[tuple[int, int, list[Any]]]:
+    """(begin, end, values) of each JSON array in the text, the outermost ones."""
+    decoder, place = json.JSONDecoder(), 0
+    while (start := text.find("[", place)) >= 0:
+        try:
+            values, place = decoder.raw_decode(text, start)
+        except ValueError:
+            place = start + 1
+        else:
+            yield start, place, values
+
+
+def _masked(value: Any, templates: Sequence[Template], known: frozenset[str]) -> Any:
+    if isinstance(value, str):
+        pieces = next((found for form in templates if (found := _fitted(form, value)) is not None), None)
+        if pieces is None:
+            pieces = [(piece, piece == "#") for piece in _SEPARATOR.split(value)]
+        return "".join(piece if constant else _part(piece, known) for piece, constant in pieces)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return mask(json.dumps(value, sort_keys=True))
+
+
+def _part(text: str, known: frozenset[str]) -> str:
+    number = _NUMBER.fullmatch(text)
+    plain = number is not None or _UUID.fullmatch(text) or _TIME.fullmatch(text)
+    return text if not text or plain or (text.lstrip("0") or "0") in known else mask(text)
+
+
+def _fitted(form: Template, text: str) -> list[tuple[str, bool]] | None:
+    """The text in pieces (piece, whether it is constant text of the template); None where it does not fit."""
+    pieces: list[tuple[str, bool]] = []
+    place, parts = 0, _parts(form)
+    for number, part in enumerate(parts):
+        if part is None:
+            continue
+        start = len(text) - len(part) if number == len(parts) - 1 else text.find(part, place)
+        open_before = number > 0
+        if start < place or not text.startswith(part, start) or (start > place and not open_before):
+            return None
+        pieces += [(text[place:start], False), (part, True)]
+        place = start + len(part)
+    if place < len(text) and (not parts or parts[-1] is not None):
+        return None
+    return [*pieces, (text[place:], False)]
+
+
+def _parts(form: Template) -> list[str | None]:
+    """The template's constant texts in order, with one None for what lies between two of them."""
+    runs = groupby(form.parts, key=lambda part: isinstance(part, str))
+    return ["".join(map(str, run)) if constant else None for constant, run in runs]
+
+
+def _constant(form: Template) -> int:
+    return sum(len(part) for part in form.parts if isinstance(part, str))
+
+
+# ──
+# Values of rows and items as text that may be shown: what a pattern redacts gives way to a short mask.
+# Pure.
+
+
+def json_ready(value: Any) -> Any:
+    """`value` with what JSON does not know made plain, for `json_text`: a Decimal that is no integer stays one."""
+    if isinstance(value, Mapping):
+        return {name: json_ready(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(one) for one in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else value
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode("ascii")}
+    return value
+
+
+def value_mask(value: Any) -> str:
+    """What stands in place of a redacted value: the same for the same value."""
+    return mask(json.dumps(json_ready(value), sort_keys=True, default=str))
+
+
+def json_text(value: Any, *, indent: int = 0) -> str:
+    """`value` as JSON, numbers as numbers with every digit; `indent`: spaces a level, each entry on a line of its own."""
+    return _text(json_ready(value), indent)
+
+
+def value_text(value: Any, *, redacted: bool = False) -> str:
+    """A value as JSON text with every digit of a number, so that 9.90 and "9.90" stay two; a mask where it is redacted.
+
+    NULL is nobody's secret.
+    """
+    return value_mask(value) if redacted and value is not None else _text(value)
+
+
+def value_texts(names: Sequence[str], values: Sequence[Any], hidden: Set[str]) -> tuple[str, ...]:
+    """The values of the attributes `names` as texts; masks of those that are `hidden`."""
+    pairs = zip(names, values, strict=True)
+    return tuple(value_text(value, redacted=name in hidden) for name, value in pairs)
+
+
+def _text(value: Any, indent: int = 0, level: int = 1) -> str:
+    if isinstance(value, Mapping):
+        named = ((json.dumps(str(name), ensure_ascii=False), one) for name, one in value.items())
+        return _joined(
+            "{}", [f"{name}: {_text(one, indent, level + 1)}" for name, one in named], indent, level
+        )
+    if isinstance(value, (list, tuple)):
+        return _joined("[]", [_text(one, indent, level + 1) for one in value], indent, level)
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(json_ready(value), ensure_ascii=False, default=str)
+
+
+def _joined(brackets: str, pieces: Sequence[str], indent: int, level: int) -> str:
+    if not indent or not pieces:
+        return f"{brackets[0]}{', '.join(pieces)}{brackets[1]}"
+    line, last = ("\n" + " " * indent * deep for deep in (level, level - 1))
+    return f"{brackets[0]}{line}{f',{line}'.join(pieces)}{last}{brackets[1]}"

@@ -1,0 +1,267 @@
+"""Evidence: differences, windows, samples, phases and judged moves, with their ports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Protocol, TypeAlias
+
+from migrator.model.edges import KeptPhase
+from migrator.model.errors import DIFFERENT, SettingsError
+from migrator.model.phase import OFF, Side, State
+
+# ──
+# What was compared, and how it went: counted by minute, kept in the journal for reports and for cutover.
+
+Origin = Literal["service", "replay"]
+"""Whether a service's own reads were compared, or parameters drawn by `shadow replay`."""
+SAMPLES_KEPT = 20
+"""Of each kind of difference of a pattern; the newest."""
+WINDOWS_KEPT_S = 90 * 86_400.0
+"""Older windows are dropped now and then, by whoever keeps new ones."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DiffKey:
+    """What differences are counted by. `kind`: as in mapping.diff.Diff, or error; `attribute` of an error: the side
+    that failed."""
+
+    kind: str
+    part: str = ""
+    attribute: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One minute of one pattern in one process, its counts growing until the minute is over.
+
+    `begun_at`: seconds since 1970 by the journal's clock, a whole minute, the second after a move of the
+    pattern, or that in which a replay began.
+    `writer`: the instance's id, or the replay's. `answered`, `errors`: by side, of calls that a caller waited for and of
+    shadows; `compared`: both sides answered and were compared; `same`, `transient`, `different` add up to it. `dropped`:
+    shadows that did not run, by why. `kinds`: compared calls by the optional parameters that were set, joined by commas.
+    `found`: differences, of which one call may have many. `latency`: by side, how many answers took how many
+    microseconds, as stages/latencies.py writes it.
+    """
+
+    pattern: str
+    begun_at: int
+    writer: str
+    service: str
+    revision: str
+    origin: Origin
+    answered: Mapping[Side, int] = field(default_factory=dict)
+    errors: Mapping[Side, int] = field(default_factory=dict)
+    compared: int = 0
+    same: int = 0
+    transient: int = 0
+    different: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    found: Mapping[DiffKey, int] = field(default_factory=dict)
+    latency: Mapping[Side, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One difference, as texts with the pattern's redaction already done: nothing in it has to be hidden any more.
+
+    `attributes` name the values of `row` (SQL's) and `item` (the table's), None where there is none. `why`: an error's
+    message. `at`: seconds since 1970. `subject`: a mark of the row that it is of, the same for the same row of the pattern;
+    '' where its key is not known.
+    """
+
+    pattern: str
+    key: DiffKey
+    at: float
+    writer: str
+    revision: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    attributes: Sequence[str] = ()
+    row: Sequence[str] | None = None
+    item: Sequence[str] | None = None
+    why: str = ""
+    subject: str = ""
+
+
+class Evidence(Protocol):
+    """What was compared for one job. Every method is one transaction.
+
+    Raises, from every method: StoppedError where the journal cannot be asked; SettingsError where what it holds cannot
+    be read, naming the pattern.
+    """
+
+    def keep(self, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
+        """Each window takes the place of the one with the same pattern, minute and writer; of each kind of difference
+        of a pattern the newest SAMPLES_KEPT samples stay."""
+
+    def windows(self, since: float, pattern: str | None = None) -> Sequence[Window]:
+        """Those that began at `since` or later, oldest first."""
+
+    def samples(self, pattern: str | None = None) -> Sequence[Sample]:
+        """The newest first."""
+
+    def now_s(self) -> float:
+        """The journal's time, in seconds since 1970."""
+
+
+# ── The phases of a job's access patterns, as services and operators share them ──
+
+
+class MovedError(SettingsError):
+    """Somebody else has moved the pattern meanwhile."""
+
+    exit_code = DIFFERENT
+
+
+@dataclass(frozen=True, slots=True)
+class PatternPhase:
+    """`version`: 0 where nobody ever moved the pattern, and one more with each move. `since`: seconds of the journal's
+    clock.
+
+    `fault`: '' for nothing, else why nobody may go by what the journal holds (it was edited by hand), and what to do;
+    state and version are those that the audit ends with then.
+    """
+
+    pattern: str
+    state: State = OFF
+    version: int = 0
+    since: float = 0.0
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One line of the audit. `evidence`: the lines that the move was judged by, as JSON text; `override`: whether it was
+    made although they said no. `at`: seconds of the journal's clock."""
+
+    pattern: str
+    before: State
+    after: State
+    who: str
+    reason: str = ""
+    evidence: str = ""
+    override: bool = False
+    revision: str = ""
+    version: int = 0
+    at: float = 0.0
+
+
+class Phases(Protocol):
+    """The phases of one job. Every method is one transaction.
+
+    Raises, from every method: StoppedError where the journal cannot be asked.
+    """
+
+    def all(self) -> Mapping[str, PatternPhase]:
+        """The phases of all patterns that were ever moved, by name; every other one is off. One that was edited by hand
+        says so, and stands in nobody else's way."""
+
+    def move(self, move: Move, version: int) -> PatternPhase:
+        """The pattern's new phase. `version`: what the mover saw.
+
+        Raises: MovedError where the pattern's version is another one by now; of two movers one wins. SettingsError where
+        its phase was edited by hand.
+        """
+
+    def mend(self, pattern: str) -> PatternPhase:
+        """The pattern's phase, written anew as the audit ends with where it was edited by hand.
+
+        Raises: SettingsError where the audit was edited, too.
+        """
+
+    def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
+        """The pattern is in the kept phase from now on, whatever was known of it; its version is the kept one, or higher.
+
+        Raises: SettingsError where the kept phase is none.
+        """
+
+    def history(self, pattern: str | None = None) -> Sequence[Move]:
+        """The audit, oldest first. Raises: SettingsError where it was edited by hand."""
+
+    def confirm(self, instance: str, versions: Mapping[str, int]) -> None:
+        """The instance acts by these versions of patterns from now on."""
+
+    def confirmed(self) -> Mapping[str, Mapping[str, int]]:
+        """What instances confirmed last: versions by pattern, by the instance's id."""
+
+
+# ── What a move of a pattern was judged by: made by stages, shown by report, kept in the audit ──
+
+Verdict = Literal["ok", "no", "unknown"]
+"""Of what is unknown nobody can say that it is right: it counts as a no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One piece of evidence: what was asked, what was found, how many seconds old that is (None: of now).
+
+    `name`: one word for programs. `mend`: what to do about it, '' where nothing is to be done.
+    """
+
+    name: str
+    asked: str
+    found: str
+    verdict: Verdict
+    age_s: float | None = None
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What speaks for a move and what against it. `version`: of the phase that was judged."""
+
+    pattern: str
+    before: State
+    after: State
+    version: int
+    lines: Sequence[Line]
+
+    @property
+    def failing(self) -> list[Line]:
+        return [line for line in self.lines if line.verdict != "ok"]
+
+    @property
+    def ok(self) -> bool:
+        return not self.failing
+
+    def as_json(self) -> str:
+        """For the audit."""
+        return json.dumps([asdict(line) for line in self.lines], ensure_ascii=False)
+
+
+def lines_of(text: str) -> list[Line] | None:
+    """The lines that an audit keeps; None where the text is none of ours. What a newer migrator keeps beside is left out."""
+    known = {one.name for one in fields(Line)}
+    try:
+        return [
+            Line(**{name: value for name, value in line.items() if name in known})
+            for line in json.loads(text or "[]")
+        ]
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+Row: TypeAlias = tuple[Any, ...]
+"""Values of one row of an answer, in the order of its attributes."""
+
+
+DiffClass = Literal["missing", "unexpected", "value", "type", "order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """One difference. `missing`: SQL has the row, the table has no item; `unexpected`: the other way round.
+
+    `attribute`: '' where it is of a whole row, or of the order. `row`: SQL's, `item`: the table's; None where there is none.
+    `sign`: what it is known by, whatever else of the row changes: the row's key, and of a value that differs both values.
+    None where the row's key is not known. `key`: the row's key alone; () where an answer has one row at most.
+    """
+
+    kind: DiffClass
+    attribute: str = ""
+    row: Row | None = None
+    item: Row | None = None
+    sign: Row | None = None
+    key: Row | None = field(default=None, compare=False)

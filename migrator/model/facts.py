@@ -1,0 +1,243 @@
+"""Facts of the source's schema: tables, columns and their kinds, keys; entity plans and the columns at their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, field
+from typing import Literal
+
+from migrator.model.entities import Collection, Entity
+from migrator.model.table import Value
+
+# ──
+# The source's schema as far as a mapping needs it, and an entity's plan: what to read, and where it
+# stands.
+
+KindName = Literal[
+    "integer",
+    "number",
+    "float",
+    "text",
+    "boolean",
+    "date",
+    "time",
+    "timestamp",
+    "uuid",
+    "binary",
+    "json",
+    "bits",
+    "list",
+    "map",
+    "set",
+    "plain",
+    "unknown",
+]
+"""`bits` is text of 0 and 1, `list` an array, `map` a composite or an hstore, `set` MySQL's SET, `plain` a value
+by the driver's own type (nobody declared one), `unknown` a type that has no form in an item."""
+
+
+Alike = Literal["case", "trailing spaces"]
+"""In what two texts may differ that the source takes for one."""
+
+
+# ── the source's schema, as far as a mapping needs it ───────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a column holds, by its declared type. `scale`: decimals of a number; `zone`: a timestamp with one;
+    `length`: the most characters of a text.
+
+    `single`: a float of 32 bits that the driver gives as one of 64. `element`: of a list, and of a map whose names
+    are not declared. `fields`: of a map whose names are. `precision`: the most digits of a number. `read_as`: the
+    type that the source casts it to, where its own text is not exact. `instead`: of an unknown kind, SQL that
+    gives a text, with {column} in the column's place. `no_key`: why a column of it cannot name rows, '' where it can.
+    """
+
+    name: KindName
+    scale: int | None = None
+    zone: bool = False
+    length: int | None = None
+    single: bool = False
+    element: Kind | None = None
+    fields: tuple[tuple[str, Kind], ...] = ()
+    precision: int | None = field(default=None, compare=False)
+    read_as: str = field(default="", compare=False)
+    instead: str = field(default="", compare=False)
+    no_key: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`name` as a mapping writes it, `real` as the source has it, `declared` the type in the source's words.
+
+    `sql`: what a computed column is made of, in the mapping's words. `alike`: by its collation. `widest`: the bytes
+    in UTF-8 that one character of it takes at most.
+    """
+
+    name: str
+    real: str
+    kind: Kind
+    nullable: bool = True
+    declared: str = ""
+    sql: str | None = None
+    alike: tuple[Alike, ...] = field(default=(), compare=False)
+    widest: int = field(default=4, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    columns: tuple[str, ...]
+    table: str
+    referred: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueConflict:
+    """SQL of SQLite's that says of a row `gone` that a row `NEW` meets it in a unique index.
+
+    `columns`: real names of those that it reads. `whole`: the index is of columns only, and of every row.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """`meetings`: on SQLite, of each unique index in which more or other rows meet than those of the same values.
+
+    `doubts`: of keys among `primary_key` and `unique` that do not hold for all that is read here, why not.
+    """
+
+    name: str
+    real: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    schema: str | None = None
+    meetings: tuple[UniqueConflict, ...] = ()
+    doubts: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    @property
+    def proved(self) -> tuple[tuple[str, ...], ...]:
+        """Columns of which the source lets no two rows have the same values, NULL aside."""
+        doubted = {frozenset(key) for key, _ in self.doubts}
+        keys = (self.primary_key, *self.unique)
+        return tuple(key for key in keys if key and frozenset(key) not in doubted)
+
+    def column(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFacts:
+    """`tables` by written name, those of other schemas as schema.table; `schemas`: the names of all that there are.
+
+    `loosely_typed`: the source keeps times and UUIDs as text, so that two texts may be one value.
+    """
+
+    dialect: str
+    tables: Dict[str, TableFacts]
+    schemas: tuple[str, ...] = field(default=(), compare=False)
+    loosely_typed: bool = field(kw_only=True)
+
+
+# ── an entity joined with its schema: what to read, and where it stands in a row tree ──────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One column of a row tree: `alias` is '' for the row itself or a join's alias; `path` is what a mapping says."""
+
+    path: str
+    alias: str
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedSlot:
+    """A column made by SQL of the source over `table`, which is '' or a join's alias; `path` is what a mapping says."""
+
+    path: str
+    alias: str
+    table: TableFacts
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """LEFT JOIN `table` AS `alias` ON each (parent's real column, own real column)."""
+
+    alias: str
+    parent: str
+    table: TableFacts
+    on: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionPlan:
+    """`link`: (child's real column, root's real column), of a climb (row's, its parent's); `column` is the aggregate's."""
+
+    collection: Collection
+    table: TableFacts
+    link: tuple[tuple[str, str], ...]
+    joins: tuple[JoinPlan, ...] = ()
+    slots: tuple[Slot, ...] = ()
+    order_by: tuple[str, ...] = ()
+    column: Column | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPlan:
+    entity: Entity
+    table: TableFacts
+    key: tuple[Column, ...]
+    slots: tuple[Slot, ...]
+    joins: tuple[JoinPlan, ...] = ()
+    collections: tuple[CollectionPlan, ...] = ()
+    where: tuple[tuple[Column, tuple[Value, ...] | None], ...] = ()
+    """Conditions on columns of the root: allowed values (None among them: NULL too), or None for IS NOT NULL."""
+    transformed: tuple[str, ...] = ()
+    """Paths of what the entity's transform gives; they are no part of the row tree."""
+    loosely_typed: bool = False
+    """As SchemaFacts has it."""
+    changes: tuple[tuple[TableFacts, tuple[str, ...]], ...] = ()
+    """Tables behind the views that it reads, with the columns (by written name) that hold the root's key."""
+
+    @property
+    def computed(self) -> tuple[ComputedSlot, ...]:
+        """The columns that the entity's `columns` make, of its own table and of joined ones."""
+        tables = [("", self.table), *((join.alias, join.table) for join in self.joins)]
+        return tuple(
+            ComputedSlot(f"{alias}.{column.name}" if alias else column.name, alias, table, column)
+            for alias, table in tables
+            for column in table.columns
+            if column.sql is not None
+        )
+
+
+def kind_of(path: str, plan: EntityPlan) -> Kind | None:
+    """The kind of the column (or aggregate, or one of a list's rows) at a path; None where there is none."""
+    column = column_of(path, plan)
+    if column is not None:
+        return column.kind
+    if any(one.collection.alias == path and not one.collection.is_list for one in plan.collections):
+        return Kind("integer")  # a count
+    return Kind("plain") if path in plan.transformed else None
+
+
+def column_of(path: str, plan: EntityPlan) -> Column | None:
+    """The column (or that of an aggregate, or of a list's rows) at a path; None where there is none."""
+    for slot in plan.slots:
+        if slot.path == path:
+            return slot.column
+    alias, _, name = path.partition(".")
+    for one in plan.collections:
+        if one.collection.alias == path and not one.collection.is_list:
+            return one.column
+        if one.collection.alias == alias and one.collection.is_list:
+            return next((slot.column for slot in one.slots if slot.path == name), None)
+    return None

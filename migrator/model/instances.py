@@ -1,0 +1,165 @@
+"""Service instances and mapping revisions, as the journal knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from migrator.model.live import Writer
+
+# ── Which services run: every process that writes beside SQL or reads, as the journal knows them ──
+
+InstanceRole = Literal["dual_write", "read", "dual_write,read"]
+"""A process that does both is one instance with both roles."""
+DUAL_WRITE: Literal["dual_write"] = "dual_write"
+READ: Literal["read"] = "read"
+InstanceMode = Literal["outbox", "strict", ""]
+"""'' of one that only reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One process of a service.
+
+    `version`: the service's own, as it names itself; `migrator`: that of this package. `revision`: of its mapping;
+    `installation`: of capture. The journal gives `id`, and `since` and `alive_at` (its last heartbeat) in seconds of its
+    clock. `sees`: which processes this one can see by their numbers, and `born`: when it began itself, so that another one
+    there can tell that it is gone; '' where nobody can.
+    """
+
+    service: str
+    host: str
+    pid: int
+    version: str
+    migrator: str
+    role: InstanceRole
+    mode: InstanceMode
+    revision: str
+    installation: str
+    id: str = ""
+    since: float = 0.0
+    alive_at: float = 0.0
+    sees: str = ""
+    born: str = ""
+
+    @property
+    def reads(self) -> bool:
+        return READ in self.role
+
+    @property
+    def marks(self) -> bool:
+        """Whether its writes leave marks."""
+        return DUAL_WRITE in self.role
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRegistry:
+    """The instances of a job at one moment, the oldest first. `now_s`: the journal's time; `gone_s`: after so long
+    without a heartbeat nobody is thought to be there."""
+
+    known: tuple[Instance, ...]
+    now_s: float
+    gone_s: float
+
+    @property
+    def living(self) -> list[Instance]:
+        return [one for one in self.known if self.age_s(one) < self.gone_s]
+
+    @property
+    def silent(self) -> list[Instance]:
+        """Those that have said no goodbye; the last one heard of first."""
+        gone = [one for one in self.known if self.age_s(one) >= self.gone_s]
+        return sorted(gone, key=self.age_s)
+
+    @property
+    def replaced(self) -> list[Instance]:
+        """Of the silent ones those in whose place a newer instance came: of the same service and host, and begun after they
+        were heard of last. They may be frozen, or cut off from the journal, and still be there."""
+        newest: dict[tuple[str, str], float] = {}
+        for one in self.known:
+            newest[one.service, one.host] = max(one.since, newest.get((one.service, one.host), 0.0))
+        return [one for one in self.silent if newest[one.service, one.host] > one.alive_at]
+
+    @property
+    def marking(self) -> list[Instance]:
+        """Those that live and whose writes leave marks."""
+        return [one for one in self.living if one.marks]
+
+    def without(self, ids: Collection[str]) -> ServiceRegistry:
+        """The same without these, as far as they are silent."""
+        gone = {one.id for one in self.silent if one.id in ids}
+        return replace(self, known=tuple(one for one in self.known if one.id not in gone))
+
+    def age_s(self, one: Instance) -> float:
+        """Of its last heartbeat."""
+        return max(0.0, self.now_s - one.alive_at)
+
+
+class Instances(Protocol):
+    """The instances of one job. Every method is one transaction.
+
+    Raises, from every method: StoppedError, SettingsError where the journal cannot be asked.
+    """
+
+    def enter(self, instance: Instance) -> Instance:
+        """The same with its id and times, registered."""
+
+    def beat(self, instance: Instance) -> Instance:
+        """The same with a renewed heartbeat, and the roles that it has now; one that was forgotten is registered again."""
+
+    def leave(self, instance: Instance) -> None: ...
+
+    def known(self) -> list[Instance]:
+        """All that have said no goodbye, the oldest first."""
+
+    def living(self, silent_s: float) -> list[Instance]:
+        """Those whose last heartbeat is younger than `silent_s`, the oldest first."""
+
+    def forget_silent(self, older_than_s: float) -> int:
+        """How many were forgotten: those whose last heartbeat is older."""
+
+    def now_s(self) -> float:
+        """The journal's time, in seconds since 1970."""
+
+
+# ── Which revision of a job (its mapping, and the columns that it reads) writers are to work by ──
+
+Standing = Literal["first", "newest", "new", "old"]
+"""Of one's own revision: none is registered yet; it is the newest; nobody has worked by it yet; a newer one came since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """`digest` stands for the mapping and for the columns that it reads, `mapping` for the mapping alone."""
+
+    digest: str
+    mapping: str
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The revision that the job's writers work by. `since`: in seconds of the journal's clock, 0 of the first one.
+
+    `runs_before`: the highest number of a run that was there when it became that; what such runs did is of no use where
+    an older revision became the newest again.
+    """
+
+    revision: Revision
+    since: float
+    runs_before: int
+
+
+class Revisions(Protocol):
+    """One writer's own revision among those of its job. Every method is one transaction."""
+
+    def enter(self, writer: Writer) -> None:
+        """Writes down that the writer works by it. Raises: OldRevisionError where it is not the newest."""
+
+    def leave(self, writer: Writer) -> None: ...
+
+    def is_old(self) -> bool:
+        """Whether another one is the newest."""
+
+    def old(self, writers: Sequence[Writer]) -> list[Writer]:
+        """Those of the job's writers that work by another one than the newest."""

@@ -1,0 +1,329 @@
+"""Ports of live change: marks, tickets, remembered keys, writers, database activity."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from migrator.model.capture import Lookup
+from migrator.model.facts import EntityPlan
+from migrator.model.journal import Finding
+from migrator.model.table import Item, ItemKey, RowTree, SourceKey
+
+# ──
+# What live change needs beside the data's edges: marks and tickets in the source, memory and writers in
+# the journal.
+
+Root: TypeAlias = tuple[str, SourceKey]
+"""A root row: its entity's name and its key."""
+
+Image: TypeAlias = Mapping[str, Any]
+"""Relevant columns of a row by written name, values as the driver gives them when it reads the row itself."""
+
+TICKETS_AN_EPOCH = 10**12
+
+# ── source ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A durable note that a row changed: of a captured table with its images, or of a root that is to be looked at.
+
+    `table`: schema.table (or table) as the source has it, '' where `root` is named. `keys`: item keys that the root
+    had. `cursor`: where the work on a mark of many roots goes on ('' at its start). `tries`: how often it failed.
+    `fault`: why it cannot be read; '' where it can.
+    """
+
+    id: int
+    table: str = ""
+    before: Image | None = None
+    after: Image | None = None
+    root: Root | None = None
+    keys: tuple[ItemKey, ...] = ()
+    cursor: str = ""
+    tries: int = 0
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MarksState:
+    """`oldest_age_s`: of the oldest mark that is ripe, 0 where none waits. `failed`: marks that were put back."""
+
+    waiting: int = 0
+    oldest_age_s: float = 0.0
+    failed: int = 0
+    unripe: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row that a service's transaction changed: images as marks hold them, None is no row."""
+
+    table: str
+    before: Any = None
+    after: Any = None
+
+
+class ChangeMarks(Protocol):
+    """Marks of changes that are about to be committed, kept outside of their transaction."""
+
+    def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]:
+        """A mark for each change, committed, ripe after `wait_s`; with images as Marks.take gives them."""
+
+    def shown(self, changes: Sequence[Change]) -> list[Mark]:
+        """The marks that the changes would be, kept nowhere."""
+
+
+class Marks(Protocol):
+    """Marks in the source. Every method is one transaction of its own."""
+
+    def take(self, count: int, lease_s: float) -> list[Mark]:
+        """Ripe marks that nobody else works on, oldest id first; they are this relay's until the lease ends.
+
+        A lease only saves work: a mark may be worked by two. Marks with ids below those that were taken last (of a
+        transaction that committed late, or that waited) may come some takes later.
+        """
+
+    def from_the_first(self) -> None:
+        """The next take looks at all marks, so that nothing waits where it finds none."""
+
+    def finish(self, ids: Sequence[int]) -> None:
+        """Delete the marks; ids that are gone are no fault."""
+
+    def advance(self, mark: Mark, cursor: str) -> None:
+        """The mark's work goes on after `cursor`, behind all marks that wait; it may get another id."""
+
+    def release(self, ids: Sequence[int]) -> None:
+        """Give marks back as they were; anybody may take them."""
+
+    def put_back(self, ids: Sequence[int], wait_s: float) -> None:
+        """Give marks back, one failure more counted, to be taken again after `wait_s`."""
+
+    def discard_failed(self, tries: int) -> int:
+        """Delete the marks that were put back so often, or more often; how many there were."""
+
+    def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
+        """A mark for each root, with item keys that it had."""
+
+    def look(self, after: int, count: int) -> list[Mark]:
+        """Marks with an id above `after`, in the order of ids, whoever has them and whether they are ripe or not."""
+
+    def state(self) -> MarksState: ...
+
+
+class Tickets(Protocol):
+    """The counter in the source. A ticket is epoch * 10^12 + number."""
+
+    def draw(self) -> int:
+        """A number higher than all drawn before; committed before it is returned."""
+
+    def highest(self) -> int:
+        """The last ticket drawn; epoch * 10^12 where none was."""
+
+    def installation(self) -> str:
+        """What tells this installation of capture from any before and after it; it outlives an epoch."""
+
+    def raise_epoch(self, above: int) -> int:
+        """Moves on to an epoch all of whose tickets are higher than `above`; the new epoch."""
+
+
+class RootFinder(Protocol):
+    """Finds and reads root rows; a source does. Each call is one snapshot, begun after the call."""
+
+    def find_roots(
+        self,
+        plan: EntityPlan,
+        lookup: Lookup,
+        values: Sequence[Sequence[Any]],
+        after: SourceKey | None,
+        limit: int,
+    ) -> list[SourceKey]:
+        """Keys of roots that the lookup reaches from any of `values`, distinct, in key order, past `after`.
+
+        Rows that `where` leaves out are among them; values with a NULL among them reach nothing.
+        """
+
+    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...
+
+
+# ── target ──────────────────────────────────────────────────────────────────────────────────────
+
+Verdict = Literal["stored", "newer", "buried", "taken", "withheld", "unwritten"]
+"""Of a conditional write: done; refused by something newer of the same source; by another's newer tombstone; by
+another's live item; not written because another one of its group was refused; not taken, while others were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one conditional write. `owner`: the other's `_src`, where it was buried or taken. `why`: it is
+    unwritten. `ticket`: of what was in the way, 0 for nothing."""
+
+    item: Item
+    verdict: Verdict
+    owner: str = ""
+    why: str = ""
+    ticket: int = 0
+
+
+class ConditionalStore(Protocol):
+    """Writes beside other writers; a tombstone is an item of the type `_tombstone`.
+
+    Raises: StoppedError when DynamoDB gave up and took nothing else meanwhile, with any part of the items written.
+    """
+
+    def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
+        """Puts each item by rule 3, no two under one key; outcomes in the order of `items`.
+
+        The condition: no item there, or (its source is this one's or it is a tombstone) and its ticket is not higher.
+        `fresh`: most keys are thought to be free, so inserts are tried first, 25 at a time.
+        """
+
+    def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
+        """Puts each group by rule 3, all of it or nothing; outcomes in the order of the groups and their items.
+
+        A group is one transaction (see limits.py), and no two items of all of them are under one key. Where any item
+        is refused, those of its group that were not are `withheld`. Raises: ItemRefusedError where DynamoDB does not
+        take a group for another reason.
+        """
+
+    def remove_dead(self, tombstones: Sequence[Item]) -> int:
+        """Delete each tombstone that still is what was given (same ticket); how many were."""
+
+
+class OwnStore(Protocol):
+    """Writes of who writes alone, to a table that holds others' items too. Raises: as a ConditionalStore does."""
+
+    def write_own(self, items: Sequence[Item]) -> list[Outcome]:
+        """Puts each item where nothing is, or what is of its own source, or a tombstone, whatever their tickets; no two
+        under one key. Outcomes in the order of `items`: stored, taken or unwritten."""
+
+
+# ── journal ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """Item keys that were intended for a root before, and the highest ticket that intended any (-1: none)."""
+
+    ticket: int = -1
+    keys: frozenset[ItemKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRequest:
+    """A root that wants a key that another root's live item has."""
+
+    key: ItemKey
+    root: Root
+
+
+class Memory(Protocol):
+    """Keys that cannot be worked out again, and keys that two roots want. Every method is one transaction."""
+
+    def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
+        """What was remembered of each root before. Where its ticket is not higher, it now is `ticket`, and the
+        intended keys are added; where it is higher, nothing is changed."""
+
+    def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
+        """Only the current keys stay remembered, where the highest ticket still is `ticket`."""
+
+    def key_request(self, contests: Sequence[KeyRequest]) -> None: ...
+
+    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]: ...
+
+    def reached(self, ticket: int) -> None:
+        """Items are going to be written with this ticket: the highest one stays known when the source is restored."""
+
+    def highest(self) -> int:
+        """The highest ticket that was reached; 0 where none was."""
+
+    def withdraw(self, contests: Sequence[KeyRequest]) -> None:
+        """Forget the contests; those that are gone are no fault."""
+
+
+class OpenFindings(Protocol):
+    """Findings of live change that hold until their row was worked well, whichever run of the job does it. One of a kind
+    for each row, item key and attribute. Every method is one transaction."""
+
+    def settle(self, tickets: Mapping[Root, int], found: Sequence[Finding]) -> None:
+        """What was found is open; what was open of the roots that were worked, and was not found again, is closed.
+
+        `tickets`: of the reading of each root; what a newer reading has found stays as it is.
+        """
+
+    def close_marks(self) -> None:
+        """No mark is left that could not be worked."""
+
+    def keep_entities(self, names: Collection[str]) -> None:
+        """Closes what was found of rows of other entities: nothing will work them any more."""
+
+    def counts(self, above: int = -1) -> dict[str, int]:
+        """Open findings per kind, of readings with tickets above that one."""
+
+    def read(self, limit: int | None = None) -> list[Finding]:
+        """The oldest readings first."""
+
+    def roots(self) -> list[Root]:
+        """The rows that open findings are of."""
+
+
+WriterKind = Literal["fast", "conditional", "relay", "strict", "undo"]
+"""`undo` deletes; nobody else writes beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Somebody who writes items. `since`: when its oldest work that is under way began, `alive_at` its last heartbeat,
+    both in seconds of the journal's clock; `fenced`: told to stop."""
+
+    id: str
+    kind: WriterKind
+    since: float
+    alive_at: float
+    fenced: bool = False
+
+
+class Writers(Protocol):
+    """Who writes items of one table, so that unsafe combinations are refused. Every method is one transaction."""
+
+    def enter(self, kind: WriterKind) -> Writer:
+        """Registers a writer. 'fast' is given only while no other kind but 'undo' ever was here; else it is
+        'conditional'."""
+
+    def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
+        """Renews the heartbeat; `begins`: what is under way from now on begins now. Says whether it was fenced."""
+
+    def leave(self, writer: Writer) -> None: ...
+
+    def fence(self) -> list[Writer]:
+        """No fast writer may enter from now on; every one that is here is told to stop. Those that are (or may be)
+        alive."""
+
+    def living(self, silent_s: float) -> list[Writer]:
+        """Writers whose last heartbeat is younger than `silent_s`."""
+
+
+# ── What a source tells of who changes its tables, and how that is ended ──
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityCounts:
+    """Changes of tables as the engine counts them; only a difference of two looks means anything.
+
+    `tables`: by the names that were asked for; those that the engine says nothing of are missing. `whole`: of all tables
+    that triggers capture, counted by the marks that they left; None where nothing is captured. `source`: who counts, in
+    words. `blind`: why the engine counts nothing by table, '' where it does. `open`: transactions that have written and
+    not ended, by an id of the engine's, with the table that they write ('' where the engine does not say which); None
+    where nobody may see them, and then `unseen` says what is missing. `who`: the user and program of those, by the same
+    id, where the engine tells. `may_write`: roles by table, where everybody may know them.
+    """
+
+    tables: Mapping[str, str]
+    whole: int | None
+    source: str
+    blind: str = ""
+    open: Mapping[str, str] | None = field(default_factory=dict)
+    unseen: str = ""
+    who: Mapping[str, str] = field(default_factory=dict)
+    may_write: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -1,0 +1,313 @@
+"""What a report shows: gathered by its stage, rendered by report in the same order for terminals, programs and browsers.
+
+All values are texts that may be shown: redacted, or marks, where they must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from migrator.model.phase import Side
+
+Standing = Literal["clean", "different", "unproven"]
+"""`unproven`: nothing speaks against it, and not all that must speak for it does."""
+Found = Literal["verify", "backfill", "relay", "strip", "direct", "service", "replay"]
+"""Who found a difference: a run that looked at rows and items, reads of a service, or a replay."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`reasons`: one sentence each. `command`: what to run next, `purpose`: what for."""
+
+    standing: Standing
+    title: str
+    reasons: Sequence[str]
+    command: str
+    purpose: str
+
+
+# ── differences ──
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One attribute on both sides; None where the side has no row, no item or no such attribute."""
+
+    attribute: str
+    sql: str | None
+    item: str | None
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference. `at`: seconds since 1970, 0 where nobody noted it. `cells` is empty where no values are known."""
+
+    group: str
+    at: float = 0.0
+    asked: Mapping[str, str] = field(default_factory=dict)
+    row_key: str = ""
+    item_key: str = ""
+    cells: Sequence[Cell] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Differences of one kind. `where`: a pattern or an entity; `cause`: '' where it is not known; `advice`: what helps.
+
+    `count`: of all, of which `differences` are some; of a pattern they are differences in answers, and `rows` says of how
+    many rows those in `differences` are (0: nobody knows, or a run found them row by row). `before_move`: found before the
+    pattern's last move, so that they stand against nothing any more.
+    """
+
+    id: str
+    found_by: Sequence[Found]
+    where: str
+    part: str
+    kind: str
+    attribute: str
+    count: int
+    cause: str
+    advice: str
+    differences: Sequence[Difference] = ()
+    before_move: bool = False
+    rows: int = 0
+
+    @property
+    def is_of_answers(self) -> bool:
+        """Whether answers of a pattern were compared, of which many may show one item; else rows and items were."""
+        return any(one in ("service", "replay") for one in self.found_by)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Rows that became no items, by entity and reason."""
+
+    entity: str
+    reason: str
+    count: int
+    row_keys: Sequence[str]
+
+
+# ── patterns ──
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Latencies of one side: (percentile, ms) in rising order."""
+
+    answers: int
+    points: Sequence[tuple[float, float]]
+    max_ms: float
+
+    def at(self, percentile: float) -> float:
+        """Milliseconds. Raises: KeyError for a percentile that is not among the points."""
+        return dict(self.points)[percentile]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Comparisons of one kind of question: which optional parameters were set, how often, how long ago, found by whom."""
+
+    parameters: Sequence[str]
+    compared: int
+    age_s: float
+    origins: Sequence[Found]
+
+
+@dataclass(frozen=True)
+class PatternReport:
+    """One access pattern. `phase` in words; `compared` and its parts, `errors` by side, and `dropped` shadows count the time
+    since the pattern's last move that the report looks at, of this revision of the mapping; `before_move`: comparisons from
+    before it, `outdated`: those of other revisions, both left out. `answered`, `errors`: by side, of callers and of shadows.
+    `coverage`, `latency`: of the whole time. `budget_ms`: what DynamoDB's p99 may be; None where the mapping sets none."""
+
+    name: str
+    phase: str
+    since: float
+    compared: int = 0
+    same: int = 0
+    transient: int = 0
+    different: int = 0
+    before_move: int = 0
+    outdated: int = 0
+    answered: Mapping[Side, int] = field(default_factory=dict)
+    errors: Mapping[Side, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    coverage: Sequence[Coverage] = ()
+    latency: Mapping[Side, Curve] = field(default_factory=dict)
+    budget_ms: float | None = None
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether DynamoDB's p99 is above what the mapping allows it."""
+        curve = self.latency.get("table")
+        return self.budget_ms is not None and curve is not None and curve.at(99.0) > self.budget_ms
+
+    @property
+    def unsettled(self) -> int:
+        """Answers that differed, and nobody looked at them again."""
+        return self.dropped.get("unsettled", 0) + self.dropped.get("ended", 0)
+
+    @property
+    def age_s(self) -> float | None:
+        """Of its youngest comparison."""
+        return min((one.age_s for one in self.coverage), default=None)
+
+
+@dataclass(frozen=True)
+class Span:
+    """What was compared from `begun_at` (seconds since 1970) on, for the width of the timeline's spans."""
+
+    begun_at: int
+    same: int = 0
+    transient: int = 0
+    different: int = 0
+    errors: int = 0
+
+    @property
+    def all(self) -> int:
+        return self.same + self.transient + self.different + self.errors
+
+
+@dataclass(frozen=True)
+class Timeline:
+    width_s: int
+    spans: Sequence[Span]
+
+
+@dataclass(frozen=True)
+class PhaseMove:
+    """One line of the audit."""
+
+    at: float
+    pattern: str
+    before: str
+    after: str
+    who: str
+    reason: str
+    override: bool
+
+
+# ── the table ──
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One item type of an entity: what its key attributes are made of, and which other attributes it has."""
+
+    entity: str
+    type: str
+    keys: Mapping[str, str]
+    attributes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class SampleItem:
+    """`key`: of the view that it is shown in; `attributes`: the others, with redacted ones as marks."""
+
+    type: str
+    key: Mapping[str, str]
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ItemCollection:
+    """Items with one partition key."""
+
+    partition: str
+    items: Sequence[SampleItem]
+
+
+@dataclass(frozen=True)
+class View:
+    """The table (`name` '') or an index of it."""
+
+    name: str
+    partition: Sequence[str]
+    sort: Sequence[str]
+    projection: str
+    facets: Sequence[Facet]
+    collections: Sequence[ItemCollection] = ()
+
+
+# ── work ──
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The last run of a kind. `current`: whether it was made by the mapping as it is now (None: nobody knows)."""
+
+    kind: str
+    number: int
+    state: str
+    started: str
+    ended: str
+    scope: str
+    rows: int
+    items: int
+    refused: int
+    findings: Mapping[str, int]
+    current: bool | None
+
+
+@dataclass(frozen=True)
+class InstanceReport:
+    """An instance of a service. `fits`: whether its mapping is the job's; `silent`: it said no goodbye."""
+
+    service: str
+    where: str
+    role: str
+    mode: str
+    heard_s: float
+    fits: bool
+    silent: bool
+
+
+@dataclass(frozen=True)
+class LagReport:
+    """`waiting` None: capture is not installed, or `reason` says why nobody knows. `open_findings`: of relays, by kind."""
+
+    waiting: int | None = None
+    oldest_s: float = 0.0
+    failed: int = 0
+    writers: Sequence[str] = ()
+    reason: str = ""
+    open_findings: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReportModel:
+    """`made_at`: seconds since 1970 by the journal's clock; `since_s`: how far back comparisons are counted. `notes`: what
+    could not be shown, and why."""
+
+    job: str
+    journal: str
+    table: str
+    revision: str
+    version: str
+    made_at: float
+    since_s: float
+    verdict: Verdict
+    patterns: Sequence[PatternReport]
+    moves: Sequence[PhaseMove]
+    groups: Sequence[Group]
+    timeline: Timeline
+    lag: LagReport
+    runs: Sequence[RunReport]
+    refused: Sequence[Refused]
+    instances: Sequence[InstanceReport]
+    views: Sequence[View]
+    notes: Sequence[str] = ()
+
+    @property
+    def standing(self) -> list[Group]:
+        """Differences that count."""
+        return [one for one in self.groups if not one.before_move]
+
+    @property
+    def never_compared(self) -> list[str]:
+        return [one.name for one in self.patterns if not one.compared]

@@ -1,0 +1,98 @@
+"""A report as one HTML file: no network, no code but its own, readable without it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from migrator.model.durations import age_text, minute
+from migrator.model.phase import PHASES
+from migrator.model.report import ReportModel
+from migrator.output.inert import inert, plain
+from migrator.output.relay import open_line
+from migrator.output.report.drawings import bars_of, curves_of, ms_text
+from migrator.output.report.terminal import (
+    KIND_WORDS,
+    SIDE_WORDS,
+    answered_words,
+    compared_words,
+    found_words,
+    next_steps,
+    rows_words,
+)
+
+_EXAMPLES = 3
+"""Shown side by side in a group."""
+
+
+def html_page(model: ReportModel) -> str:
+    """The whole page. What it holds of rows is text, never markup."""
+    environment = _environment()
+    style, script = (_part(environment, name) for name in ("report.css", "report.js"))
+    return environment.get_template("report.html").render(
+        model=model,
+        style=style,
+        script=script,
+        policy=_policy(style, script),
+        bars=bars_of(model.timeline),
+        curves={one.name: curves_of(one.latency) for one in model.patterns if one.latency},
+        examples=_EXAMPLES,
+        phases=PHASES,
+    )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("migrator.output.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        # Whatever a template forgets to say: text is escaped, and what nobody would see is written out.
+        finalize=lambda value: inert(value) if isinstance(value, str) else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "plain": plain,
+        "moment": minute,
+        "age": age_text,
+        "ms": ms_text,
+        "count": lambda number: f"{number:,}",
+        "found": found_words,
+        "compared": compared_words,
+        "answered": answered_words,
+        "open": open_line,
+        "of_rows": rows_words,
+        # Not capitalize: it makes all the rest small, and SQL with it.
+        "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
+    }
+    environment.globals |= {"kinds": KIND_WORDS, "sides": SIDE_WORDS, "next_steps": next_steps}
+    return environment
+
+
+def _part(environment: Environment, name: str) -> Markup:
+    """Style or script as it stands; nothing is filled in, so its hash is that of the file."""
+    loader = environment.loader
+    assert loader is not None
+    return Markup(loader.get_source(environment, name)[0].strip())
+
+
+def _policy(style: str, script: str) -> str:
+    """Only this style and this script; no address, no form, no frame, no text that becomes code."""
+    words: Mapping[str, Any] = {
+        "default-src": "'none'",
+        "style-src": _hash(style),
+        "script-src": _hash(script),
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "require-trusted-types-for": "'script'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in words.items())
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"

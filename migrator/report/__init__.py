@@ -1,1 +1,0 @@
-"""Findings, progress and results for people and programs."""

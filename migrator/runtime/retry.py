@@ -1,0 +1,191 @@
+"""The one retry policy: full jitter, a limit, and an end when the run is asked to stop."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity.stop import stop_base
+
+from migrator.model.errors import Interrupted, MigratorError, StoppedError
+from migrator.runtime.logs import get_logger
+
+Result = TypeVar("Result")
+
+_TICK_S = 0.2
+_QUIET_S = 3.0
+"""What is over sooner is not worth a word."""
+_AGAIN_S = 10.0
+_log = get_logger("retry")
+_told_at = -math.inf
+
+
+def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]) -> None:
+    """Sleeps in short pieces, looking up between them.
+
+    Raises: Interrupted when `stop` says so.
+    """
+    left = seconds
+    while True:
+        if stop():
+            raise Interrupted(
+                "stopped while it waited; what was done before stays, and the same command goes on from there"
+            )
+        if left <= 0:
+            return
+        sleep(min(left, _TICK_S))
+        left -= _TICK_S
+
+
+_END: ContextVar[tuple[float, str]] = ContextVar("end", default=(math.inf, ""))
+
+
+@contextmanager
+def ending_at(end: float, why: str) -> Iterator[None]:
+    """Nothing is tried again past `end` (seconds of time.monotonic) by what runs inside, in its threads too.
+
+    `why`: what an error says that comes of it.
+    """
+    token = _END.set(min((end, why), _END.get()))
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def refuse_late() -> None:
+    """Raises: StoppedError where the time of `ending_at` is over."""
+    end, why = _END.get()
+    if time.monotonic() >= end:
+        raise StoppedError(why)
+
+
+def in_context(work: Callable[..., Result]) -> Callable[..., Result]:
+    """`work` for another thread, under the same end."""
+    context = copy_context()
+    return lambda *words: context.run(work, *words)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to go on: at most `attempts` tries and `limit_s` seconds, waits of 0 to min(cap, base · 2^n) seconds.
+
+    Source of full jitter: AWS Architecture Blog, "Exponential Backoff And Jitter".
+    """
+
+    attempts: int = 12
+    base_s: float = 0.05
+    cap_s: float = 10.0
+    limit_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class Retry:
+    """Tries again what can pass. `stop` is asked while waiting, so that Ctrl-C does not sit out a long wait."""
+
+    backoff: Backoff = Backoff()
+    stop: Callable[[], bool] = lambda: False
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def call(
+        self,
+        what: str,
+        work: Callable[[], Result],
+        can_pass: Callable[[BaseException], bool],
+        gave_up: Callable[[BaseException, str], MigratorError] | None = None,
+    ) -> Result:
+        """The result of `work`, tried again while its error can pass.
+
+        `gave_up`: makes the error of the limit out of the last one and of how long was tried, in words.
+        Raises: the error itself when it cannot pass; StoppedError, naming `what`, at the limit; Interrupted.
+        """
+        began = self.clock()
+        try:
+            return work()
+        except BaseException as error:
+            if not can_pass(error):
+                raise
+            # The try that failed is the first of those that are counted.
+            again = _after(error, work)
+        retrying = Retrying(
+            wait=wait_random_exponential(multiplier=self.backoff.base_s, max=self.backoff.cap_s),
+            stop=stop_after_attempt(self.backoff.attempts) | _AfterSeconds(self, began),
+            retry=retry_if_exception(can_pass),
+            sleep=self.wait,
+            before_sleep=lambda state: self._tell(what, state, began),
+            reraise=False,
+            retry_error_callback=lambda state: self._give_up(what, state, began, gave_up),
+        )
+        return retrying(again)
+
+    def pause(self) -> None:
+        """A first, short wait: something was taken, the rest follows."""
+        self.wait(random.uniform(0, self.backoff.base_s))
+
+    def wait(self, seconds: float) -> None:
+        """Sleeps in short naps, looking up between them."""
+        nap(min(seconds, max(0.0, _END.get()[0] - time.monotonic())), self.stop, self.sleep)
+
+    def _tell(self, what: str, state: RetryCallState, began: float) -> None:
+        """Says that it waits, once it has waited for some time; of many calls that wait, now and then one does."""
+        global _told_at
+        now = time.monotonic()
+        tried_s = self.clock() - began
+        if tried_s < _QUIET_S or now - _told_at < _AGAIN_S:
+            return
+        _told_at = now
+        error = state.outcome.exception() if state.outcome else None
+        _log.warning(
+            "tried_again",
+            what=what,
+            why=type(error).__name__,
+            tries=state.attempt_number,
+            tried_s=round(tried_s, 1),
+            gives_up_after_s=self.backoff.limit_s,
+        )
+
+    def _give_up(
+        self,
+        what: str,
+        state: RetryCallState,
+        began: float,
+        gave_up: Callable[[BaseException, str], MigratorError] | None,
+    ) -> NoReturn:
+        refuse_late()
+        error = state.outcome.exception() if state.outcome else None
+        tried = f"{state.attempt_number} tries in {self.clock() - began:.0f} s"
+        if gave_up is not None and error is not None:
+            raise gave_up(error, tried) from None
+        raise StoppedError(
+            f"{what} gave up after {tried} ({type(error).__name__}); what is checkpointed stays, the same command goes on"
+        ) from None
+
+
+def _after(failed: BaseException, work: Callable[[], Result]) -> Callable[[], Result]:
+    """`work`, but for its first call, which has failed already."""
+    left = [failed]
+
+    def again() -> Result:
+        if left:
+            raise left.pop()
+        return work()
+
+    return again
+
+
+class _AfterSeconds(stop_base):
+    def __init__(self, retry: Retry, began: float) -> None:
+        self.retry = retry
+        self.began = began
+
+    def __call__(self, state: RetryCallState) -> bool:
+        late = time.monotonic() >= _END.get()[0]
+        return late or self.retry.clock() - self.began >= self.retry.backoff.limit_s

@@ -1,0 +1,218 @@
+"""What a database error says of its server, and which right it says is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+# ──
+# What an error of a database's driver says of its server: gone, busy, in the way, read-only, closed to us.
+
+_BROKEN_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "25P03", "53300", "40001"})
+_BROKEN_MYSQL = frozenset(
+    {1040, 1053, 1077, 1079, 1152, 1203, 1412, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
+)
+_BROKEN_TEXT = re.compile(
+    r"connection refused|timeout expired|timed out|unreachable|no route|starting up|shutting down|terminating"
+    r"|server closed the connection|connection .*(lost|closed|reset)|too many (clients|connections)|connection slots"
+    r"|EOF detected|in recovery mode|not (yet )?accepting connections|could not (receive|send)",
+    re.IGNORECASE,
+)
+_BUSY_SQLSTATES = frozenset({"53300", "57P03"})
+_BUSY_MYSQL = frozenset({1040, 1203})
+_BUSY_TEXT = re.compile(
+    r"too many (clients|connections)|connection slots|starting up|shutting down|in recovery mode"
+    r"|not (yet )?accepting connections",
+    re.IGNORECASE,
+)
+_USER_LIMIT = 1226
+"""MySQL's for every limit of a user; that of connections at once passes, those of an hour do not."""
+_BY_NETWORK = frozenset({"OperationalError", "ConnectionTimeout"})
+"""Errors of psycopg's that come without a state: libpq made them, not the server."""
+_CONTENDED_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
+_CONTENDED_MYSQL = frozenset({1205, 1213})
+_READ_ONLY_MYSQL = frozenset({1290, 1792, 1836})
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether the connection or the snapshot failed and not the statement: a new one may serve."""
+    if getattr(error, "connection_invalidated", False):
+        return True
+    cause = getattr(error, "orig", None) or error
+    state, number = getattr(cause, "sqlstate", None), mysql_number(cause)
+    if state or number:
+        known = state in _BROKEN_SQLSTATES or (state or "").startswith("08") or number in _BROKEN_MYSQL
+        return known or _at_limit(cause)
+    return type(cause).__name__ in _BY_NETWORK and bool(_BROKEN_TEXT.search(str(cause)))
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether the server is there and lets nobody in just now: no connection is left, or it is starting or stopping."""
+    cause = getattr(error, "orig", None) or error
+    state, number = getattr(cause, "sqlstate", None), mysql_number(cause)
+    if state or number:
+        return state in _BUSY_SQLSTATES or number in _BUSY_MYSQL or _at_limit(cause)
+    return type(cause).__name__ in _BY_NETWORK and bool(_BUSY_TEXT.search(str(cause)))
+
+
+def _at_limit(cause: BaseException) -> bool:
+    return mysql_number(cause) == _USER_LIMIT and "max_user_connections" in str(cause)
+
+
+def is_contended(error: BaseException) -> bool:
+    """Whether another transaction was in the way (a deadlock, a lock that was held too long): a new one may serve."""
+    cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlstate", None) in _CONTENDED_SQLSTATES or mysql_number(cause) in _CONTENDED_MYSQL:
+        return True
+    return str(getattr(cause, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+def takes_no_writes(error: BaseException) -> bool:
+    """Whether the server, or the file, only lets itself be read: a standby, one that was made read-only."""
+    cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlstate", None) == "25006" or mysql_number(cause) in _READ_ONLY_MYSQL:
+        return True
+    # What a standby says to BEGIN READ WRITE; the state alone says no more than "not supported".
+    if getattr(cause, "sqlstate", None) == "0A000" and "recovery" in str(cause):
+        return True
+    return str(getattr(cause, "sqlite_errorname", "")).startswith("SQLITE_READONLY")
+
+
+def refuses_login(error: BaseException) -> bool:
+    """Whether the server was there, but takes neither this user nor this password."""
+    if getattr(error, "sqlstate", None) in ("28P01", "28000") or mysql_number(error) in (1045, 1698):
+        return True
+    return "authentication failed" in str(error)
+
+
+def mysql_number(cause: BaseException) -> int:
+    """The number of an error of PyMySQL's; 0 for any other error."""
+    number = cause.args[0] if type(cause).__module__.startswith("pymysql") and cause.args else 0
+    return number if isinstance(number, int) else 0
+
+
+# ──
+# A right that a database's user lacks: the object and the right by the server's own words, and the GRANT
+# in ours.
+
+_DENIED = "42501"
+_FOR_OBJECT = re.compile(r"^permission denied for (?P<kind>[a-z ]+?) (?P<name>\S.*)$")
+_OF_OWNER = re.compile(r"^must be owner of (?P<kind>[a-z ]+?) (?P<name>\S.*)$")
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_OURS = re.compile(r"\bmigrator_\w+`?$")
+_MYSQL: Mapping[int, re.Pattern[str]] = {
+    1142: re.compile(r"^(?P<right>[A-Z, ]+?) command denied to user .* for table (?P<name>\S.*)$"),
+    1143: re.compile(
+        r"^(?P<right>[A-Z, ]+?) command denied to user .* for column '(?P<column>.+)' in table '(?P<name>.+)'$"
+    ),
+    1044: re.compile(r"to database '(?P<name>.+)'$"),
+    1227: re.compile(r"at least one of\) the (?P<right>[A-Z, _]+?) privilege"),
+    1370: re.compile(r"command denied to user .* for routine '(?P<name>.+)'$"),
+}
+"""Source: MariaDB, sql/share/errmsg-utf8.txt; their words hold names, and no value of a row."""
+
+
+def denial(error: BaseException) -> str:
+    """What the user may not do, with the statement that mends it; '' where the error is another, or says it otherwise."""
+    cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlstate", None) == _DENIED:
+        said = getattr(getattr(cause, "diag", None), "message_primary", None) or ""
+        return _of_postgresql(said, str(getattr(error, "statement", None) or ""))
+    number = mysql_number(cause)
+    found = _MYSQL[number].search(str(cause.args[1])) if number in _MYSQL and len(cause.args) > 1 else None
+    return _OF_MYSQL[number](found.groupdict()) if found else ""
+
+
+# ── PostgreSQL ──
+
+
+def _of_postgresql(said: str, statement: str) -> str:
+    if owned := _OF_OWNER.match(said):
+        what = f"{owned['kind']} {_quoted(owned['name'])}"
+        return f"only the owner of {what} may do that; connect as its owner, or make this user a member of that role"
+    found = _FOR_OBJECT.match(said)
+    if found is None:
+        return ""
+    kind, name = found["kind"], _qualified(found["name"], statement)
+    right = _right(kind, statement)
+    # SQL has no word for the kinds that a table stands for.
+    on = f"{kind.upper()} {name}" if kind in _RIGHTS else name
+    return f"this user lacks {right} on {kind} {name}; GRANT {right} ON {on} to it"
+
+
+_RIGHTS: Mapping[str, str] = {
+    "sequence": "USAGE",
+    "function": "EXECUTE",
+    "procedure": "EXECUTE",
+    "schema": "",
+    "database": "",
+}
+_CREATING = {"schema": "USAGE", "database": "CONNECT"}
+_WORDS = ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
+
+
+def _right(kind: str, statement: str) -> str:
+    """By what the statement was doing; reading where nobody knows."""
+    words = statement.upper().split()
+    first = words[0] if words else ""
+    if kind in _RIGHTS:
+        return _RIGHTS[kind] or ("CREATE" if first == "CREATE" else _CREATING[kind])
+    if first in _WORDS:
+        return first
+    if first == "CREATE" and "TRIGGER" in words[:4]:
+        return "TRIGGER"
+    return "SELECT, UPDATE" if " FOR UPDATE" in statement.upper() else "SELECT"
+
+
+def _qualified(name: str, statement: str) -> str:
+    """The name with its schema, where the statement says it: of the object itself, or of the table of a sequence."""
+    for said in (name, name.rsplit("_", 2)[0]):
+        if found := re.search(rf'("[^"]+"|[\w$]+)\."?{re.escape(said)}\b', statement):
+            return f"{found[1]}.{_quoted(name)}"
+    return _quoted(name)
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return name if _PLAIN.fullmatch(name) else f'"{escaped}"'
+
+
+# ── MariaDB and MySQL ──
+
+
+def _on_table(found: Mapping[str, Any]) -> str:
+    right, name = found["right"], found["name"]
+    if _OURS.search(name) and "CREATE" not in right:
+        # A right on a table that is not there yet can only be granted together with this one.
+        right = f"CREATE, {right}"
+    return f"this user lacks {found['right']} on table {name}; GRANT {right} ON {name} to it"
+
+
+def _on_column(found: Mapping[str, Any]) -> str:
+    right, column, name = found["right"], found["column"], found["name"]
+    return f"this user lacks {right} on column {column} of table {name}; GRANT {right} ON {name} to it"
+
+
+def _on_database(found: Mapping[str, Any]) -> str:
+    what = f"this user has no right in database {found['name']}"
+    return f"{what}; GRANT SELECT on its tables to it, or correct the URL"
+
+
+def _on_server(found: Mapping[str, Any]) -> str:
+    return f"this user lacks {found['right']}; GRANT {found['right'].split(',')[0]} ON *.* to it"
+
+
+def _on_routine(found: Mapping[str, Any]) -> str:
+    return (
+        f"this user lacks EXECUTE on routine {found['name']}; GRANT EXECUTE ON FUNCTION {found['name']} to it"
+    )
+
+
+_OF_MYSQL: Mapping[int, Callable[[Mapping[str, Any]], str]] = {
+    1142: _on_table,
+    1143: _on_column,
+    1044: _on_database,
+    1227: _on_server,
+    1370: _on_routine,
+}

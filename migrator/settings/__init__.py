@@ -1,0 +1,1 @@
+"""A job file and its settings: read, checked as a whole, then frozen."""

@@ -1,0 +1,391 @@
+"""The adapter: SQLAlchemy event hooks on a service's engines that leave marks for each change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from migrator.model.capture import Captured
+from migrator.model.errors import SettingsError, UnmarkedError
+from migrator.model.live import Change
+from migrator.runtime.server_errors import is_broken, is_contended
+from migrator.source.adapter import driver as adapter_driver
+from migrator.source.adapter.changes import Changed, Pending, made_alone
+from migrator.source.adapter.driver import Driver, plain
+from migrator.source.adapter.images import Images
+from migrator.source.adapter.keys import Parameters
+from migrator.source.adapter.marks import Marking, UnknownRows, leave_marks
+from migrator.source.adapter.statement import words_of
+from migrator.source.adapter.tables import watched_tables
+from migrator.source.adapter.transactions import TransactionState, TransactionStates, Watcher, changes
+from migrator.source.adapter.tree import may_write
+from migrator.source.capture.writing import Writing
+from migrator.source.engines.catalogue import Place
+from migrator.source.engines.ddl import Ddl
+from migrator.source.engines.table import engine_of
+from migrator.source.failures import source_error
+
+# ── The adapter's ears: every statement of a service's engines, and the ends of its transactions ──
+
+BY_HAND = "migrator_marked"
+"""The execution option by which a service says that it leaves a statement's marks itself."""
+_PENDING = "_migrator_pending"
+_LISTENED: WeakSet[Engine] = WeakSet()
+"""Engines that any adapter of this process listens to."""
+
+
+@dataclass
+class EventHooks:
+    """Attached to engines, marks what goes through them; safe for many threads, each on connections of its own."""
+
+    marking: Marking
+    watcher: Watcher
+    clock: Callable[[], float] = time.monotonic
+    _engines: WeakSet[Engine] = field(default_factory=WeakSet)
+    works: TransactionStates = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.works = TransactionStates(self.watcher, self.clock)
+
+    def attach(self, engine: Engine) -> None:
+        """Listens to the engine from now on; for the second time is once.
+
+        Raises: SettingsError where another adapter does: each change would be marked twice.
+        """
+        if engine in self._engines:
+            return
+        if engine in _LISTENED:
+            what = "dual_write: another dual_write already listens to this engine"
+            raise SettingsError(f"{what}; name all session makers of one engine in one call, as a list")
+        _LISTENED.add(engine)
+        self._engines.add(engine)
+        self._listen(engine)
+
+    def attach_begun(self, connection: Connection) -> None:
+        """Listens to the engine of a connection that was made before anybody listened, and to the connection itself."""
+        if connection.engine not in self._engines:
+            self.attach(connection.engine)
+            self._listen(connection)
+            adapter_driver.watch(connection.connection.driver_connection, self._on_a_cursor)
+
+    def _listen(self, to: Engine | Connection) -> None:
+        for name, listener in self._listeners():
+            if isinstance(to, Engine) or not name.startswith(("do_", "handle_", "checkout")):
+                sa.event.listen(to, name, listener, **_OPTIONS.get(name, {}))
+
+    def detach(self) -> None:
+        for engine in list(self._engines):
+            for name, listener in self._listeners():
+                if sa.event.contains(engine, name, listener):
+                    sa.event.remove(engine, name, listener)
+            _LISTENED.discard(engine)
+        self._engines.clear()
+
+    def knows(self, engine: Engine) -> bool:
+        return engine in self._engines
+
+    def _listeners(self) -> Sequence[tuple[str, Callable[..., Any]]]:
+        return (
+            ("checkout", self._handed_out),
+            ("before_cursor_execute", self._before),
+            ("after_cursor_execute", self._after),
+            ("handle_error", self._failed),
+            ("do_executemany", self._execute_alone),
+            ("do_execute", self._execute_for_keys),
+            ("do_execute_no_params", self._execute_for_keys),
+            ("savepoint", self.works.saves),
+            ("rollback_savepoint", self.works.goes_back),
+            ("release_savepoint", self.works.goes_on),
+            ("commit", self.works.commits),
+            ("rollback", self.works.ended),
+            ("prepare_twophase", self.works.prepares),
+            ("commit_twophase", self.works.commits_twophase),
+            ("rollback_twophase", self.works.ended),
+        )
+
+    # ── cursors that SQLAlchemy does not execute on ──
+
+    def _handed_out(self, _: Any, record: Any, __: Any) -> None:
+        adapter_driver.watch(record.driver_connection, self._on_a_cursor)
+
+    def _on_a_cursor(self, statement: str) -> None:
+        """Raises: UnmarkedError where what a service executes on a driver's cursor would leave no mark."""
+        tables = self.marking.tables
+        if not self._engines or not self.watcher.leaves_any or not may_write(statement, tables.dialect):
+            return
+        if tables.mentioned(statement) or self.marking.runs_code(statement):
+            named = tables.named(words_of(statement))
+            raise adapter_driver.refusal(", ".join(named) or "what nobody can know")
+
+    # ── statements ──
+
+    def _before(
+        self, connection: Connection, cursor: Any, statement: str, parameters: Any, *rest: Any
+    ) -> tuple[str, Any]:
+        adapter_driver.known(cursor)
+        context = rest[0]
+        # Most statements are SELECTs: they are told by their first word.
+        if (
+            not may_write(statement, self.marking.tables.dialect)
+            or connection.get_execution_options().get(BY_HAND)
+            or _option(context)
+        ):
+            return statement, parameters
+        if not self.marking.tables.mentioned(statement) and not self.marking.runs_code(statement):
+            return statement, parameters
+        driver = driver_of(connection)
+        if not self.watcher.reads:
+            self.watcher.begins(driver)
+            self.works.begin(connection)
+            return statement, parameters
+        try:
+            pending = self.marking.before(driver, statement, _each(parameters), self.watcher.begins)
+        except connection.dialect.loaded_dbapi.Error as error:
+            # As an error of the statement itself: SQLAlchemy's early 2.0 tells what listeners raise as it is.
+            connection._handle_dbapi_exception(error, statement, parameters, None, context)
+            raise
+        setattr(context, _PENDING, pending)
+        if pending is not None:
+            pending.done_before = driver.done
+            self.works.begin(connection)
+        return statement, parameters
+
+    def _after(self, connection: Connection, cursor: Any, *rest: Any) -> None:
+        context = rest[2]
+        pending: Pending | None = getattr(context, _PENDING, None)
+        if pending is None:
+            return
+        setattr(context, _PENDING, None)
+        driver = driver_of(connection)
+        try:
+            changed = self.marking.after(driver, pending, cursor)
+            self.left(driver, changed)
+        except BaseException:
+            # The change is done, and a caller may go on as if nothing were.
+            self.works.fail(connection)
+            raise
+        if self.marking.keeps_images:
+            self.works.add(connection, changed)
+
+    def _failed(self, failure: sa.engine.ExceptionContext) -> None:
+        """A statement failed, and a caller may go on: what the database keeps of it has no mark."""
+        context, connection = failure.execution_context, failure.connection
+        pending: Pending | None = getattr(context, _PENDING, None)
+        if pending is None or connection is None or failure.is_disconnect:
+            return
+        setattr(context, _PENDING, None)
+        is_refused = isinstance(failure.original_exception, connection.dialect.loaded_dbapi.Error)
+        if pending.may_be_kept(driver_of(connection), failure.statement or "", is_refused=is_refused):
+            self.works.fail(connection)
+
+    def left(self, driver: Driver, changed: Sequence[Changed]) -> None:
+        """Leaves the marks that no trigger leaves, in the transaction of the change."""
+        leave_marks(
+            driver, self.marking.images.ddl, [one for one in changed if self.watcher.leaves_marks(one)]
+        )
+
+    def _execute_alone(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+        """Runs an INSERT once for each of its parameters, so that the keys that the database makes are known."""
+        pending: Pending | None = getattr(context, _PENDING, None)
+        if pending is None or not pending.is_alone:
+            return False
+        driver = driver_of(context.root_connection)
+        text = statement.rstrip().rstrip(";") + pending.returning if driver.has_returning else statement
+        count = 0
+        for one in parameters:
+            cursor.execute(text, one)
+            pending.made += made_alone(driver, cursor)
+            # SQLite counts when all is fetched.
+            count += max(cursor.rowcount, 0)
+        context._rowcount = count
+        return True
+
+    def _execute_for_keys(self, _: Any, statement: str, *rest: Any) -> bool:
+        """Runs an INSERT on a cursor of our own, with RETURNING for the keys that the database makes.
+
+        The service's cursor gives what it would have given: no rows.
+        """
+        context = rest[-1]
+        pending: Pending | None = getattr(context, _PENDING, None)
+        if (
+            pending is None
+            or not pending.returning
+            or pending.is_alone
+            or not engine_of(context.dialect.name).outcomes.returns_keys
+        ):
+            return False
+        own = driver_of(context.root_connection).connection.cursor()
+        adapter_driver.known(own)
+        try:
+            text = statement.rstrip().rstrip(";") + pending.returning
+            own.execute(text, *rest[:-1])
+            pending.made = [tuple(row) for row in plain(own)]
+            context._rowcount = own.rowcount
+        finally:
+            own.close()
+        return True
+
+
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {"before_cursor_execute": {"retval": True}}
+
+
+def driver_of(connection: Connection) -> Driver:
+    """The connection in its driver's words."""
+    dialect = connection.dialect
+    name = engine_of(dialect.name).name
+    returning = bool(getattr(dialect, "insert_returning", False))
+    return Driver(
+        connection.connection, name, dialect.paramstyle, has_returning=returning, info=connection.info
+    )
+
+
+def _each(parameters: Any) -> list[Parameters]:
+    return list(parameters) if isinstance(parameters, list) else [parameters or ()]
+
+
+def _option(context: Any) -> bool:
+    return bool(context is not None and context.execution_options.get(BY_HAND))
+
+
+def refuse_autocommit(driver: Driver) -> None:
+    """Raises: UnmarkedError on a connection on which every statement commits by itself."""
+    if driver.autocommits:
+        what = "dual write: this connection commits every statement by itself, so no mark can commit with a change"
+        raise UnmarkedError(f"{what}; use a connection without AUTOCOMMIT")
+
+
+# ──
+# The adapter: what a service writes through its own connections leaves the marks that triggers would
+# leave.
+
+BeforeCommit = Callable[[Connection, Sequence[Change], float], None]
+"""(the service's connection, what its transaction changed, when its first change began)."""
+_FITS = "migrator_fits"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """`installation`: of capture, which the service's database must have. `triggered`: tables whose triggers leave the
+    marks. `check`: raises when the service must change nothing more. `before_commit`: of strict mode. `reads`: whether
+    what changed must be known; else triggers mark all of it. `keeps_images`: whether anybody wants more of it than marks.
+    `writes`: whether items are written before or after commits."""
+
+    installation: str
+    triggered: frozenset[str]
+    unknown_rows: UnknownRows
+    check: Callable[[], None]
+    before_commit: BeforeCommit | None
+    clock: Callable[[], float]
+    reads: bool
+    keeps_images: bool
+    writes: bool
+
+
+class Adapter:
+    """A listening.Watcher. `listening` is to be attached to the service's engines."""
+
+    def __init__(self, writing: Writing, captured: Sequence[Captured], rules: Rules) -> None:
+        def look(connection: Connection) -> Images:
+            return Images(watched_tables(connection, captured), writing.ddl(connection))
+
+        images = writing.read("looking at foreign keys", look)
+        self.rules = rules
+        marking = Marking(images.tables, images, rules.unknown_rows, rules.keeps_images)
+        self.listening = EventHooks(marking, self, rules.clock)
+
+    @property
+    def ddl(self) -> Ddl:
+        return self.listening.marking.images.ddl
+
+    # ── listening.Watcher ──
+
+    @property
+    def reads(self) -> bool:
+        return self.rules.reads
+
+    def begins(self, driver: Driver) -> None:
+        self.rules.check()
+        if self.reads:
+            refuse_autocommit(driver)
+        if driver.info.get(_FITS) != self.rules.installation:
+            self._look_at(driver)
+            driver.info[_FITS] = self.rules.installation
+
+    def leaves_marks(self, changed: Changed) -> bool:
+        return changed.table.name not in self.rules.triggered
+
+    @property
+    def leaves_any(self) -> bool:
+        tables = self.listening.marking.tables.tables.values()
+        return self.reads and any(
+            one.captured is not None and one.name not in self.rules.triggered for one in tables
+        )
+
+    def commits(self, connection: Connection, work: TransactionState) -> None:
+        # Of a process that was frozen since its statement nobody knows that this may still be committed.
+        self.rules.check()
+        if self.rules.before_commit is not None and work.changed:
+            self.rules.before_commit(connection, changes(work.changed), work.begun_at)
+
+    def prepares(self, work: TransactionState) -> None:
+        self.rules.check()
+        if self.rules.before_commit is not None:
+            what = "dual write: strict mode cannot write items before a commit in two phases"
+            raise UnmarkedError(f"{what}; use outbox mode for this transaction's session")
+
+    # ── the first look at a connection ──
+
+    def _look_at(self, driver: Driver) -> None:
+        """Whether this is the database that is captured, and marks can be left in it.
+
+        Raises: UnmarkedError, with what to do.
+        """
+        statement = f"SELECT installation FROM {self.ddl.ticket} WHERE id = 1"
+        nothing = (
+            f"INSERT INTO {self.ddl.mark} (table_name, changed_at)"
+            f" SELECT '', 0 FROM (SELECT 1 AS one) AS no_row WHERE 1 = 0"
+        )
+        try:
+            found = driver.rows(driver.sql(statement))
+            if self.reads:
+                driver.run(driver.sql(nothing))
+        except Exception as error:
+            if is_contended(error) or is_broken(error):
+                raise  # as any statement of the service would
+            why = source_error(error, "dual write", "this connection cannot use capture's tables")
+            grants = f"GRANT SELECT ON {self.ddl.ticket}, INSERT ON {self.ddl.mark}"
+            raise UnmarkedError(f"{why}; {grants} to its user, or run `migrator capture install`") from None
+        if [tuple(row) for row in found] != [(self.rules.installation,)]:
+            what = "dual write: this connection is not to the database that the job captures"
+            raise UnmarkedError(f"{what}, or capture was put in anew; give the service and the job one URL")
+        if driver.engine.sessions.charset and self.reads:
+            _refuse_charset(driver)
+        if driver.engine.server.hides_rows and self.reads:
+            _refuse_hidden_rows(driver, self.listening.marking.tables.tables)
+
+
+def _refuse_hidden_rows(driver: Driver, tables: Iterable[Place]) -> None:
+    """A policy hides rows of a reader that foreign keys change, and an UPDATE without WHERE may: both would go unmarked."""
+    asked = driver.sql(
+        "SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c"
+        " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relrowsecurity AND pg_catalog.row_security_active(c.oid) AND n.nspname || '.' || c.relname IN ("
+    )
+    asked.listed([f"{place.schema}.{place.name}" for place in tables])
+    if hidden := sorted(str(name) for (name,) in driver.rows(asked.text(") "))):
+        what = f"dual write: row level security hides rows of {', '.join(hidden)} from this service, and changes of them"
+        advice = "let triggers leave the marks (`migrator capture install`), in outbox mode; or ALTER ROLE … BYPASSRLS"
+        raise UnmarkedError(f"{what} would go unmarked; {advice}")
+
+
+def _refuse_charset(driver: Driver) -> None:
+    asked = driver.sql(driver.engine.sessions.charset)
+    if any(name != "utf8mb4" for name in driver.rows(asked)[0]):
+        what = "dual write: this connection does not speak utf8mb4, so that keys would lose letters"
+        raise UnmarkedError(f"{what}; write ?charset=utf8mb4 into its URL")

@@ -1,0 +1,129 @@
+"""Reading inside of a service's own transaction, with the values that our own connections give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from migrator.model.errors import SettingsError
+from migrator.source.adapter.driver import Driver
+from migrator.source.adapter.events import driver_of
+from migrator.source.adapter.images import FOR_READING, as_wanted
+from migrator.source.failures import source_error
+from migrator.source.reading import Reading
+
+Result = TypeVar("Result")
+
+
+class InTransaction:
+    """As a Reading, but every read is a statement of the service's transaction: it sees what is not committed yet."""
+
+    def __init__(self, reading: Reading | InTransaction, borrowed: Any) -> None:
+        self.engine: Engine = reading.engine
+        self.place: str = reading.place
+        self._borrowed = borrowed
+
+    def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
+        """What `work` gives; tried once. Raises: SourceError, in our own words."""
+        # Without the events of our engine, which would begin a transaction of their own.
+        connection = Connection(self.engine, self._borrowed, _has_events=False)
+        try:
+            return work(connection)
+        except (SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error) as error:
+            raise source_error(error, self.place, doing) from None
+
+    def close(self) -> None:
+        """The connection is the service's."""
+
+
+@contextmanager
+def within(reading: Reading | InTransaction, connection: Connection) -> Iterator[InTransaction]:
+    """Raises: SettingsError where the service's driver is not the one that we read with."""
+    driver = driver_of(connection)
+    raw = connection.connection.driver_connection
+    sessions = driver.engine.sessions
+    known = sessions.reads_through
+    if not any(base.__module__.partition(".")[0] in known for base in type(raw).__mro__):
+        what = f"strict mode reads through the service's connection by {' or '.join(known)}"
+        raise SettingsError(
+            f"dual write: {what}, and it is of {type(raw).__module__}; use outbox mode, or that driver"
+        )
+    manner = _for_transaction if sessions.settings == "transaction" else _for_session
+    with manner(driver, raw) as borrowed:
+        yield InTransaction(reading, borrowed)
+
+
+class _Borrowed:
+    """A connection as SQLAlchemy's pool hands it out, of which nobody ends the transaction."""
+
+    is_valid = True
+
+    def __init__(self, raw: Any, cursor: Callable[[], Any]) -> None:
+        self.dbapi_connection = self.driver_connection = raw
+        self._cursor = cursor
+
+    def cursor(self, *_: Any, **__: Any) -> Any:
+        return self._cursor()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dbapi_connection, name)
+
+    def commit(self) -> None:
+        """The service does."""
+
+    rollback = close = commit
+
+
+@contextmanager
+def _for_transaction(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
+    from psycopg.rows import tuple_row
+
+    from migrator.source.engines.postgresql import connect
+
+    def cursor() -> Any:
+        made = driver.connection.cursor()
+        # Of an async connection SQLAlchemy gives a cursor that stands before the driver's.
+        own = getattr(made, "_cursor", made)
+        own.row_factory = tuple_row
+        connect.prepare_values(own)
+        return made
+
+    # Row security is off for our own reads alone: set back before the service's next statement.
+    with as_wanted(driver, FOR_READING):
+        yield _Borrowed(raw, cursor)
+
+
+_MYSQL_SESSION = ("time_zone", "sql_mode", "group_concat_max_len", "sql_select_limit")
+
+
+@contextmanager
+def _for_session(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
+    from migrator.source.engines.mysql import server
+
+    names = ", ".join(f"@@SESSION.{name}" for name in _MYSQL_SESSION)
+    before = dict(zip(_MYSQL_SESSION, driver.rows(driver.sql(f"SELECT {names}"))[0], strict=True))
+    is_async = hasattr(raw, "_encoding")
+    kept = server.values_of(raw, is_async=is_async)
+    _set(driver, server.SESSION)
+    server.prepare_values(raw, is_async=is_async)
+    plain = driver.connection.cursor if is_async else partial(raw.cursor, server.PlainCursor)
+    try:
+        yield _Borrowed(raw, plain)
+    finally:
+        for name, value in kept.items():
+            setattr(raw, name, value)
+        # A connection that broke has nothing to be set back.
+        with suppress(Exception):
+            _set(driver, before)
+
+
+def _set(driver: Driver, values: Mapping[str, Any]) -> None:
+    sql = driver.sql("SET ")
+    for number, (name, value) in enumerate(values.items()):
+        sql.text(f"{', ' if number else ''}SESSION {name} = ").value(value)
+    driver.run(sql)

@@ -1,0 +1,361 @@
+"""MariaDB and MySQL: what their catalogue says of tables, and the kinds of their types."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
+
+from migrator.model.facts import Column, Kind
+from migrator.source.engines import catalogue
+from migrator.source.engines.catalogue import Reflected, the_users
+from migrator.source.engines.kinds import DOCUMENT, FLOATS, NESTED, REFUSED, Kinds, TypeRule
+
+# ── MariaDB's and MySQL's types: the rule for each of them ──
+
+_INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")
+_ZERO = "Zero dates such as 0000-00-00 refuse their row, unless the mapping says `|text`."
+
+RULES = (
+    TypeRule(
+        _INTEGERS,
+        Kind("integer"),
+        "N",
+        "An exact integer, unsigned and zerofill too (its zeros are display, not value).",
+        ("18446744073709551615", "18446744073709551615"),
+    ),
+    TypeRule(
+        ("TINYINT(1)",),
+        Kind("boolean"),
+        "BOOL",
+        (
+            "What BOOLEAN is written as. Another number than 0 and 1 refuses its row: "
+            'write a column `{sql: "x + 0", type: integer}`.'
+        ),
+        ("TRUE", "true"),
+    ),
+    TypeRule(("BIT(1)",), Kind("boolean"), "BOOL", "One bit is true or false.", ("b'1'", "true")),
+    TypeRule(
+        ("BIT",),
+        Kind("bits"),
+        "S of 0 and 1",
+        'All its bits, leading zeros too; for a number write a column `{sql: "x + 0", type: integer}`.',
+        ("b'00101'", '"00101"'),
+    ),
+    TypeRule(
+        ("DECIMAL", "NUMERIC"),
+        Kind("number"),
+        "N",
+        (
+            "Exact, never through a float. More than 38 digits refuse their row, unless the mapping "
+            "says `|text`; `check` warns where the declared precision is above 38."
+        ),
+        ("-12345678901234567890.1234", "-12345678901234567890.1234"),
+    ),
+    TypeRule(
+        ("FLOAT",),
+        Kind("float", single=True),
+        "N",
+        (
+            "The shortest decimal that is this 32-bit value and no other, not the six digits that "
+            "the server shows."
+        ),
+        ("16777217", "16777216"),
+    ),
+    TypeRule(
+        ("DOUBLE",),
+        Kind("float"),
+        "N",
+        f"The shortest decimal that is this 64-bit value and no other. {FLOATS}",
+        ("0.1", "0.1"),
+    ),
+    TypeRule(
+        ("VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"),
+        Kind("text"),
+        "S",
+        "The text as it is: nothing is trimmed, normalised or changed in case.",
+        ("' Ünï '", '" Ünï "'),
+    ),
+    TypeRule(
+        ("CHAR",),
+        Kind("text"),
+        "S",
+        "Without trailing spaces: the server takes them off itself, whatever its sql_mode.",
+        ("'ab  '", '"ab"'),
+    ),
+    TypeRule(
+        ("ENUM",),
+        Kind("text"),
+        "S",
+        (
+            "Its label. It sorts as text, not in the declared order; the label '' stands for a value "
+            "that was refused."
+        ),
+        ("'large'", '"large"'),
+    ),
+    TypeRule(
+        ("SET",),
+        Kind("set"),
+        "L of S",
+        "A list of its members in the declared order; the empty set is an empty list.",
+        ("'b,a'", '["a", "b"]'),
+        NESTED,
+    ),
+    TypeRule(("DATE",), Kind("date"), "S, ISO 8601", _ZERO, ("'1969-07-20'", '"1969-07-20"')),
+    TypeRule(
+        ("TIME",),
+        Kind("time"),
+        "S, ISO 8601",
+        (
+            "A time of day, with microseconds where there are any. A span (negative, or from 24 "
+            "hours on) refuses its row, unless the mapping says `|text`."
+        ),
+        ("'04:05:06.7'", '"04:05:06.700000"'),
+    ),
+    TypeRule(
+        ("DATETIME",),
+        Kind("timestamp"),
+        "S, ISO 8601, 6 decimals",
+        f"As it stands, without a zone. {_ZERO}",
+        ("'2024-03-31 02:30'", '"2024-03-31T02:30:00.000000"'),
+    ),
+    TypeRule(
+        ("TIMESTAMP",),
+        Kind("timestamp", zone=True),
+        "S, ISO 8601, 6 decimals, Z",
+        f"In UTC, whatever zone the server or the writer has. {_ZERO}",
+        ("'2024-10-27 02:30' at +01:00", '"2024-10-27T01:30:00.000000Z"'),
+    ),
+    TypeRule(("YEAR",), Kind("integer"), "N", "An integer; 0000 is 0.", ("1901", "1901")),
+    TypeRule(
+        ("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"),
+        Kind("binary"),
+        "B",
+        "The bytes; BINARY(n) with the zero bytes that the server pads it with.",
+        ("x'00ff'", "bytes 00 FF"),
+    ),
+    TypeRule(
+        ("JSON",),
+        Kind("json"),
+        "M, L, S, N, BOOL or NULL",
+        (
+            "A document becomes maps and lists with exact numbers. MariaDB's is told by its CHECK "
+            "(json_valid(…))."
+        ),
+        ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
+        DOCUMENT,
+    ),
+    TypeRule(
+        ("UUID",),
+        Kind("uuid"),
+        "S",
+        "Lower case with hyphens.",
+        ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", '"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"'),
+    ),
+    TypeRule(
+        ("INET4", "INET6"), Kind("text"), "S", "The server's own text.", ("'2001:DB8::1'", '"2001:db8::1"')
+    ),
+    TypeRule(
+        (
+            "GEOMETRY",
+            "POINT",
+            "LINESTRING",
+            "POLYGON",
+            "MULTIPOINT",
+            "MULTILINESTRING",
+            "MULTIPOLYGON",
+            "GEOMETRYCOLLECTION",
+            "GEOMCOLLECTION",
+        ),
+        Kind("unknown", instead="ST_AsText({column})"),
+        REFUSED,
+        "It has several texts; say which one. For a geohash take `ST_X(at)` and `ST_Y(at)`.",
+    ),
+    TypeRule(
+        ("VECTOR",),
+        Kind("unknown", instead="VEC_ToText({column})"),
+        REFUSED,
+        "Newer than MariaDB 10.11. So is every type that is not named here.",
+    ),
+)
+
+SHAPES = (
+    TypeRule(
+        ("a generated column",),
+        Kind("plain"),
+        "as its type",
+        "VIRTUAL and PERSISTENT alike, read like any other column.",
+    ),
+    TypeRule(("an invisible column",), Kind("plain"), "as its type", "Read like any other column."),
+)
+
+KINDS = Kinds.of(RULES, lambda _: Kind("unknown", instead="CAST({column} AS char)"))
+"""What each declared type holds."""
+
+
+# ── What MySQL and MariaDB say about tables, in the words of our schema facts ──
+#
+# By information_schema alone: SQLAlchemy's inspector forgets the prefix of an index and MariaDB's JSON.
+
+_PRIMARY = "PRIMARY"
+
+# A view whose tables are gone has another comment, which says so.
+_COLUMNS = sa.text("""
+    SELECT c.TABLE_NAME AS table_name, c.COLUMN_NAME AS name, c.COLUMN_TYPE AS declared,
+        c.IS_NULLABLE = 'YES' AS nullable, c.COLLATION_NAME AS collation
+    FROM information_schema.TABLES t
+    JOIN information_schema.COLUMNS c ON c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME
+    WHERE t.TABLE_SCHEMA = COALESCE(:schema, DATABASE())
+        AND (t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') OR t.TABLE_TYPE = 'VIEW' AND t.TABLE_COMMENT = 'VIEW')
+    ORDER BY c.TABLE_NAME, c.ORDINAL_POSITION
+""")
+
+_INDEXES = sa.text("""
+    SELECT TABLE_NAME AS table_name, INDEX_NAME AS name, COLUMN_NAME AS column_name, SUB_PART AS prefix
+    FROM information_schema.STATISTICS
+    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND NON_UNIQUE = 0
+    ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
+""")
+
+# The engines that read rows which others keep: of them MERGE says itself that it keeps no key unique.
+_UNKEPT = sa.text("""
+    SELECT TABLE_NAME AS table_name, ENGINE AS engine FROM information_schema.TABLES
+    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE())
+        AND ENGINE IN ('MRG_MyISAM', 'FEDERATED', 'CONNECT', 'SPIDER')
+""")
+
+_FOREIGN_KEYS = sa.text("""
+    SELECT TABLE_NAME AS table_name, CONSTRAINT_NAME AS name, COLUMN_NAME AS column_name,
+        NULLIF(REFERENCED_TABLE_SCHEMA, TABLE_SCHEMA) AS referred_schema,
+        REFERENCED_TABLE_NAME AS referred, REFERENCED_COLUMN_NAME AS referred_column
+    FROM information_schema.KEY_COLUMN_USAGE
+    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND REFERENCED_TABLE_NAME IS NOT NULL
+    ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION
+""")
+
+_CHECKS = sa.text("""
+    SELECT TABLE_NAME AS table_name, CHECK_CLAUSE AS clause
+    FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE())
+""")
+# A name stands in double quotes where the session's sql_mode has ANSI_QUOTES, as ours has.
+_JSON_CHECK = re.compile(r"""json_valid\((?P<quote>[`"])(?P<name>.+)(?P=quote)\)""")
+
+
+def reflected(connection: Connection, schema: str | None) -> Reflected:
+    """Tables and views of a schema (None: the default one)."""
+    found = columns(connection, schema)
+    keys = primary_keys(connection, schema)
+    unique = unique_columns(connection, schema)
+    return Reflected(
+        schema,
+        {name: found[name] for name in the_users(found)},
+        keys,
+        unique,
+        foreign_keys(connection, schema),
+        doubts={
+            table: [(tuple(key), why) for key in [keys.get(table, []), *unique.get(table, [])] if key]
+            for table, why in unkept(connection, schema).items()
+        },
+    )
+
+
+def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
+    """Per table and view, its columns in order, by real names."""
+    json = _json_columns(connection, schema)
+    found: dict[str, list[Column]] = {}
+    rows = connection.execute(_COLUMNS, {"schema": schema}).all()
+    alike = catalogue.on_mysql(connection, (row.collation for row in rows if row.collation is not None))
+    for row in rows:
+        is_json = (row.table_name, row.name) in json
+        kind = KINDS.kind_of("json" if is_json else row.declared)
+        # What an ENUM or a SET holds is spelled as it is declared.
+        listed = row.declared.startswith(("enum(", "set("))
+        column = Column(
+            row.name,
+            row.name,
+            kind,
+            bool(row.nullable),
+            row.declared,
+            alike=() if listed else alike.get(row.collation, ()),
+            widest=catalogue.widest_on_mysql(row.collation),
+        )
+        found.setdefault(row.table_name, []).append(column)
+    return found
+
+
+def _json_columns(connection: Connection, schema: str | None) -> set[tuple[str, str]]:
+    """(table, column) of MariaDB's JSON, which is LONGTEXT with a check; MySQL has a type for it."""
+    if not getattr(connection.dialect, "is_mariadb", False):
+        return set()
+    found = set()
+    for row in connection.execute(_CHECKS, {"schema": schema}):
+        if check := _JSON_CHECK.fullmatch(row.clause):
+            quote = check["quote"]
+            found.add((row.table_name, check["name"].replace(2 * quote, quote)))
+    return found
+
+
+def primary_keys(connection: Connection, schema: str | None) -> dict[str, list[str]]:
+    """Per table, the columns of its primary key. A prefix that is unique makes the whole column unique."""
+    indexes = _unique_indexes(connection, schema)
+    return {
+        table: [part.column_name for part in found[_PRIMARY]]
+        for table, found in indexes.items()
+        if _PRIMARY in found
+    }
+
+
+def unique_columns(connection: Connection, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
+    """Per table, the columns of each other unique index of whole columns only; an expression has no column."""
+    found: dict[str, dict[tuple[str, ...], None]] = {}
+    for table, indexes in _unique_indexes(connection, schema).items():
+        for name, parts in indexes.items():
+            whole = all(part.column_name is not None and part.prefix is None for part in parts)
+            if whole and name != _PRIMARY:
+                found.setdefault(table, {})[tuple(part.column_name for part in parts)] = None
+    return {table: list(keys) for table, keys in found.items()}
+
+
+def unkept(connection: Connection, schema: str | None) -> dict[str, str]:
+    """Per table whose keys the server does not keep unique, why."""
+    rows = connection.execute(_UNKEPT, {"schema": schema})
+    return {row.table_name: f"an engine {row.engine} does not keep its keys unique" for row in rows}
+
+
+def _unique_indexes(connection: Connection, schema: str | None) -> dict[str, dict[str, list[sa.Row[Any]]]]:
+    return _grouped(connection, _INDEXES, schema)
+
+
+def foreign_keys(
+    connection: Connection, schema: str | None
+) -> dict[str, list[ReflectedForeignKeyConstraint]]:
+    """Per table, its foreign keys; `referred_schema` is None for a table of the same database."""
+    return {
+        table: [_foreign_key(name, parts) for name, parts in found.items()]
+        for table, found in _grouped(connection, _FOREIGN_KEYS, schema).items()
+    }
+
+
+def _foreign_key(name: str, parts: list[sa.Row[Any]]) -> ReflectedForeignKeyConstraint:
+    return {
+        "name": name,
+        "constrained_columns": [part.column_name for part in parts],
+        "referred_schema": parts[0].referred_schema,
+        "referred_table": parts[0].referred,
+        "referred_columns": [part.referred_column for part in parts],
+        "options": {},
+        "comment": None,
+    }
+
+
+def _grouped(
+    connection: Connection, statement: sa.TextClause, schema: str | None
+) -> dict[str, dict[str, list[sa.Row[Any]]]]:
+    """Per table and name of an index or a constraint, its columns in order."""
+    found: dict[str, dict[str, list[sa.Row[Any]]]] = {}
+    for row in connection.execute(statement, {"schema": schema}):
+        found.setdefault(row.table_name, {}).setdefault(row.name, []).append(row)
+    return found

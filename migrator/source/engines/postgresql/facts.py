@@ -1,0 +1,124 @@
+"""What PostgreSQL says about tables, in the words of our schema facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Inspector
+from sqlalchemy.engine.reflection import ObjectKind
+
+from migrator.model.facts import Column
+from migrator.source.engines import catalogue
+from migrator.source.engines.catalogue import Reflected, foreign_keys_of, primary_keys_of, the_users
+from migrator.source.engines.postgresql.types import Types
+
+# Of a foreign table NOT NULL is a promise that nobody keeps. A partition's rows are its parent's rows too, and are read
+# there. SQLAlchemy's inspector forgets the length and scale of a domain's type, and has no word for many types.
+_COLUMNS = sa.text("""
+    SELECT c.relname AS table_name, a.attname AS name, a.atttypid AS type, a.atttypmod AS modifier,
+        NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) AS nullable,
+        pg_catalog.format_type(a.atttypid, a.atttypmod) AS declared, a.attcollation AS collation,
+        CASE pg_catalog.getdatabaseencoding() WHEN 'UTF8' THEN 4 WHEN 'SQL_ASCII' THEN 4 ELSE 3 END AS widest
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+    ORDER BY c.relname, a.attnum
+""")
+
+# Of columns only, and of every row: those that unique_columns gives, and the primary key.
+_INDEXES = sa.text("""
+    SELECT c.relname AS table_name, i.indisvalid AND i.indisready AS valid, i.indimmediate AS immediate,
+        ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int[]) WITH ORDINALITY k(number, place)
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+            WHERE k.place <= i.indnkeyatts ORDER BY k.place) AS names,
+        EXISTS (SELECT FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class heir ON heir.oid = h.inhrelid
+            WHERE h.inhparent = c.oid AND NOT heir.relispartition) AS inherited
+    FROM pg_catalog.pg_index i
+    JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = :schema
+    WHERE i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
+""")
+
+
+def reflected(connection: Connection, schema: str | None) -> Reflected:
+    """Tables and views of a schema (None: the default one)."""
+    inspector = sa.inspect(connection)
+    schema = schema or inspector.default_schema_name
+    found = columns(connection, schema)
+    keys = primary_keys_of(inspector, schema)
+    unique = unique_columns(inspector, schema)
+    return Reflected(
+        schema,
+        {name: found[name] for name in the_users(found)},
+        keys,
+        unique,
+        foreign_keys_of(inspector, schema),
+        doubts=doubts(connection, schema),
+    )
+
+
+def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
+    """Per table, view and foreign table, its columns in order, by real names; without partitions."""
+    types = Types.of(connection, schema)
+    alike = catalogue.on_postgresql(connection)
+    found: dict[str, list[Column]] = {}
+    for row in connection.execute(_COLUMNS, {"schema": schema}):
+        column = Column(
+            row.name,
+            row.name,
+            types.column_kind(row.type, row.modifier),
+            row.nullable,
+            row.declared,
+            alike=types.alike(row.type) or alike.get(row.collation, ()),
+            widest=row.widest,
+        )
+        found.setdefault(row.table_name, []).append(column)
+    return found
+
+
+def unique_columns(inspector: Inspector, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
+    """Per table, the columns of each unique constraint or index of columns only that holds for every row."""
+    found: dict[str, dict[tuple[str, ...], None]] = {}
+    for (_, table), constraints in inspector.get_multi_unique_constraints(schema=schema).items():
+        for constraint in constraints:
+            found.setdefault(table, {})[tuple(constraint["column_names"])] = None
+    for (_, table), indexes in inspector.get_multi_indexes(schema=schema, kind=ObjectKind.ANY).items():
+        for columns in _of_whole_indexes(indexes):
+            found.setdefault(table, {})[columns] = None
+    return {table: list(columns) for table, columns in found.items()}
+
+
+def _of_whole_indexes(indexes: Iterable[Any]) -> Iterable[tuple[str, ...]]:
+    for index in indexes:
+        partial = "postgresql_where" in index.get("dialect_options", {})
+        if index["unique"] and not partial and not index.get("expressions"):
+            yield tuple(index["column_names"])
+
+
+def doubts(connection: Connection, schema: str | None) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+    """Per table, unique columns that two of its rows may have alike all the same, and why."""
+    held: set[tuple[str, frozenset[str]]] = set()
+    doubted: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for row in connection.execute(_INDEXES, {"schema": schema}):
+        if why := _doubt(row):
+            doubted.setdefault(row.table_name, []).append((tuple(row.names), why))
+        else:
+            held.add((row.table_name, frozenset(row.names)))
+    return {
+        table: [(key, why) for key, why in keys if (table, frozenset(key)) not in held]
+        for table, keys in doubted.items()
+    }
+
+
+def _doubt(index: sa.Row[Any]) -> str:
+    if index.inherited:
+        return "tables inherit from it, and their rows, which are read as its own, have keys of their own"
+    if not index.valid:
+        return "its unique index is INVALID (drop it and build it again)"
+    return (
+        "" if index.immediate else "its constraint is DEFERRABLE, and holds only when a transaction commits"
+    )

@@ -1,0 +1,391 @@
+"""SQLite: types by affinity, what its catalogue says, and unique indexes that an upsert may conflict with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Inspector
+from sqlalchemy.exc import DBAPIError
+
+from migrator.model.facts import Column, Kind, UniqueConflict
+from migrator.source.engines import catalogue
+from migrator.source.engines.catalogue import Reflected, foreign_keys_of, primary_keys_of, the_users
+from migrator.source.engines.kinds import Kinds, TypeRule
+
+# ──
+# In which rows of SQLite's a new one meets another: unique indexes with a collation, an expression or a
+# condition.
+
+_INDEXES = sa.text(
+    "SELECT i.name, i.partial, c.name AS column_name, c.coll, s.sql, t.sql AS table_sql"
+    " FROM pragma_index_list(:table) i JOIN pragma_index_xinfo(i.name) c ON c.key = 1"
+    " LEFT JOIN sqlite_master s ON s.type = 'index' AND s.name = i.name"
+    " JOIN sqlite_master t ON t.type = 'table' AND t.name = :table"
+    ' WHERE i."unique" = 1 ORDER BY i.seq DESC, c.seqno'
+)
+_COLUMNS = sa.text("SELECT name FROM pragma_table_xinfo(:table)")
+_WORD = r"[^\W\d][\w$]*"
+_TOKEN = re.compile(
+    rf"""[xX]?'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]|{_WORD}|\d[\w.]*|--[^\n]*|/\*.*?\*/|\s+|.""",
+    re.DOTALL,
+)
+_ORDER = re.compile(r"(?i)\s+(?:ASC|DESC)\s*$")
+_COLLATED = re.compile(r"(?i)\b(?:UNIQUE|KEY)\s*\([^()]*\bCOLLATE\b")
+_NO_COLUMN_AFTER = frozenset({".", "AS", "COLLATE"})
+
+_Parts: TypeAlias = Sequence[sa.Row[tuple[str, int, str, str, str, str]]]
+"""One index: what it says of each of its parts."""
+
+
+def meetings(connection: Connection, table: str) -> tuple[UniqueConflict, ...]:
+    """Of each unique index of the table that is not of plain columns, compared as they are elsewhere, and of every row."""
+    rows = connection.execute(_INDEXES, {"table": table}).all()
+    names = {name.lower(): name for name in connection.scalars(_COLUMNS, {"table": table})}
+    found = []
+    for _, group in groupby(rows, lambda row: row.name):
+        parts = list(group)
+        is_whole = not parts[0].partial and all(one.column_name for one in parts)
+        if not is_whole or _is_collated(parts):
+            found.append(_meeting(parts, _Speech(names), is_whole=is_whole))
+    return tuple(found)
+
+
+def _is_collated(parts: _Parts) -> bool:
+    """Whether the index, or the constraint that made it, says a collation that its columns need not have."""
+    own, made_by = parts[0].sql, parts[0].table_sql
+    is_said = bool(re.search(r"(?i)\bCOLLATE\b", own) if own else _COLLATED.search(made_by))
+    return is_said and any(one.coll.upper() != "BINARY" for one in parts)
+
+
+def _meeting(parts: _Parts, speech: _Speech, *, is_whole: bool) -> UniqueConflict:
+    said, condition = _split(parts[0].sql) if parts[0].sql else ([], "")
+    sides = []
+    for number, one in enumerate(parts):
+        text = _quoted(one.column_name) if one.column_name else _ORDER.sub("", said[number])
+        gone, new = (speech.of(text, side) for side in ("gone", "NEW"))
+        sides.append(f"({gone}) = ({new}) COLLATE {_quoted(one.coll)}")
+    if condition:
+        sides += [f"({speech.of(condition, side)})" for side in ("gone", "NEW")]
+    return UniqueConflict(" AND ".join(sides), tuple(dict.fromkeys(speech.seen)), is_whole)
+
+
+@dataclass
+class _Speech:
+    """Expressions of an index, said of a row by its name. `names`: real ones of columns by those in lower case."""
+
+    names: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self.seen: list[str] = []
+
+    def of(self, text: str, row: str) -> str:
+        tokens = _tokens(text)
+        words = [at for at, token in enumerate(tokens) if not token.isspace()]
+        for place, at in enumerate(words):
+            before = tokens[words[place - 1]].upper() if place else ""
+            after = tokens[words[place + 1]] if place + 1 < len(words) else ""
+            name = self.names.get(_plain(tokens[at]).lower())
+            if name is not None and before not in _NO_COLUMN_AFTER and after != "(":
+                self.seen.append(name)
+                tokens[at] = f"{row}.{_quoted(name)}"
+        return "".join(tokens).strip()
+
+
+def _split(sql: str) -> tuple[list[str], str]:
+    """What CREATE INDEX says in its parentheses, one text for each part, and behind WHERE."""
+    tokens = iter(_tokens(sql))
+    for token in tokens:
+        if token == "(":
+            break
+    parts, depth = [""], 1
+    for token in tokens:
+        depth += (token == "(") - (token == ")")
+        if not depth:
+            break
+        if token == "," and depth == 1:
+            parts.append("")
+        else:
+            parts[-1] += token
+    return parts, "".join(tokens).strip()[len("WHERE") :]
+
+
+def _tokens(text: str) -> list[str]:
+    return [" " if one.startswith(("--", "/*")) else one for one in _TOKEN.findall(text)]
+
+
+def _plain(token: str) -> str:
+    if token[0] == "[":
+        return token[1:-1]
+    quote = token[0]
+    return token[1:-1].replace(quote * 2, quote) if quote in '"`' else token
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+# ── SQLite's types: the rule for the names that tables use, and for any other by its affinity ──
+
+_OTHERWISE = "Anything else in the column refuses its row."
+
+_INTEGERS = (
+    "INTEGER",
+    "INT",
+    "TINYINT",
+    "SMALLINT",
+    "MEDIUMINT",
+    "BIGINT",
+    "INT2",
+    "INT4",
+    "INT8",
+    "SERIAL",
+    "BIGSERIAL",
+    "SMALLSERIAL",
+    "UNSIGNED BIG INT",
+    "INT UNSIGNED",
+    "INTEGER UNSIGNED",
+    "BIGINT UNSIGNED",
+)
+_TEXTS = (
+    "TEXT",
+    "VARCHAR",
+    "CHAR",
+    "CHARACTER",
+    "CHARACTER VARYING",
+    "VARYING CHARACTER",
+    "NATIVE CHARACTER",
+    "NVARCHAR",
+    "NCHAR",
+    "NTEXT",
+    "CLOB",
+    "VARCHAR2",
+    "NVARCHAR2",
+    "BPCHAR",
+    "CITEXT",
+    "NAME",
+)
+_ZONED = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ", "DATETIMEOFFSET")
+
+RULES = (
+    TypeRule(
+        _INTEGERS,
+        Kind("integer"),
+        "N",
+        f"An exact integer, also one that is stored as a whole float. {_OTHERWISE}",
+        ("9007199254740993", "9007199254740993"),
+    ),
+    TypeRule(
+        ("NUMERIC", "DECIMAL", "DEC", "MONEY"),
+        Kind("number"),
+        "N",
+        (
+            "With its declared decimals, which take away the noise of SQLite's floats; more decimals "
+            f"refuse the row. SQLite itself keeps 15 digits of a number. {_OTHERWISE}"
+        ),
+        ("12.30", "12.30"),
+    ),
+    TypeRule(
+        ("REAL", "DOUBLE", "DOUBLE PRECISION", "FLOAT", "FLOAT4", "FLOAT8"),
+        Kind("float"),
+        "N",
+        (
+            "The shortest decimal that is this binary value and no other; infinity refuses its row, "
+            "unless the mapping says `|text`."
+        ),
+        ("0.1", "0.1"),
+    ),
+    TypeRule(
+        _TEXTS,
+        Kind("text"),
+        "S",
+        f"The text as it is, CHAR(n) too (SQLite neither pads nor cuts). {_OTHERWISE}",
+        ("' Ünï '", '" Ünï "'),
+    ),
+    TypeRule(
+        ("BOOLEAN", "BOOL"),
+        Kind("boolean"),
+        "BOOL",
+        "1 is true, 0 is false. Anything else refuses its row.",
+        ("1", "true"),
+    ),
+    TypeRule(
+        ("DATE",),
+        Kind("date"),
+        "S, ISO 8601",
+        (
+            "Text in ISO 8601 form. Other text and numbers refuse their row, unless the mapping says "
+            "`|text`; of seconds since 1970 write a column `{sql: \"date(d, 'unixepoch')\", type: "
+            "date}`."
+        ),
+        ("'1969-07-20'", '"1969-07-20"'),
+    ),
+    TypeRule(
+        ("TIME", "TIME WITHOUT TIME ZONE"),
+        Kind("time"),
+        "S, ISO 8601",
+        "Text in ISO 8601 form, as for DATE.",
+        ("'04:05:06'", '"04:05:06"'),
+    ),
+    TypeRule(
+        ("TIME WITH TIME ZONE", "TIMETZ"),
+        Kind("time", zone=True),
+        "S, ISO 8601",
+        "Text in ISO 8601 form with its offset, as for DATE.",
+        ("'04:05:06+05:30'", '"04:05:06+05:30"'),
+    ),
+    TypeRule(
+        ("TIMESTAMP", "DATETIME", "DATETIME2", "TIMESTAMP WITHOUT TIME ZONE"),
+        Kind("timestamp"),
+        "S, ISO 8601, 6 decimals",
+        "Text in ISO 8601 form, as for DATE. A text with an offset is in UTC and has a Z.",
+        ("'2024-03-31 02:30'", '"2024-03-31T02:30:00.000000"'),
+    ),
+    TypeRule(
+        _ZONED,
+        Kind("timestamp", zone=True),
+        "S, ISO 8601, 6 decimals",
+        "As TIMESTAMP; a text without an offset stays without a Z.",
+        ("'2024-10-27 02:30+01:00'", '"2024-10-27T01:30:00.000000Z"'),
+    ),
+    TypeRule(
+        ("UUID", "GUID", "UNIQUEIDENTIFIER"),
+        Kind("uuid"),
+        "S",
+        f"Lower case with hyphens. {_OTHERWISE}",
+        ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", '"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"'),
+    ),
+    TypeRule(
+        ("BLOB", "BYTEA", "BINARY", "VARBINARY"),
+        Kind("binary"),
+        "B",
+        f"The bytes. {_OTHERWISE}",
+        ("x'00ff'", "bytes 00 FF"),
+    ),
+    TypeRule(
+        ("JSON", "JSONB"),
+        Kind("json"),
+        "M, L, S, N, BOOL or NULL",
+        f"A text that is a document becomes maps and lists with exact numbers. {_OTHERWISE}",
+        ("""'{"a": [1.10, null]}'""", '{"a": [1.1, null]}'),
+    ),
+    TypeRule(
+        ("ANY", ""),
+        Kind("plain"),
+        "N, S or B",
+        (
+            "Each value by its own type: of STRICT tables' ANY, and of columns (of views, too) that "
+            "declare nothing."
+        ),
+        ("x'00ff'", "bytes 00 FF"),
+    ),
+)
+
+AFFINITIES = (
+    (("INT",), Kind("plain")),
+    (("CHAR", "CLOB", "TEXT"), Kind("text")),
+    (("BLOB",), Kind("binary")),
+    (("REAL", "FLOA", "DOUB"), Kind("float")),
+    (("",), Kind("plain")),
+)
+"""Words in a name that is not listed above, in SQLite's order. Source: sqlite.org/datatype3.html, "Determination Of
+Column Affinity". What SQLite makes a number of where it can (INT in the name, or nothing known) may still be text."""
+
+SHAPES = (
+    TypeRule(("any other name with CHAR, CLOB or TEXT",), Kind("text"), "S", "As TEXT."),
+    TypeRule(("any other name with BLOB",), Kind("binary"), "B", "As BLOB."),
+    TypeRule(("any other name with REAL, FLOA or DOUB",), Kind("float"), "N", "As REAL."),
+    TypeRule(
+        ("any other name",),
+        Kind("plain"),
+        "N, S or B",
+        (
+            "Each value by its own type, as ANY. SQLite turns text that looks like a number into one "
+            "when it is stored: '007' is 7."
+        ),
+    ),
+    TypeRule(
+        ("a generated column",),
+        Kind("plain"),
+        "as its type",
+        "VIRTUAL and STORED alike, read like any other column.",
+    ),
+)
+
+
+def _by_affinity(type_name: str) -> Kind:
+    return next(kind for words, kind in AFFINITIES if any(word in type_name for word in words))
+
+
+KINDS = Kinds.of(RULES, _by_affinity)
+"""What each declared type holds."""
+
+
+# ── What SQLite says about a table and SQLAlchemy's inspector does not pass on ──
+
+_TYPES = sa.text("SELECT name, type FROM pragma_table_xinfo(:table)")
+_VIEWS = sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")
+_UNIQUE = sa.text(
+    "SELECT i.name, c.name FROM pragma_index_list(:table) i JOIN pragma_index_info(i.name) c "
+    "WHERE i.\"unique\" = 1 AND i.partial = 0 AND i.origin <> 'pk' ORDER BY i.seq DESC, c.seqno"
+)
+
+
+def reflected(connection: Connection, _: str | None) -> Reflected:
+    """Tables and views of a schema (None: the default one)."""
+    inspector = sa.inspect(connection)
+    views = set(inspector.get_view_names()) - broken_views(connection)
+    names = list(the_users([*inspector.get_table_names(), *views]))
+    keys = primary_keys_of(inspector, None)
+    columns = {name: list(_sqlite_columns(connection, inspector, name, keys.get(name, []))) for name in names}
+    unique = {name: unique_columns(connection, name) for name in names}
+    met = {name: meetings(connection, name) for name in names}
+    return Reflected(None, columns, keys, unique, foreign_keys_of(inspector, None), met)
+
+
+def _sqlite_columns(
+    connection: Connection, inspector: Inspector, table: str, key: Sequence[str]
+) -> Iterator[Column]:
+    """The columns with the types that the table's author wrote; SQLAlchemy knows fewer names of them."""
+    declared = declared_types(connection, table)
+    columns = inspector.get_columns(table)
+    alike = catalogue.on_sqlite(connection, table, [one["name"] for one in columns])
+    for one in columns:
+        name = one["name"]
+        # INTEGER PRIMARY KEY is the rowid, which is never NULL whatever the declaration says.
+        rowid = [name] == list(key) and declared[name].upper() == "INTEGER"
+        nullable = one["nullable"] and not rowid
+        kind = KINDS.kind_of(declared[name])
+        yield Column(name, name, kind, nullable, declared[name], alike=alike.get(name, ()))
+
+
+def declared_types(connection: Connection, table: str) -> dict[str, str]:
+    """Per column, the type as the table's author wrote it ('' where there is none)."""
+    rows = connection.execute(_TYPES, {"table": table})
+    return {row.name: row.type for row in rows}
+
+
+def unique_columns(connection: Connection, table: str) -> list[tuple[str, ...]]:
+    """The columns of each unique constraint or index of columns only that holds for every row."""
+    found: dict[str, list[str | None]] = {}
+    for index, column in connection.execute(_UNIQUE, {"table": table}):
+        found.setdefault(index, []).append(column)
+    names = (tuple(name for name in columns if name) for columns in found.values() if None not in columns)
+    return list(dict.fromkeys(names))
+
+
+def broken_views(connection: Connection) -> set[str]:
+    """Views that cannot be read, because what they read is gone; SQLite keeps them."""
+    return {view for view in connection.scalars(_VIEWS) if not _can_be_read(connection, view)}
+
+
+def _can_be_read(connection: Connection, view: str) -> bool:
+    try:
+        connection.execute(_TYPES, {"table": view}).all()
+    except DBAPIError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""SQL that users write: read, checked, and named."""

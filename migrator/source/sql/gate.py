@@ -1,0 +1,336 @@
+"""The gate for users' SQL: one SELECT that only reads, with its `:name` parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+from migrator.model.errors import SettingsError
+from migrator.source.engines.base import Engine
+from migrator.source.engines.table import engine_of
+from migrator.source.sql.spelling import sqlglot_dialect
+
+# ── The `:name` parameters of a statement: where they stand, and how their values are bound ──
+
+_BEFORE_A_LIST = re.compile(r"(?P<not>\bNOT\s+)?\bIN\s*(?P<open>\(\s*)?\Z", re.IGNORECASE)
+
+
+def parameter_names(sql: str, dialect: str) -> frozenset[str]:
+    """Names of the parameters; a colon in a string, a quoted name, a comment or a cast is none."""
+    return frozenset(found["name"] for found in _parameters(sql, dialect))
+
+
+def has_comment(sql: str, dialect: str) -> bool:
+    return any(found["comment"] is not None for found in engine_of(dialect).sql.parameters.finditer(sql))
+
+
+def masked(sql: str, dialect: str) -> str:
+    """`sql` with names of parameters that are keywords nowhere; every other character stays in its place."""
+    pieces, done = [], 0
+    for found in _parameters(sql, dialect):
+        pieces += [sql[done : found.start()], ":", "_" * len(found["name"])]
+        done = found.end()
+    return "".join([*pieces, sql[done:]])
+
+
+def bound_statement(
+    checked: CheckedStatement, params: Mapping[str, Any]
+) -> tuple[sa.TextClause, dict[str, Any]]:
+    """The statement with the values of its parameters in the form that the dialect's driver takes.
+
+    A list or tuple after IN, in parentheses or without, is as many values; elsewhere it is the driver's to bind.
+    Raises: SettingsError for an empty list after NOT IN, which SQL cannot say, and for an integer that SQLite cannot hold.
+    """
+    dialect = checked.dialect
+    bound: dict[str, Any] = {}
+    texts, places = _cut(checked.sql, dialect)
+    pieces = [texts[0]]
+    for place, text in zip(places, texts[1:], strict=True):
+        name, value = place.name, params.get(place.name)
+        if place.is_list and isinstance(value, (list, tuple)):
+            pieces.append(_listed(place, value, dialect, bound))
+        else:
+            if name in params:
+                bound[name] = _bindable(value, dialect)
+            pieces.append(f":{name}")
+        pieces.append(text)
+    if engine_of(dialect).sql.integer_bits is not None:
+        _refuse_beyond(params, bound.values(), engine_of(dialect))
+    return _text("".join(pieces)), bound
+
+
+_KEPT = 1_000
+"""Statements that are kept cut up: a mapping has some dozens, and lists of other lengths make others of them."""
+_text = lru_cache(_KEPT)(sa.text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a parameter stands: where a list may stand, behind NOT, in parentheses."""
+
+    name: str
+    is_list: bool
+    is_negated: bool
+    is_open: bool
+
+
+@lru_cache(_KEPT)
+def _cut(sql: str, dialect: str) -> tuple[tuple[str, ...], tuple[_Place, ...]]:
+    """The parameters of a statement, and the texts around them as SQLAlchemy's text() wants them."""
+    texts, places, done = [], [], 0
+    for found in _parameters(sql, dialect):
+        before = _BEFORE_A_LIST.search(sql, 0, found.start())
+        is_negated, is_open = (
+            (False, False) if before is None else (bool(before["not"]), bool(before["open"]))
+        )
+        texts.append(_escaped(sql[done : found.start()]))
+        places.append(_Place(found["name"], before is not None, is_negated, is_open))
+        done = found.end()
+    return (*texts, _escaped(sql[done:])), tuple(places)
+
+
+def _listed(place: _Place, value: Sequence[Any], dialect: str, bound: dict[str, Any]) -> str:
+    """The values of a list as SQL; they are added to `bound`."""
+    if not value and place.is_negated:
+        raise SettingsError(f"the list of parameter '{place.name}' is empty, and NOT IN () is no SQL")
+    # Nothing is IN (NULL), as nothing is in an empty list.
+    values = [_bindable(one, dialect) for one in value] or [None]
+    names = [f"{place.name}_{number}" for number in range(len(values))]
+    bound.update(zip(names, values, strict=True))
+    listed = ", ".join(f":{one}" for one in names)
+    return listed if place.is_open else f"({listed})"
+
+
+def _refuse_beyond(params: Mapping[str, Any], bound: Iterable[Any], engine: Engine) -> None:
+    """Its driver knows no longer integers."""
+    bits = engine.sql.integer_bits or 0
+    beyond = 2 ** (bits - 1)
+    if any(isinstance(one, int) and not -beyond <= one < beyond for one in bound):
+        named = ", ".join(f"'{name}'" for name in params)
+        raise SettingsError(
+            f"a parameter ({named}) is an integer that {engine.title} cannot hold ({bits} bits with the sign)"
+        )
+
+
+def _parameters(sql: str, dialect: str) -> Iterator[re.Match[str]]:
+    return (found for found in engine_of(dialect).sql.parameters.finditer(sql) if found["name"] is not None)
+
+
+def _escaped(text: str) -> str:
+    """Other colons than a parameter's, as SQLAlchemy's text() wants them."""
+    return text.replace(":", r"\:")
+
+
+def _bindable(value: Any, dialect: str) -> Any:
+    """The form of a value that the dialect's driver binds."""
+    form = engine_of(dialect).sql.forms.get(type(value))
+    return form(value) if form else value
+
+
+# ── The gate for a mapping's SQL: one SELECT that only reads, or it is no statement of ours ──
+#
+# It is no sandbox. A function of the source's own can do what its owner may: see docs/trust.md.
+
+SELECT = "SELECT "
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedStatement:
+    """One SELECT of a mapping in the source's own names. The check is in the making, so that none goes without it.
+
+    Raises: SettingsError for anything else, and for a SELECT that writes, locks, or calls what reaches past the tables.
+    """
+
+    sql: str
+    dialect: str
+
+    def __post_init__(self) -> None:
+        _check(self.sql, parsed(self.sql, select_tokens(self.sql, self.dialect), self.dialect), self.dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedExpression:
+    """One expression of a mapping over a row, as CheckedStatement is a SELECT."""
+
+    sql: str
+    dialect: str
+
+    def __post_init__(self) -> None:
+        text = SELECT + self.sql
+        _check(text, parsed(text, select_tokens(text, self.dialect), self.dialect), self.dialect)
+
+
+# ── reading ──
+
+
+def tokens_of(sql: str, dialect: str) -> list[Token]:
+    """Raises: SettingsError where there are none, or the SQL cannot be read."""
+    # Parameters may have any name, :from too, which sqlglot would take for a keyword.
+    try:
+        tokens = sqlglot_dialect(dialect).tokenize(masked(sql, dialect))
+    except SqlglotError as error:
+        raise SettingsError(_unreadable(*_place_in(error))) from None
+    if not tokens:
+        raise SettingsError("the SQL is empty")
+    return tokens
+
+
+def select_tokens(sql: str, dialect: str) -> list[Token]:
+    """Raises: SettingsError for what begins as no SELECT, or is several statements."""
+    tokens = tokens_of(sql, dialect)
+    _check_single(tokens)
+    if tokens[0].token_type not in _BEGINNINGS:
+        raise SettingsError("this is no SELECT; an access pattern's SQL is one SELECT")
+    return tokens
+
+
+def parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
+    """Raises: SettingsError where it cannot be read as the source's dialect."""
+    try:
+        found = sqlglot_dialect(dialect).parser().parse(tokens, masked(sql, dialect))
+    except SqlglotError as error:
+        # A part that sqlglot has no grammar for (INTO OUTFILE) is told as what it is.
+        _check_words(tokens, dialect)
+        raise SettingsError(_unreadable(*_place_in(error))) from None
+    except RecursionError:
+        raise SettingsError("the SQL is nested too deeply to be read") from None
+    if not found or found[0] is None:
+        raise SettingsError("the SQL is empty")
+    return found[0]
+
+
+_BEGINNINGS = {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}
+
+
+def _check_single(tokens: list[Token]) -> None:
+    kinds = [token.token_type for token in tokens]
+    while kinds and kinds[-1] == TokenType.SEMICOLON:
+        kinds.pop()
+    if TokenType.SEMICOLON in kinds:
+        token = tokens[kinds.index(TokenType.SEMICOLON)]
+        raise SettingsError(f"{_where(token)}: a second statement begins after ';'; write one SELECT")
+
+
+def _place_in(error: SqlglotError) -> tuple[int, int]:
+    """Line and column of the fault, (0, 0) where sqlglot does not say; the rest of its message quotes the SQL."""
+    for found in getattr(error, "errors", ()):
+        return found.get("line") or 0, found.get("col") or 0
+    place = re.search(r"from (\d+):(\d+)$", str(error.__cause__))
+    return (int(place[1]), int(place[2])) if place else (0, 0)
+
+
+def _unreadable(line: int, column: int) -> str:
+    where = f"line {line}, column {column}: " if line else ""
+    return f"{where}the SQL cannot be read here; correct it, or make a view of it in the source and select from that"
+
+
+def _where(token: Token) -> str:
+    return f"line {token.line}, column {token.col}"
+
+
+# ── checking ──
+
+_WOULD_WRITE = "the statement would write; an access pattern's SQL is one SELECT"
+_WRITES = (exp.DML, exp.DDL, exp.Into, exp.Command, exp.NextValueFor)
+
+
+def _check(sql: str, select: exp.Expr, dialect: str) -> None:
+    tokens = tokens_of(sql, dialect)
+    _check_between(sql, tokens, dialect)
+    _check_words(tokens, dialect)
+    if not isinstance(select, exp.Query) or select.find(*_WRITES) is not None:
+        raise SettingsError(_WOULD_WRITE)
+    if select.find(exp.Lock) is not None:
+        raise SettingsError("the statement locks rows, which services would wait for; leave FOR … out")
+    for token in _refused_calls(tokens, dialect):
+        what = f"{_where(token)}: the function {token.text.lower()} reaches past the tables"
+        raise SettingsError(
+            f"{what} (files, programs, sessions, locks, time); leave it out, see docs/trust.md"
+        )
+
+
+def _check_words(tokens: Sequence[Token], dialect: str) -> None:
+    for token in tokens:
+        if token.token_type == TokenType.INTO:
+            raise SettingsError(f"{_where(token)}: {_WOULD_WRITE} without INTO")
+        if token.token_type == TokenType.COLON_EQ and engine_of(dialect).sql.sets_variables:
+            raise SettingsError(f"{_where(token)}: the statement sets a variable; leave := out")
+        if token.token_type == TokenType.HINT and _BAD_HINT.search(token.text):
+            raise SettingsError(f"{_where(token)}: a hint sets what holds for us; leave it out")
+
+
+_BAD_HINT = re.compile(r"SET_VAR|MAX_EXECUTION_TIME|(?s:.)/\*", re.IGNORECASE)
+
+
+# ── what is no token: blanks and comments, which the server must see as we do ──
+
+_OTHERWISE = re.compile(
+    # Whole statements may stand in a comment that MariaDB and MySQL execute; a driver's text ends at a NUL.
+    r"/\*M?!|\x00"
+)
+
+
+def _check_between(sql: str, tokens: Sequence[Token], dialect: str) -> None:
+    """Raises: SettingsError where the server may read what we do not: the rest of a comment, or of a name."""
+    fault = "the server may read a comment, a quote or a NUL in this otherwise than it stands here; write it plainly"
+    if _OTHERWISE.search(sql):
+        raise SettingsError(fault)
+    words, done = engine_of(dialect).sql, 0
+    for token in tokens:
+        if not words.between.fullmatch(sql, done, token.start) or _runs_on(sql, done, token.start):
+            raise SettingsError(f"{_where(token)}: {fault}")
+        done = token.end + 1
+    if not words.between.fullmatch(sql, done) or (words.escapes_names and _ESCAPED_NAME.search(sql)):
+        raise SettingsError(fault)
+
+
+def _runs_on(sql: str, done: int, start: int) -> bool:
+    """Whether a quote stands at the end of a word, of which it may be a part elsewhere ($) or change the meaning (U&)."""
+    touches = 0 < done == start and (sql[done - 1].isalnum() or sql[done - 1] in "_$")
+    return touches and sql[start] in "'\"`$" and _INTRODUCER.search(sql, 0, done) is None
+
+
+_INTRODUCER = re.compile(r"(?<![\w$])_[A-Za-z0-9]+\Z")
+_ESCAPED_NAME = re.compile(r"(?<![\w$])U&[\"']", re.IGNORECASE)
+
+
+# ── names of functions ──
+
+
+def _refused_calls(tokens: Sequence[Token], dialect: str) -> Iterator[Token]:
+    words = engine_of(dialect).sql
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        name = token.text.lower()
+        called = _is(after, TokenType.L_PAREN) and _fits(name, words.refused) and name not in _HARMLESS
+        if called or (_is(before, TokenType.DOT) and _fits(name, words.refused_columns)):
+            yield token
+
+
+def _is(token: Token | None, kind: TokenType) -> bool:
+    return token is not None and token.token_type == kind
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+_HARMLESS = frozenset(
+    (
+        *("pg_typeof", "pg_column_size", "pg_column_compression", "pg_size_pretty", "pg_size_bytes"),
+        *(
+            "pg_collation_for",
+            "pg_input_is_valid",
+            "pg_client_encoding",
+            "pg_backend_pid",
+            "pg_is_in_recovery",
+        ),
+    )
+)

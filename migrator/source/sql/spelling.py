@@ -1,0 +1,92 @@
+"""Names in a statement: how each dialect quotes and folds them, and edits that put text before one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from sqlalchemy.engine import URL
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+
+from migrator.model.errors import SettingsError
+from migrator.source.engines.table import engine_of
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """`text` goes in the place of the characters from `start` up to `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def edited(sql: str, edits: Iterable[Edit]) -> str:
+    """`sql` with every edit made; all that lies between them stays as it was written.
+
+    Two edits of one place are one: sqlglot copies parts of some expressions.
+    """
+    pieces, done = [], 0
+    for edit in sorted(set(edits), key=lambda one: one.start):
+        pieces += [sql[done : edit.start], edit.text]
+        done = edit.end
+    return "".join([*pieces, sql[done:]])
+
+
+@dataclass(frozen=True)
+class Speller:
+    """Names in `sql`, a statement of the SQLAlchemy dialect called `dialect`."""
+
+    sql: str
+    dialect: str
+
+    def prefixed(self, identifier: exp.Identifier, before: str) -> list[Edit]:
+        """What puts `before` in front of a name; the name stays as it is written."""
+        start, _ = self._place(identifier)
+        return [Edit(start, start, before)] if before else []
+
+    def name(self, name: str) -> str:
+        """The name as it must stand in a statement, quoted where it needs to be."""
+        return name if self.is_plain(name) else self.quoted(name)
+
+    def is_plain(self, name: str) -> bool:
+        """Whether the name means the same without quotes."""
+        return bool(_PLAIN.fullmatch(name)) and name not in _reserved(self.dialect)
+
+    def quoted(self, name: str) -> str:
+        quote = engine_of(self.dialect).sql.quote
+        return quote + name.replace(quote, quote * 2) + quote
+
+    def _place(self, identifier: exp.Identifier) -> tuple[int, int]:
+        """Start and end, checked against the text: a wrong place would make another statement."""
+        start, end = identifier.meta.get("start", 0), identifier.meta.get("end", -1) + 1
+        found = self.sql[start:end]
+        if found != identifier.name and found[1:-1].replace(found[-1:] * 2, found[-1:]) != identifier.name:
+            raise SettingsError("the SQL cannot be read here: a name in it stands at no certain place")
+        return start, end
+
+
+def sqlglot_dialect(dialect: str) -> Dialect:
+    """sqlglot's idea of a SQLAlchemy dialect."""
+    return engine_of(dialect).sql.reader()
+
+
+def folded(names: Collection[str], identifier: exp.Identifier) -> str | None:
+    """The name among `names` that `identifier` means: exactly, or unquoted in another case."""
+    if identifier.name in names:
+        return identifier.name
+    if identifier.quoted:
+        return None
+    wanted = identifier.name.lower()
+    return next((name for name in names if name.lower() == wanted), None)
+
+
+@cache
+def _reserved(dialect: str) -> frozenset[str]:
+    known = URL.create(dialect).get_dialect()()
+    return frozenset(known.identifier_preparer.reserved_words)

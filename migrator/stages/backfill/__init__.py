@@ -1,0 +1,1 @@
+"""Backfill: rows to items, page by page, written once."""

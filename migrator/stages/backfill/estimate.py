@@ -1,0 +1,66 @@
+"""What a backfill will take, from some pages of each entity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.heart.sizes import Estimate, measure
+from migrator.model.edges import Rows
+from migrator.model.errors import TooSlowError, TwinRowsError
+from migrator.model.table import RowTree
+from migrator.stages.projection import project
+
+SPOTS = 8
+SPOT_ROWS = 50
+
+
+def estimate(
+    source: Rows,
+    entities: Sequence[CompiledEntity],
+    now_s: float,
+    *,
+    limit: int | None = None,
+    done: Mapping[str, int] | None = None,
+) -> Estimate:
+    """What is left to write: counts by SQL (or what it expects), items of SPOTS pages spread over each entity's keys.
+
+    `limit`: only the first rows of each entity. `done`: rows of each entity that are written already.
+    Refused rows are rows that make nothing.
+    """
+    found = Estimate()
+    for entity in entities:
+        rows = source.rows_about(entity.plan)
+        wanted = rows if limit is None else min(rows, limit)
+        left = max(0, wanted - (done or {}).get(entity.name, 0))
+        if left:
+            found += _sample(source, entity, rows, now_s).scaled(left)
+    return found
+
+
+def _sample(source: Rows, entity: CompiledEntity, rows: int, now_s: float) -> Estimate:
+    found = Estimate()
+    # Rows of one key end the run itself, which tells them in its findings.
+    with suppress(TwinRowsError):
+        for read in _spots(source, entity, rows):
+            projected = project(entity, read, now_s)
+            found += measure(projected.rows, projected.items, entity.table)
+    return found
+
+
+def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[RowTree]]:
+    """Rows from the beginning of each of SPOTS equal parts; all rows where there are few.
+
+    Where the source ends a jump over so many rows, only the first ones.
+    """
+    if rows <= SPOTS * SPOT_ROWS:
+        yield source.read_page(entity.plan, None, None)
+        return
+    try:
+        starts = list(islice(source.page_bounds(entity.plan, rows // SPOTS), SPOTS - 1))
+    except TooSlowError:
+        starts = []
+    for start in (None, *starts):
+        yield source.read_page(entity.plan, start, None, SPOT_ROWS)

@@ -1,0 +1,276 @@
+"""What a run needs, checked one by one: each check is told, and none ends the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.edges import Probe, Questions, Rows, TableAdmin
+from migrator.model.entities import Mapping as MappingModel
+from migrator.model.errors import MigratorError, how_to_install
+from migrator.model.facts import TableFacts
+from migrator.model.instances import Standing
+from migrator.model.results import Check, CheckState
+from migrator.model.table import TableDesign
+from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
+from migrator.stages.patterns.question import statement_faults
+from migrator.stages.verify.scan import tables_read
+
+Found = TypeVar("Found")
+
+APART_S = 5.0
+"""Clocks further apart than this are worth a warning: a TTL is compared with ours."""
+REFUSED_S = 240.0
+"""AWS refuses requests whose time is 5 minutes off. Source: IAM User Guide, "Signature Version 4"."""
+
+_POOLED = "nothing that migrator sets there outlives a transaction"
+
+_LATER = {"UpdateItem": "`migrator decommission strip`"}
+"""Actions that one command alone needs."""
+
+
+class Server(Protocol):
+    """What a source's server says of itself."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def clock_s(self) -> float | None: ...
+    @property
+    def replica(self) -> bool: ...
+    @property
+    def timeout(self) -> str: ...
+    @property
+    def pooling(self) -> str: ...
+
+
+class Checkup:
+    """The checks so far, in order."""
+
+    def __init__(self) -> None:
+        self.checks: list[Check] = []
+
+    def tell(self, name: str, what: str, mend: str = "", state: CheckState = "ok") -> None:
+        self.checks.append(Check(name, state, what, mend))
+
+    def ask(self, name: str, work: Callable[[], Found], fine: str = "") -> Found | None:
+        """What `work` gives, told as `fine` where that is not empty; None and a failed check for any error."""
+        try:
+            answer = work()
+        except MigratorError as error:
+            self.tell(name, str(error), "", "failed")
+            return None
+        except Exception as error:
+            # A check that meets a fault of our own must not end the others; its text may quote values.
+            mend = "run another command with MIGRATOR_TRACE=1 and report what it prints"
+            self.tell(name, f"internal error ({type(error).__name__})", mend, "failed")
+            return None
+        if fine:
+            self.tell(name, fine)
+        return answer
+
+
+def check_packages(found: Checkup, packages: Mapping[str, str | None]) -> None:
+    """`packages`: name to version; None for one that the job needs and that is not installed."""
+    for name, version in packages.items():
+        if version is None:
+            what = "the job needs it, and it is not installed"
+            found.tell(f"extra {name}", what, how_to_install(name), "failed")
+        else:
+            found.tell(name, version)
+
+
+def check_server(found: Checkup, ask: Callable[[], Server]) -> None:
+    server = found.ask("source server", ask)
+    if server is None:
+        return
+    told = [server.version]
+    if server.clock_s is not None:
+        told.append("a replica: it may lag behind" if server.replica else "no replica")
+    if server.timeout:
+        told.append(f"statement time-out {'none' if server.timeout == '0' else server.timeout}")
+    found.tell("source server", ", ".join(told))
+    if server.pooling:
+        what = f"the server is reached through one, which shares its sessions {server.pooling}"
+        found.tell("connection pooler", f"{what}; {_POOLED}")
+    if server.clock_s is not None:
+        check_clock(found, "clock of the source", lambda: server.clock_s)
+
+
+def check_entities(found: Checkup, source: Rows, entities: Sequence[CompiledEntity]) -> None:
+    """Whether a row of each entity can be read, with all the tables that it is made of."""
+    for entity in entities:
+        name = f"SELECT for {entity.name}"
+        rows = found.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
+        if rows is not None:
+            found.tell(name, "its tables can be read" if rows else "its tables can be read; there is no row")
+
+
+def check_hidden_rows(
+    found: Checkup, entities: Sequence[CompiledEntity], hidden_fault: Callable[[TableFacts], str]
+) -> None:
+    """Whether a policy of PostgreSQL's hides rows of any table that items are made of, joined and collected ones too."""
+    name = "row level security"
+    tables = {table.name: table for entity in entities for table in tables_read(entity.plan)}
+    faults = found.ask(name, lambda: {one: hidden_fault(table) for one, table in tables.items()})
+    if faults is None:
+        return
+    if hidden := sorted(one for one, fault in faults.items() if fault):
+        what = f"policies would hide rows of {', '.join(hidden)} from this user, so nothing is read"
+        mend = "ALTER ROLE … BYPASSRLS for the source's user; or name the owner of the tables, where they have no FORCE"
+        found.tell(name, what, mend, "failed")
+    else:
+        found.tell(name, f"no policy hides rows of {len(tables)} table(s) from this user")
+
+
+def check_statements(found: Checkup, source: Questions, mapping: MappingModel) -> None:
+    """Whether the source understands the SQL of every access pattern."""
+    if not mapping.patterns:
+        return
+    faults = list(statement_faults(source, mapping))
+    for fault in faults:
+        found.tell(f"SQL of {fault.name}", fault.what, "correct it in the mapping", "failed")
+    if not faults:
+        number = sum(len(pattern.sql) for pattern in mapping.patterns.values())
+        found.tell("SQL of patterns", f"the source understands {number} statement(s)")
+
+
+def check_table(found: Checkup, admin: TableAdmin, design: TableDesign, job: str) -> bool:
+    """Whether the table is there."""
+    try:
+        state = admin.state(design)
+    except MigratorError as error:
+        found.tell("table", str(error), "", "failed")
+        return False
+    if state is None:
+        found.tell("table", f"there is no table {design.name}", f"migrator table create {job}", "failed")
+        return False
+    if state.differences:
+        found.tell("table", "; ".join(state.differences), f"migrator table check {job}", "failed")
+    else:
+        found.tell("table", f"{design.name} is {state.status} and as the mapping says")
+    return True
+
+
+def check_jobs(found: Checkup, ask: Callable[[], Collection[str]], job: str) -> None:
+    """A warning where the table keeps what belongs to another captured job."""
+    with suppress(MigratorError):  # a table that cannot be read is told by its permissions
+        if others := sorted(set(ask()) - {job}):
+            what = f"captured job {', '.join(others)} writes it, too, and both would share one highest ticket"
+            mend = "give each job that is captured a table of its own (docs/protocol.md)"
+            found.tell("jobs of the table", what, mend, "warning")
+
+
+def check_clock(found: Checkup, name: str, ask: Callable[[], float | None]) -> None:
+    their_s = found.ask(name, ask)
+    if their_s is None:
+        return
+    apart_s = abs(time.time() - their_s)
+    state: CheckState = "failed" if apart_s > REFUSED_S else "warning" if apart_s > APART_S else "ok"
+    mend = "" if state == "ok" else "set this machine's clock, by NTP for instance"
+    found.tell(name, f"{apart_s:.0f} s from ours", mend, state)
+
+
+def check_permissions(found: Checkup, probes: Sequence[Probe], job: str, *, written: bool) -> None:
+    for probe in probes:
+        name = f"permission {probe.action} {probe.index}".rstrip()
+        where = f"its index {probe.index}" if probe.index else "the table"
+        if not probe.refused:
+            found.tell(name, "allowed")
+            continue
+        later = f" before {_LATER[probe.action]}" if probe.action in _LATER else ""
+        # What is refused for another reason, as for an index that is not there, says itself what to do.
+        denied = "AccessDenied" in probe.refused
+        mend = f"allow dynamodb:{probe.action} on {where} to the role{later}" if denied else ""
+        found.tell(name, probe.refused, mend, "warning" if later else "failed")
+    if not written:
+        what = "permissions to write were not tried"
+        found.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")
+
+
+def check_capture(
+    found: Checkup,
+    ask: Callable[[], CaptureStatus],
+    ask_refusals: Callable[[], Sequence[str]],
+    ask_marking: Callable[[], int],
+    job: str,
+) -> bool:
+    """Whether capture is installed.
+
+    `ask_refusals`: why it cannot be. `ask_marking`: how many instances of services are alive that mark changes.
+    """
+    try:
+        status = ask()
+        marking = ask_marking() if status.marked_by == "services" else 0
+        against = ask_refusals() if status.installation is None else []
+    except MigratorError as error:
+        # A source that may only be read can be moved all the same, as long as it stands still.
+        found.tell("capture", f"cannot be looked at: {error}", "", "warning")
+        return False
+    here = status.installation
+    if here is None:
+        mend = f"before `migrator capture install`: {'; '.join(against)}" if against else ""
+        found.tell("capture", "not installed: right for a source that stands still", mend)
+    elif wrong := [f"{one.table} {one.state}" for one in status.tables if one.state not in ROWS_CAPTURED]:
+        what = f"changes leave no mark: {', '.join(wrong)}"
+        found.tell("capture", what, f"migrator capture install {job}", "failed")
+    elif status.partitions:
+        what = f"rows are marked; a TRUNCATE of {', '.join(status.partitions)} (new) alone would leave none"
+        found.tell("capture", what, f"migrator capture install {job}", "warning")
+    elif here.marked_by == "triggers":
+        found.tell("capture", f"triggers mark changes of {len(status.tables)} table(s)")
+    elif not marking:
+        what = "services are to mark changes, and no instance is known to be alive"
+        found.tell("capture", what, "start the services with the adapter", "warning")
+    else:
+        what = f"{marking} instance(s) of services mark changes of {len(status.tables)} table(s)"
+        found.tell("capture", what)
+    return here is not None
+
+
+def check_bucket(found: Checkup, probes: Sequence[Probe]) -> None:
+    for probe in probes:
+        name = f"permission s3:{probe.action}"
+        # Only the doctor takes objects away.
+        state: CheckState = "warning" if probe.action == "DeleteObject" else "failed"
+        found.tell(name, probe.refused or "allowed", "", state if probe.refused else "ok")
+
+
+def check_revision(found: Checkup, ask: Callable[[], Standing], job: str) -> None:
+    """How the mapping stands among those that the job has worked by."""
+    name = "mapping at work"
+    try:
+        standing = ask()
+    except MigratorError as error:
+        found.tell(name, f"the journal cannot be asked: {error}", "", "warning")
+        return
+    if standing == "old":
+        what = (
+            "the job has gone on to another mapping, or to other columns: nothing can be written by this one"
+        )
+        mend = f"take the newer mapping file, or go back: migrator capture install {job} --go-back"
+        found.tell(name, what, mend, "failed")
+    elif standing == "new":
+        what = "it (or a column that it reads) is new to the job: writers by another one stop when the job goes on to it"
+        mend = f"migrator capture install {job}, start relays and services anew, then migrator backfill {job}"
+        found.tell(name, what, mend, "warning")
+    else:
+        found.tell(name, "no writer has worked by another one since" if standing == "newest" else "none yet")
+
+
+def check_verified(found: Checkup, ask: Callable[[], str]) -> None:
+    """What the table may miss because capture came later than a backfill; said only where it does."""
+    try:
+        what = ask()
+    except MigratorError:
+        return  # what could not be asked is told by the checks of capture and journal
+    if what:
+        found.tell("changes before capture", what, "", "warning")
+
+
+def check_journal(found: Checkup, try_it: Callable[[], str]) -> str | None:
+    """The journal's name; None where it cannot be used."""
+    return found.ask("journal", try_it, "it can be written")

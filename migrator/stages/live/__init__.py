@@ -1,0 +1,1 @@
+"""Live change: marks of changed rows are taken, rows read again, items written in order."""

@@ -1,0 +1,182 @@
+"""Capture: our tables and triggers put into the source, compared with what they should be, and taken out again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migrator.model.capture import Capture, Captured, Installation, MarkedBy, Step, TableCapture
+from migrator.model.errors import SettingsError
+from migrator.model.facts import EntityPlan
+from migrator.model.live import Marks, Tickets
+from migrator.model.table import TableDesign
+
+MEANINGS = {
+    "captured": "every change leaves a mark",
+    "services": "services that use the adapter mark their changes",
+    "missing": "a trigger is missing, and changes leave no mark; run `migrator capture install`, then"
+    " `migrator verify --repair`: what changed meanwhile left none",
+    "partition": "every row's change leaves a mark, a TRUNCATE of this partition alone, which came since the install,"
+    " leaves none; run `migrator capture install`",
+    "stale": "the mapping or the table's columns changed since: a column that came and is mapped now leaves no mark,"
+    " and one that was renamed may stop the service's writes; run `migrator capture install`, then"
+    " `migrator verify --repair`",
+    "disabled": "a trigger is disabled, or fires not always, and changes leave no mark; run `migrator capture install`,"
+    " then `migrator verify --repair`",
+    "extra": "the mapping no longer reads it; `migrator capture install` takes its triggers away",
+}
+"""What each state of a table means and what to do; docs/schema-changes.md says it at length."""
+
+
+CAPTURED = frozenset({"captured", "services", "extra"})
+"""States in which no change of the mapping's tables goes unmarked."""
+ROWS_CAPTURED = CAPTURED | {"partition"}
+"""States in which no change of a row goes unmarked, so that whoever works marks may go on."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What an install did. `changed`: tables whose triggers were made or taken away.
+
+    `lost_marks`: the table of marks was gone, and was made anew. `switched`: services left the marks before, and it is
+    triggers that do now.
+    """
+
+    tables: tuple[str, ...]
+    changed: tuple[str, ...]
+    new: bool
+    lost_marks: bool = False
+    switched: bool = False
+
+
+@dataclass(frozen=True)
+class CaptureStatus:
+    installation: Installation | None
+    tables: tuple[TableCapture, ...]
+
+    @property
+    def marked_by(self) -> MarkedBy | None:
+        """None where capture is not installed."""
+        return None if self.installation is None else self.installation.marked_by
+
+    @property
+    def partitions(self) -> list[str]:
+        """Those of which a TRUNCATE leaves no mark, because they came since the install."""
+        return [one.table for one in self.tables if one.state == "partition"]
+
+    @property
+    def whole(self) -> bool:
+        return self.installation is not None and all(one.state in CAPTURED for one in self.tables)
+
+
+@dataclass(frozen=True)
+class CaptureStage:
+    """`design`: of the target, whose TTL attribute tombstones need. `marked_by`: who is to leave the marks."""
+
+    capture: Capture
+    job: str
+    design: TableDesign
+    marked_by: MarkedBy = "triggers"
+
+    def refusals(self, plans: Sequence[EntityPlan]) -> list[str]:
+        """All that stands against an install, each with what to do."""
+        found = self.capture.refusals(self._tables(plans), self.marked_by)
+        if self.design.ttl is None:
+            what = "the mapping's table has no TTL attribute, which the tombstones of deleted items need"
+            found = [f"{what}; write table: {{ttl: expiresAt}}", *found]
+        return [*self._other_job(), *found]
+
+    def refuse(self, plans: Sequence[EntityPlan]) -> None:
+        """Raises: SettingsError with every refusal at once."""
+        if refusals := self.refusals(plans):
+            raise SettingsError("\n".join(["capture cannot be installed:", *refusals]))
+
+    def steps(self, plans: Sequence[EntityPlan]) -> list[Step]:
+        """What an install would do now."""
+        return self.capture.install_steps(self._tables(plans), self.job, self.marked_by)
+
+    def limits(self) -> list[str]:
+        """Changes that leave no mark all the same."""
+        return self.capture.limits(self.marked_by)
+
+    def install(self, plans: Sequence[EntityPlan]) -> Installed:
+        """Raises: SettingsError with every refusal at once; nothing was done then."""
+        self.refuse(plans)
+        before = self.capture.installation()
+        tables = tuple(one.name for one in self._tables(plans))
+        steps = self.steps(plans)
+        for step in steps:
+            self.capture.do(step)
+        after = self.capture.installation()
+        lost = before is not None and after is not None and before.id != after.id
+        changed = tuple(step.table for step in steps if step.table)
+        switched = before is not None and before.marked_by == "services" != self.marked_by
+        return Installed(tables, changed, before is None, lost, switched)
+
+    def status(self, plans: Sequence[EntityPlan]) -> CaptureStatus:
+        return CaptureStatus(self.capture.installation(), tuple(self.capture.states(self._tables(plans))))
+
+    def uninstall(self, marks: Marks, *, discard_marks: bool) -> list[Step]:
+        """The steps that were done; none where nothing was there. Raises: SettingsError where marks would be lost."""
+        if self.capture.installation() is not None:
+            if refusals := self._other_job():
+                raise SettingsError("\n".join(refusals))
+            state = marks.state()
+            waiting = state.waiting + state.unripe
+            if waiting and not discard_marks:
+                what = f"{waiting:,} mark(s) wait, and their changes would never reach the table"
+                raise SettingsError(f"{what}; run `migrator relay --once` first, or say --discard-marks")
+        steps = self.capture.uninstall_steps()
+        for step in steps:
+            self.capture.do(step)
+        return steps
+
+    def raise_epoch(self, tickets: Tickets, known: Sequence[int]) -> int:
+        """The new epoch, all of whose tickets are higher than the source's own and than all that are `known`
+        elsewhere (to the journal, to the table)."""
+        return tickets.raise_epoch(max([tickets.highest(), *known]))
+
+    def _tables(self, plans: Sequence[EntityPlan]) -> list[Captured]:
+        return self.capture.captured(plans)
+
+    def _other_job(self) -> list[str]:
+        found = self.capture.installation()
+        return [] if found is None or found.job == self.job else [_of_another(found, self.job)]
+
+
+def own_installation(capture: Capture, job: str) -> Installation:
+    """The installation whose marks the job may work.
+
+    Raises: SettingsError where there is none, or another job's.
+    """
+    found = capture.installation()
+    if found is None:
+        what = "capture is not installed in this source, so nothing says what changes"
+        raise SettingsError(f"{what}; run `migrator capture install` with this job")
+    if found.job != job:
+        raise SettingsError(_of_another(found, job))
+    return found
+
+
+def still_fits(capture: Capture, known: Installation) -> Installation:
+    """The installation as it is now, where a process that began with `known` may go on.
+
+    Triggers that came since are no fault: a service that goes on to mark beside them leaves each mark twice, which does
+    no harm. Raises: SettingsError where capture was taken away or put in anew, or where services are to leave the marks
+    that triggers left; SourceError where the source cannot be asked.
+    """
+    found = own_installation(capture, known.job)
+    if found.id != known.id:
+        what = "capture was taken away and put in anew since this process began, and changes may have left no mark"
+        raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
+    if found.marked_by == "services" != known.marked_by:
+        what = "triggers marked changes when this process began, and services are to do it now"
+        raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
+    return found
+
+
+def _of_another(found: Installation, job: str) -> str:
+    """A mark is worked once: the table of another job would miss the change."""
+    what = f"this source is captured for job {found.job}, whose marks job {job} would take away"
+    renamed = f"if it is the same job in a file of another name, write `name: {found.job}` in it"
+    return f"{what}; {renamed}; if it is not, run capture uninstall with that job first, or move from a copy of the source"

@@ -1,0 +1,185 @@
+"""The relay as a daemon: workers take marks until stopped, retry what can pass, and measure the lag."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import Protocol
+
+from migrator.model.errors import (
+    Interrupted,
+    MigratorError,
+    OldRevisionError,
+    SourceError,
+    StoppedError,
+    TargetError,
+)
+from migrator.model.live import MarksState
+from migrator.model.results import Worked
+from migrator.runtime.logs import span
+from migrator.stages.live.relay import Relay
+from migrator.stages.live.writers import WriterHeartbeats, WriterLease, fence_off, outlive
+
+# ──
+# A relay that goes on: worker after worker takes marks until it is told to stop, through every failure
+# that can pass.
+
+IDLE_S = 0.2
+FIRST_IDLE_S = 0.05
+_GRACE_S = 1.0
+LONGEST_IDLE_S = 1.0
+FAILED_S = 1.0
+LONGEST_FAILED_S = 30.0
+
+
+class Listener(Protocol):
+    """Who is told how the relay gets on; called from its workers."""
+
+    def worked(self, worked: Worked, took_ms: int) -> None: ...
+
+    def failed(self, error: MigratorError, wait_s: float) -> None: ...
+
+    def idle(self) -> None:
+        """Nothing is to be done just now; called now and then also while there is."""
+
+
+@dataclass
+class Daemon:
+    """`relay`: makes one worker's relay, which asks the given check before every write. `guard`: raises where source,
+    journal and table do not belong together any more; asked again whenever one of them was away. `left`: marks that others
+    still worked on when one that ran once had waited long enough for them."""
+
+    relay: Callable[[Callable[[], None]], Relay]
+    heartbeats: WriterHeartbeats
+    listener: Listener
+    guard: Callable[[], None]
+    workers: int = 2
+    stop: Event = field(default_factory=Event)
+    left: int = 0
+
+    def run(self, *, once: bool) -> None:
+        """Works until `stop` is set; `once`: until no mark waits that is ripe, those that others work on included.
+
+        A lease that nobody gives back ends by itself, so one that runs once waits as long as a lease lasts.
+
+        Raises: with `once`, what an edge raises when it gave up; SettingsError where a store went back, or where a newer
+        revision of the job's mapping was registered.
+        """
+        writers, lifetimes = self.heartbeats.writers, self.heartbeats.lifetimes
+        fence_off(writers, lifetimes, self._wait)
+        outlive(writers, self.heartbeats.revisions, lifetimes, self._wait)
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="relay") as pool:
+            running = [pool.submit(self._work, once=once) for _ in range(self.workers)]
+            wait(running, return_when=FIRST_EXCEPTION)
+            if any(one.done() and one.exception() for one in running):
+                # What ends one worker would end the others one by one, and nobody would see it.
+                self.stop.set()
+            for one in running:
+                one.result()
+
+    def _work(self, *, once: bool) -> None:
+        failures = 0
+        while not self.stop.is_set():
+            writer_lease, clean, started = None, False, time.monotonic()
+            try:
+                if failures:
+                    # Who was away may have come back in an older state: a standby, a restored backup.
+                    self.guard()
+                    fence_off(self.heartbeats.writers, self.heartbeats.lifetimes, self._wait)
+                writer_lease = self.heartbeats.enter("relay")
+                self._take_turns(writer_lease, once=once)
+                clean = True
+                return
+            except OldRevisionError:
+                # Raised in place of a request, when all before it had ended.
+                clean = True
+                raise
+            except (StoppedError, SourceError, TargetError) as error:
+                if once:
+                    raise
+                if time.monotonic() - started > LONGEST_FAILED_S:
+                    failures = 0
+                wait_s = min(FAILED_S * 2 ** min(failures, 10), LONGEST_FAILED_S)
+                failures += 1
+                self.listener.failed(error, wait_s)
+                self.stop.wait(wait_s)
+            finally:
+                if writer_lease is not None:
+                    self.heartbeats.leave(writer_lease, clean=clean)
+
+    def _take_turns(self, writer_lease: WriterLease, *, once: bool) -> None:
+        relay, idle_s, is_whole = self.relay(writer_lease.check), FIRST_IDLE_S if once else IDLE_S, False
+        idle_since = time.monotonic()
+        while not self.stop.is_set():
+            # What is read from here on is newer than now: older work of this worker is stored, or was refused.
+            writer_lease.beat(begins=True)
+            writer_lease.check()
+            started = time.monotonic()
+            with span("migrator.relay"):
+                worked = relay.once()
+            if worked.taken:
+                # First of all: its marks are gone, and what was found is known to nobody else.
+                self.listener.worked(worked, round((time.monotonic() - started) * 1000))
+            self.listener.idle()
+            if worked.taken:
+                idle_s, idle_since, is_whole = FIRST_IDLE_S if once else IDLE_S, time.monotonic(), False
+            elif once and not is_whole:
+                relay.marks.from_the_first()
+                is_whole = True
+            elif once and self._is_done(relay, time.monotonic() - idle_since):
+                return
+            else:
+                is_whole = False
+                self.stop.wait(idle_s)
+                idle_s = min(idle_s * 2, LONGEST_IDLE_S)
+
+    def _is_done(self, relay: Relay, waited_s: float) -> bool:
+        """Whether one that runs once need not wait for marks any longer that others have taken, or that it has itself."""
+        waiting = relay.marks.state().waiting
+        self.left = waiting if waited_s > relay.options.lease_s + _GRACE_S else 0
+        return not waiting or bool(self.left)
+
+    def _wait(self, wait_s: float) -> None:
+        if self.stop.wait(wait_s):
+            raise Interrupted("stopped before it began; the marks wait")
+
+
+# ── How far items are behind rows, asked once a second at most ──
+
+KNOWN_FOR_S = 1.0
+
+
+@dataclass
+class RelayLag:
+    """`marks`: what waits in the source. `clock`: seconds that only grow. Safe to share between threads."""
+
+    marks: Callable[[], MarksState]
+    clock: Callable[[], float] = time.monotonic
+    _lag_s: float = 0.0
+    _asked_at: float = float("-inf")
+    _asking: Lock = field(default_factory=Lock)
+
+    def __call__(self) -> float:
+        """Seconds: the age of the oldest mark that waits for a relay.
+
+        0 where the source cannot be asked (a service's user may leave marks and not read them), and where marks failed
+        before: one that can never be worked says nothing of the others.
+        """
+        # Who finds another one asking goes by what is known: nobody waits here, also not the child of a fork.
+        if self.clock() - self._asked_at >= KNOWN_FOR_S and self._asking.acquire(blocking=False):
+            try:
+                self._lag_s, self._asked_at = self._asked(), self.clock()
+            finally:
+                self._asking.release()
+        since = max(0.0, self.clock() - self._asked_at) if self._lag_s else 0.0
+        return self._lag_s + min(since, KNOWN_FOR_S)
+
+    def _asked(self) -> float:
+        try:
+            state = self.marks()
+        except MigratorError:
+            return 0.0
+        return 0.0 if state.failed else state.oldest_age_s

@@ -1,0 +1,295 @@
+"""The heartbeat of a service's process: one instance with its roles, registered, renewed by a thread, and looked at whether
+they still fit."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from threading import RLock
+from typing import Literal
+
+from migrator.model.errors import INTERRUPTED, STOPPED, MigratorError, SettingsError, StoppedError
+from migrator.model.instances import DUAL_WRITE, READ, Instance, InstanceMode, InstanceRole, Instances
+from migrator.runtime.logs import get_logger
+from migrator.runtime.processes import birth, is_alive, tell_of_forks, visible_processes
+from migrator.runtime.ticker import Ticker
+
+BEAT_S = 5.0
+FORGOTTEN_S = 86_400.0
+"""Who was silent for so long is listed no more."""
+STRIKE_S = 60.0
+"""How often each process looks whether others of its machine have ended without a goodbye."""
+SILENT_S = 30.0
+_LETTERS = 100
+_LOG_S = 60.0
+_GOODBYE_S = 5.0
+_ANEW_S = 2.0
+_log = get_logger("instances")
+
+
+def this_process(
+    service: str,
+    version_: str,
+    role: InstanceRole = READ,
+    mode: InstanceMode = "",
+    *,
+    revision: str,
+    installation: str = "",
+) -> Instance:
+    """What this process says of itself; not registered yet. Raises: SettingsError where the service has no name."""
+    if not service.strip():
+        raise SettingsError("a service has no name, by which `migrator status` could list it; give it one")
+    name, own, host = _plain(service), _plain(version_), _plain(socket.gethostname())
+    package = version("single-table-migrator")
+    pid = os.getpid()
+    return Instance(
+        name,
+        host,
+        pid,
+        own,
+        package,
+        role,
+        mode,
+        revision,
+        installation,
+        sees=visible_processes(),
+        born=birth(pid),
+    )
+
+
+def _plain(text: str) -> str:
+    """The text as it can stand in a terminal's line, and in a column of every journal."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text.strip())
+    return shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 1]}…"
+
+
+def reads_alone() -> None:
+    """What a reader looks at with every beat: nothing, since it changes nothing that could have ceased to fit."""
+
+
+@dataclass(eq=False)
+class Role:
+    """One thing that a service does with a job. `look`: called with every beat; raises what no longer fits.
+
+    What cannot be asked just now (exit code 3) is logged once a minute and is no fault: a service must not fail because
+    a journal is away.
+    """
+
+    name: Literal["dual_write", "read"]
+    look: Callable[[], object]
+    mode: InstanceMode = ""
+    installation: str = ""
+    fault: MigratorError | None = field(default=None, init=False)
+
+
+class Heartbeat:
+    """One for each process and job; it is registered as long as it has a role. A forked child is an instance of its own.
+
+    `silent_s`: after so long without a heartbeat others take this process for gone. `clock`: seconds that only grow, also
+    while the machine sleeps. `aside`: does work that waits, in a thread where an event loop must not wait for it.
+    """
+
+    def __init__(
+        self,
+        instances: Instances,
+        me: Instance,
+        *,
+        beat_s: float = BEAT_S,
+        silent_s: float = SILENT_S,
+        clock: Callable[[], float] = time.monotonic,
+        aside: Callable[[Callable[[], None]], None] = lambda work: work(),
+    ) -> None:
+        self.instances = instances
+        self.me = me
+        self.beat_s = beat_s
+        self.silent_s = silent_s
+        self.clock = clock
+        self.aside = aside
+        self._roles: list[Role] = []
+        self._logged_at = float("-inf")
+        self._running = self._held = False
+        self._new_thread()
+        tell_of_forks(self)
+
+    @contextmanager
+    def playing(self, role: Role) -> Iterator[None]:
+        """The role is this instance's until the block ends.
+
+        Raises: what its look raises, and what the journal does where it cannot be asked.
+        """
+        self._begin(role)
+        try:
+            yield
+        finally:
+            self._end(role)
+
+    def check(self, role: Role) -> None:
+        """Stands before every write. Raises: the fault of the role's last look, if it had one; StoppedError where nobody
+        looks."""
+        if self._running and self.clock() - self._looked_at >= self.silent_s:
+            # The process was frozen: what it knows is from before, and others may have gone on without it.
+            self.aside(self._look_anew)
+        if role.fault is not None:
+            # Anew, or every write that fails would make its trace longer.
+            raise role.fault.with_traceback(None)
+        if self._running and not self._ticker.is_alive:
+            what = "the heartbeat of this service has ended, so nobody looks whether its changes are marked"
+            raise StoppedError(f"{what}; start the service again")
+
+    def _begin(self, role: Role) -> None:
+        role.look()
+        with self._beating:
+            self._roles.append(role)
+            try:
+                self._register()
+            except BaseException:
+                self._roles.remove(role)
+                raise
+            if not self._running:
+                self._running = True
+                self._ticker.start()
+
+    def _register(self) -> None:
+        me = self._described()
+        if me.id:
+            self.me = self.instances.beat(me)
+            return
+        self.instances.forget_silent(FORGOTTEN_S)
+        self.me = self.instances.enter(me)
+        # Tidying up is no reason not to start.
+        with suppress(MigratorError):
+            self._strike_dead()
+        self._looked_at = self.clock()
+
+    def _end(self, role: Role) -> None:
+        with self._beating:
+            self._roles.remove(role)
+            if self._roles:
+                with suppress(MigratorError):
+                    self._register()
+                return
+            self._running = False
+            ticker, me = self._ticker, self.me
+            # Before another role may begin: it finds all as new.
+            self.me = replace(me, id="")
+            ticker.end()
+            self._new_thread()
+        ticker.stop(_GOODBYE_S)
+        # A journal that cannot be asked shows the instance as silent.
+        with suppress(MigratorError):
+            self.instances.leave(me)
+
+    def _described(self) -> Instance:
+        """This instance with the roles that it has now."""
+        names = {role.name for role in self._roles}
+        role: InstanceRole = (
+            READ if names == {"read"} else DUAL_WRITE if len(names) == 1 else "dual_write,read"
+        )
+        modes = {role.mode for role in self._roles}
+        mode: InstanceMode = "strict" if "strict" in modes else "outbox" if "outbox" in modes else ""
+        installation = next((role.installation for role in self._roles if role.installation), "")
+        return replace(self.me, role=role, mode=mode, installation=installation)
+
+    # ── forks ──
+
+    def before_fork(self) -> None:
+        """A fork amid a beat would leave its child what the beat holds, with nobody there to let go."""
+        self._held = self._beating.acquire(timeout=_GOODBYE_S)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Threads stay with the parent; a child begins anew, and registers when its thread beats first."""
+        if not in_child and self._held:
+            self._beating.release()
+        elif in_child:
+            self._new_thread()
+            if self._running:
+                pid = os.getpid()
+                self.me = replace(self.me, id="", pid=pid, born=birth(pid))
+                self._ticker.start()
+
+    # ── the thread ──
+
+    def _new_thread(self) -> None:
+        self._beating = RLock()
+        self._struck_at = self._gave_up_at = float("-inf")
+        self._looked_at = self.clock()
+        # An instance that is not registered yet, as a forked child is, does so at once.
+        made = Ticker(
+            "instance", lambda: self._renew(made), _given_up, lambda: self.beat_s if self.me.id else 0.0
+        )
+        self._ticker = made
+
+    def _renew(self, ticker: Ticker) -> None:
+        with self._beating:
+            if not ticker.is_ended:
+                self._look()
+                self._beat()
+
+    def _look_anew(self) -> None:
+        """Once, whoever of the callers comes first. Where the heart itself waits for a journal that is away, callers wait a
+        moment in each beat, and go on."""
+        if self.clock() - self._gave_up_at < self.beat_s:
+            return
+        if not self._beating.acquire(timeout=_ANEW_S):
+            self._gave_up_at = self.clock()
+            return
+        try:
+            if self._running and self.clock() - self._looked_at >= self.silent_s:
+                self._look()
+        finally:
+            self._beating.release()
+
+    def _look(self) -> None:
+        # The time before the look: what is seen may be as old as that.
+        now = self.clock()
+        for role in list(self._roles):
+            try:
+                role.look()
+            except MigratorError as error:
+                if error.exit_code in (STOPPED, INTERRUPTED):
+                    self._log(error)
+                    # What cannot be asked is not asked again by every write.
+                    now = self.clock()
+                else:
+                    role.fault = error
+            else:
+                role.fault = None
+        self._looked_at = now
+
+    def _beat(self) -> None:
+        try:
+            self.me = self.instances.beat(self.me) if self.me.id else self.instances.enter(self.me)
+            self._strike_dead()
+        except MigratorError as error:
+            self._log(error)
+
+    def _strike_dead(self) -> None:
+        """Says goodbye for processes of this machine that cannot any more: they are gone, as the system itself knows.
+
+        A process that is frozen, or cut off from the journal, is there still, and stays on the list.
+        """
+        if self.clock() - self._struck_at < STRIKE_S:
+            return
+        self._struck_at = self.clock()
+        for one in self.instances.known():
+            is_here = bool(one.sees and one.born) and one.sees == self.me.sees
+            if is_here and not is_alive(one.pid, one.born):
+                self.instances.leave(one)
+                _log.info("instance_struck", instance=one.id, process=one.pid)
+
+    def _log(self, error: MigratorError) -> None:
+        if time.monotonic() - self._logged_at >= _LOG_S:
+            self._logged_at = time.monotonic()
+            # Where a log cannot be written (its stream is closed) the heart must go on beating.
+            with suppress(OSError, ValueError):
+                _log.warning("instance_cannot_look", reason=str(error))
+
+
+def _given_up(error: Exception) -> None:
+    """Ends the heart, which the next write is told of: what nobody expected may mean that nothing is looked at any more."""
+    raise error

@@ -1,0 +1,201 @@
+"""The writes of one reading in the order in which they are sent: tombstones, items that go together, the other items."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from migrator.mapping.heart.sizes import item_bytes
+from migrator.model.errors import ItemRefusedError, NeverTakenError
+from migrator.model.journal import Finding
+from migrator.model.keys import split_source
+from migrator.model.live import ConditionalStore, Outcome, Root
+from migrator.model.table import (
+    ITEM_BYTES,
+    TOMBSTONE,
+    TRANSACTION_ACTIONS,
+    TRANSACTION_BYTES,
+    Item,
+    ItemKey,
+    TableDesign,
+)
+
+Group = list[Item]
+_SO = "so they were written one by one, and a reader may see a mix of them"
+
+
+@dataclass
+class TransactionGroups:
+    """What is to be sent. `groups`: of one root each, all of it or nothing. `too_big`: roots whose group is none."""
+
+    dead: list[Item] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    live: list[Item] = field(default_factory=list)
+    too_big: dict[Root, str] = field(default_factory=dict)
+
+    def add(self, items: Iterable[Item], table: TableDesign) -> None:
+        for item in items:
+            (self.dead if _is_dead(item, table) else self.live).append(item)
+
+    def findings(self) -> list[Finding]:
+        """One for each root whose items were to go together and did not."""
+        return [Finding("apart", name, why, key) for (name, key), why in self.too_big.items()]
+
+
+def sorted_out(
+    items: Iterable[Item],
+    table: TableDesign,
+    together: Mapping[str, frozenset[str]],
+    apart: Collection[tuple[Root, ItemKey]] = (),
+) -> TransactionGroups:
+    """The items as they are to be sent. `together`: per entity the item types that are written together, with whatever
+    the row has to bury; `apart`: keys of roots that are none the less written by themselves."""
+    # By key: a transaction takes no two of one key, and of two the later one would stay.
+    sending, grouped = TransactionGroups(), defaultdict[Root, dict[ItemKey, Item]](dict)
+    if not together:
+        sending.add(items, table)
+        return sending
+    for item in items:
+        root, key = _root(item, table), table.key_of(item)
+        types = together.get(root[0], frozenset())
+        joins = item[table.type_attribute] in types or (bool(types) and _is_dead(item, table))
+        if joins and (root, key) not in apart:
+            grouped[root][key] = item
+        else:
+            sending.add([item], table)
+    for root, by_key in grouped.items():
+        group = list(by_key.values())
+        why = _too_big(group)
+        if why:
+            sending.too_big[root] = why
+        if why or len(group) == 1:
+            sending.add(group, table)
+        else:
+            sending.groups.append(group)
+    return sending
+
+
+def send(
+    store: ConditionalStore,
+    sending: TransactionGroups,
+    table: TableDesign,
+    check: Callable[[], None],
+    *,
+    fresh: bool = False,
+) -> list[Outcome]:
+    """What came of each item; NeverTakenError only where the table took none of all of them.
+
+    `check` stands before each wave. `fresh`: see ConditionalStore.write.
+
+    A group that DynamoDB does not take as one is added to those that are too big.
+    """
+    sent = _Sent()
+    # Tombstones before puts: a key that moves from one root to another is free when it is wanted.
+    for wave in waves(sending.dead, table):
+        check()
+        sent.add(wave, partial(store.write, wave))
+    for groups in group_waves(sending.groups, table):
+        check()
+        items = [item for group in groups for item in group]
+        sent.add(items, partial(_send_groups, store, groups, sending, table))
+    for wave in waves(sending.live, table):
+        check()
+        sent.add(wave, partial(store.write, wave, fresh=fresh))
+    return sent.told()
+
+
+@dataclass
+class _Sent:
+    """What came of the waves so far; `stuck`: of those of which the table took nothing."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    stuck: list[NeverTakenError] = field(default_factory=list)
+
+    def add(self, items: Sequence[Item], work: Callable[[], list[Outcome]]) -> None:
+        try:
+            self.outcomes += work()
+        except NeverTakenError as error:
+            # A wave may be of one item: only the others can say whether it is that one's fault or the table's.
+            self.stuck.append(error)
+            self.outcomes += [Outcome(item, "unwritten", why=str(error)) for item in items]
+
+    def told(self) -> list[Outcome]:
+        if self.stuck and all(one.verdict == "unwritten" for one in self.outcomes):
+            raise self.stuck[0]
+        return self.outcomes
+
+
+def _send_groups(
+    store: ConditionalStore, groups: Sequence[Group], sending: TransactionGroups, table: TableDesign
+) -> list[Outcome]:
+    try:
+        return store.write_together(groups)
+    except ItemRefusedError:
+        if len(groups) > 1:
+            # What was written already may be written again.
+            return [one for group in groups for one in _send_groups(store, [group], sending, table)]
+        (group,) = groups
+        sending.too_big[_root(group[0], table)] = f"atomic: DynamoDB does not take its items at once, {_SO}"
+        # Tombstones first, as ever. An item that is to blame itself is refused here.
+        ordered = sorted(group, key=lambda item: not _is_dead(item, table))
+        return [one for wave in waves(ordered, table) for one in store.write(wave)]
+
+
+def waves(items: Sequence[Item], table: TableDesign) -> list[list[Item]]:
+    """The items in as few groups as there are of one key at most: a store takes no two under one key at once."""
+    if len(items) < 2:
+        return [list(items)] if items else []
+    made: list[list[Item]] = []
+    count: dict[ItemKey, int] = defaultdict(int)
+    for item in items:
+        key = table.key_of(item)
+        if count[key] == len(made):
+            made.append([])
+        made[count[key]].append(item)
+        count[key] += 1
+    return made
+
+
+def group_waves(groups: Sequence[Group], table: TableDesign) -> list[list[Group]]:
+    """The same of groups; of those that share a key one that buries goes before one that does not."""
+    burying = sorted(groups, key=lambda group: not any(_is_dead(item, table) for item in group))
+    return _waves(burying, table)
+
+
+def _waves(groups: Sequence[Group], table: TableDesign) -> list[list[Group]]:
+    if len(groups) < 2:
+        return [list(groups)] if groups else []
+    made: list[list[Group]] = []
+    count: dict[ItemKey, int] = defaultdict(int)
+    for group in groups:
+        keys = [table.key_of(item) for item in group]
+        place = max(count[key] for key in keys)
+        if place == len(made):
+            made.append([])
+        made[place].append(group)
+        count.update(dict.fromkeys(keys, place + 1))
+    return made
+
+
+def _too_big(group: Group) -> str:
+    """Why the group is no transaction; '' where it is one."""
+    if len(group) * ITEM_BYTES <= TRANSACTION_BYTES:
+        return ""
+    size = sum(map(item_bytes, group))
+    if len(group) > TRANSACTION_ACTIONS:
+        what = f"{len(group)} items and tombstones; a transaction takes {TRANSACTION_ACTIONS}"
+    elif size > TRANSACTION_BYTES:
+        what = f"{size:,} bytes; a transaction takes {TRANSACTION_BYTES:,}"
+    else:
+        return ""
+    return f"atomic: the row comes to {what}, {_SO}"
+
+
+def _root(item: Item, table: TableDesign) -> Root:
+    return split_source(str(item[table.source_attribute]))
+
+
+def _is_dead(item: Item, table: TableDesign) -> bool:
+    return item[table.type_attribute] == TOMBSTONE

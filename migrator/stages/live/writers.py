@@ -1,0 +1,403 @@
+"""Registered writers: heartbeats, shared leases, and how long a writer or a tombstone may last."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Lock
+from types import TracebackType
+
+from migrator.model.errors import MigratorError, OldRevisionError, SettingsError, StoppedError
+from migrator.model.instances import Revisions
+from migrator.model.live import ConditionalStore, Writer, WriterKind, Writers
+from migrator.model.table import TOMBSTONE, Item, TableDesign
+from migrator.runtime.logs import get_logger
+from migrator.runtime.processes import Forked, tell_of_forks
+from migrator.runtime.ticker import Ticker
+from migrator.stages.live.refresh import TOMBSTONE_DAYS, RestoredError
+
+# ──
+# How long things may last, and what follows from it: fast runs that must have ended, tombstones that
+# nobody needs.
+
+_LOOK_S = 1.0
+_BEATS_A_SILENCE = 6
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """`request_s`: what one request may last, from its signature to its effect. `silent_s`: a writer that has not
+    renewed its heartbeat for so long sends nothing more."""
+
+    request_s: float = 60.0
+    silent_s: float = 30.0
+
+    @property
+    def beat_s(self) -> float:
+        """How often a heartbeat is renewed, so that some may fail."""
+        return self.silent_s / _BEATS_A_SILENCE
+
+    @property
+    def doubted_s(self) -> float:
+        """After so long without a heartbeat a writer has failed twice to renew it, or is not there any more."""
+        return 3 * self.beat_s
+
+    @property
+    def gone_s(self) -> float:
+        """After so long without a heartbeat, nothing of a writer can take effect any more."""
+        return self.silent_s + self.request_s
+
+    @property
+    def late_s(self) -> float:
+        """After so long without a heartbeat, nothing that was signed before a process was frozen is taken any more.
+
+        With the default of 600 s: AWS takes a signature for five minutes, by a clock that may be five minutes ahead.
+        """
+        return max(self.gone_s, self.ripe_s)
+
+    @property
+    def ripe_s(self) -> float:
+        """The age at which a tombstone may go, if nobody is older."""
+        return 10 * self.request_s
+
+
+@dataclass
+class WriterLease:
+    """One writer's place in the journal. `check` stands before each request: who lost his place sends nothing."""
+
+    writers: Writers
+    revisions: Revisions
+    writer: Writer
+    lifetimes: Lifetimes
+    clock: Callable[[], float]
+    seen_at: float = 0.0
+    is_old: bool = False
+
+    def __post_init__(self) -> None:
+        self.seen_at = self.clock()
+
+    def beat(self, *, begins: bool = False) -> None:
+        """Renews the heartbeat, unless another revision is the newest: who waits for this writer need not wait for ever.
+
+        `begins`: what is read from now on is newer than now.
+        """
+        now = self.clock()
+        self.is_old = self.is_old or self.revisions.is_old()
+        if self.is_old:
+            return
+        self.writer = self.writers.beat(self.writer, begins=begins)
+        # The time before the call: the heartbeat may be as old as that.
+        self.seen_at = now
+
+    def now_s(self) -> float:
+        """The journal's time, as of the last heartbeat and what passed since; rather too late than too early."""
+        return self.writer.alive_at + self.clock() - self.seen_at
+
+    def check(self) -> None:
+        """Raises: OldRevisionError when a newer revision was registered; StoppedError when the writer was fenced, or has
+        been silent for too long."""
+        if self.is_old:
+            raise OldRevisionError(
+                "while this writer was at work the job has gone on to another mapping (or to other columns): what it"
+                " holds is not written, its marks wait; start it again with the job's new mapping file"
+            )
+        if self.writer.fenced:
+            raise StoppedError(
+                "this run was told to stop (a relay has started), or was taken for dead; run the same command again"
+            )
+        if self.clock() - self.seen_at >= self.lifetimes.silent_s:
+            raise StoppedError(
+                "the journal could not be told that this run is alive; run the same command again"
+            )
+
+
+def fence_off(writers: Writers, lifetimes: Lifetimes, wait: Callable[[float], None]) -> None:
+    """Comes back when no fast run is writing, and none can begin: from then on every write has its condition."""
+    writers.fence()
+    while any(one.kind == "fast" for one in writers.living(lifetimes.gone_s)):
+        wait(_LOOK_S)
+
+
+def outlive(
+    writers: Writers, revisions: Revisions, lifetimes: Lifetimes, wait: Callable[[float], None]
+) -> None:
+    """Comes back when nobody writes by another revision than the newest: whatever is written after that stays."""
+    while revisions.old(writers.living(lifetimes.gone_s)):
+        wait(_LOOK_S)
+
+
+@dataclass(frozen=True)
+class Purge:
+    """Removes tombstones that nobody's put can come under any more (rule 6).
+
+    `check` is called before each removal and raises when nothing more must be removed.
+    """
+
+    store: ConditionalStore
+    writers: Writers
+    design: TableDesign
+    lifetimes: Lifetimes
+    check: Callable[[], None]
+    dry_run: bool = False
+
+    def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
+        """How many tombstones went, page by page of a scan that begins with the first one."""
+        begun = [one.since for one in self.writers.living(self.lifetimes.late_s)]
+        # A tombstone holds whole seconds: one of the second in which a writer began may be younger than he is.
+        before_s = math.floor(min([now_s - self.lifetimes.ripe_s, *begun]))
+        for page in pages:
+            ripe = [item for item in page if _is_ripe(item, self.design, before_s)]
+            yield len(ripe) if self.dry_run or not ripe else self._remove(ripe)
+
+    def _remove(self, ripe: Sequence[Item]) -> int:
+        self.check()
+        return self.store.remove_dead(ripe)
+
+
+def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:
+    expiry = item.get(design.ttl or "")
+    if item.get(design.type_attribute) != TOMBSTONE or not isinstance(expiry, int):
+        return False
+    # It holds whole seconds: one of the second in which a writer began may be younger than he is.
+    return expiry - TOMBSTONE_DAYS * 86_400 + 1 <= before_s
+
+
+# ── Heartbeats of this process's writers, given by one thread while they work ──
+
+_log = get_logger("writers")
+
+
+class WriterHeartbeats(Forked):
+    """Use as a context manager: every presence taken inside is renewed until it is left.
+
+    `unanswered`: how many requests nobody knows the end of; they may still take effect.
+    """
+
+    def __init__(
+        self,
+        writers: Writers,
+        revisions: Revisions,
+        lifetimes: Lifetimes,
+        clock: Callable[[], float],
+        unanswered: Callable[[], int],
+    ) -> None:
+        self.writers = writers
+        self.revisions = revisions
+        self.lifetimes = lifetimes
+        self.clock = clock
+        self.unanswered = unanswered
+        self._begin_anew()
+        tell_of_forks(self)
+
+    def _begin_anew(self) -> None:
+        self._here: list[WriterLease] = []
+        self._lock = Lock()
+        self._ticker = Ticker("heartbeat", self._renew, _not_renewed, lambda: self.lifetimes.beat_s)
+
+    def __enter__(self) -> WriterHeartbeats:
+        self._ticker.start()
+        return self
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Places and their heartbeats stay with the parent; what a child writes, it enters for itself."""
+        if in_child:
+            began = self._ticker.runs
+            self._begin_anew()
+            if began:
+                self._ticker.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ticker.stop(self.lifetimes.silent_s)
+
+    def now_s(self) -> float:
+        """The time by the clock that tells since when writers work, so that tombstones are as old as they seem.
+
+        By this machine's where none of its writers is here.
+        """
+        with self._lock:
+            here = self._here[-1:]
+        return here[0].now_s() if here else time.time()
+
+    def enter(self, kind: WriterKind) -> WriterLease:
+        """A place among the writers.
+
+        Raises: StoppedError where an undo is deleting; SettingsError where an undo is to begin beside writers;
+        OldRevisionError where another revision than this process's is the newest.
+        """
+        before = self.clock()
+        writer = self.writers.enter(kind)
+        try:
+            # Looked for from a place of one's own: of two that enter at once, one at least sees the other.
+            refuse_beside(writer, self.writers.living(self.lifetimes.gone_s), self.lifetimes)
+            self.revisions.enter(writer)
+        except MigratorError:
+            self.writers.leave(writer)
+            raise
+        writer_lease = WriterLease(self.writers, self.revisions, writer, self.lifetimes, self.clock)
+        writer_lease.seen_at = before
+        with self._lock:
+            self._here.append(writer_lease)
+        return writer_lease
+
+    def check(self) -> None:
+        """Raises: StoppedError when any presence here must send nothing more; threads share what they send through."""
+        with self._lock:
+            here = list(self._here)
+        for writer_lease in here:
+            writer_lease.check()
+
+    def leave(self, writer_lease: WriterLease, *, clean: bool) -> None:
+        """`clean`: its work ended by itself. The place stays until nothing of it can take effect any more."""
+        with self._lock:
+            if writer_lease in self._here:
+                self._here.remove(writer_lease)
+        if clean and not self.unanswered():
+            self.writers.leave(writer_lease.writer)
+            self.revisions.leave(writer_lease.writer)
+
+    def _renew(self) -> None:
+        with self._lock:
+            here = list(self._here)
+        for writer_lease in here:
+            # The journal may come back in time; check() stops the writer when it does not.
+            with suppress(MigratorError):
+                writer_lease.beat()
+
+
+def _not_renewed(error: Exception) -> None:
+    """A writer whose heartbeats go on failing is stopped by check()."""
+    _log.warning("heartbeat_not_given", reason=type(error).__name__)
+
+
+def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:
+    """Raises where one deletes what another writes: SettingsError for the one that deletes, StoppedError for the other."""
+    if entered.kind == "undo":
+        if named := ", ".join(sorted(f"a {_NAMED[one.kind]}" for one in living if one.kind != "undo")):
+            advice = f"stop them, and wait {lifetimes.gone_s:g} s for those that were killed"
+            raise SettingsError(f"undo deletes, and these write to the same table: {named}; {advice}")
+    elif any(one.kind == "undo" for one in living):
+        raise StoppedError(
+            "an undo is deleting items of this table; the same command goes on when it has ended"
+            f" (one that was killed counts for {lifetimes.gone_s:g} s)"
+        )
+
+
+_NAMED: Mapping[WriterKind, str] = {
+    "fast": "backfill",
+    "conditional": "backfill",
+    "relay": "relay",
+    "strict": "strict service",
+    "undo": "undo",
+}
+
+
+# ── Places among the writers for work that never ends: turn after turn, by many threads of one service ──
+
+TURN_S = 60.0
+
+
+@dataclass
+class LeaseSlot:
+    """One place among the writers, and how many turns are under way in it."""
+
+    writer_lease: WriterLease
+    begun_at: float
+    turns: int = 0
+    is_clean: bool = True
+
+
+@dataclass(eq=False)
+class SharedLeases(Forked):
+    """A place is given up when it is `TURN_S` old and its last turn has ended, so that purge need not wait for ever.
+
+    `guard`: raises where source, journal and table do not belong together any more; asked before each place.
+    """
+
+    heartbeats: WriterHeartbeats
+    kind: WriterKind
+    clock: Callable[[], float]
+    guard: Callable[[], None]
+    _current: LeaseSlot | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        tell_of_forks(self)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """The place is the parent's."""
+        if in_child:
+            self._current, self._lock = None, Lock()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """A turn until the block ends."""
+        turn = self.enter()
+        try:
+            yield
+        except BaseException as error:
+            self.fail(turn, error)
+            raise
+        self.leave(turn)
+
+    def enter(self) -> LeaseSlot:
+        """A registered writer is here until the turn is left: what it reads is newer than its place.
+
+        Raises: what the journal does where it cannot be asked, or StoppedError where nothing more may be sent.
+        """
+        place = self._taken()
+        try:
+            place.writer_lease.check()
+        except BaseException:
+            self.leave(place, clean=False)
+            raise
+        return place
+
+    def leave(self, place: LeaseSlot, *, clean: bool = True) -> None:
+        """`clean`: the turn's work ended by itself, so that nothing of it is on its way."""
+        with self._lock:
+            place.turns -= 1
+            place.is_clean &= clean
+            is_last = place is not self._current and not place.turns
+        if is_last:
+            self._leave(place)
+
+    def fail(self, place: LeaseSlot, error: BaseException) -> None:
+        """Leaves a turn that ended with an error. Where the source went back, the next one asks `guard` first."""
+        self.leave(place, clean=False)
+        if isinstance(error, RestoredError):
+            self.close()
+
+    def close(self) -> None:
+        with self._lock:
+            place, self._current = self._current, None
+        if place is not None and not place.turns:
+            self._leave(place)
+
+    def _taken(self) -> LeaseSlot:
+        left: LeaseSlot | None = None
+        with self._lock:
+            old = self._current
+            taken = old if old is not None and self._is_fresh(old) else self._new()
+            self._current = taken
+            taken.turns += 1
+            # Who still has turns in it leaves it with the last of them.
+            if old is not None and old is not taken and not old.turns:
+                left = old
+        if left is not None:
+            self._leave(left)
+        return taken
+
+    def _is_fresh(self, place: LeaseSlot) -> bool:
+        return self.clock() - place.begun_at < TURN_S and not place.writer_lease.writer.fenced
+
+    def _new(self) -> LeaseSlot:
+        self.guard()
+        return LeaseSlot(self.heartbeats.enter(self.kind), self.clock())
+
+    def _leave(self, place: LeaseSlot) -> None:
+        self.heartbeats.leave(place.writer_lease, clean=place.is_clean)

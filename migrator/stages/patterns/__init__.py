@@ -1,0 +1,1 @@
+"""An access pattern asked of both sides: questions, pages, replays."""

@@ -1,0 +1,102 @@
+"""Latencies of many answers, counted in bounded memory, written as text and added up again."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+from threading import Lock
+
+from migrator.model.report import Curve
+from migrator.model.results import Latency
+
+_LONGEST_US = 3_600_000_000
+_DIGITS = 3
+CURVE = (0.0, 10.0, 25.0, 50.0, 60.0, 70.0, 80.0, 85.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.9)
+"""Percentiles of a curve."""
+
+
+class Latencies:
+    """Answers counted by their microseconds, which are kept to three significant digits, up to an hour: some 7,000 numbers
+    at the most. Safe to record to from many threads."""
+
+    def __init__(self) -> None:
+        self._answers: Counter[int] = Counter()
+        self._lock = Lock()
+        self.unread = 0
+        """Texts that could not be added, so that nothing is known of all answers together."""
+
+    def record(self, took_ms: float) -> None:
+        """Counts one answer; one that took longer than an hour counts as an hour."""
+        shown_us = _rounded(min(max(1, round(took_ms * 1000)), _LONGEST_US))
+        with self._lock:
+            self._answers[shown_us] += 1
+
+    def add(self, text: str) -> None:
+        """Counts what `text` of another one says; what is none, or was written by a release before, counts as unread."""
+        try:
+            told = json.loads(zlib.decompress(b64decode(text, validate=True)))
+            self._answers.update({int(shown_us): int(count) for shown_us, count in told.items()})
+        except (ValueError, AttributeError, TypeError, zlib.error):
+            self.unread += 1
+
+    def text(self) -> str:
+        """All counts as text that `add` reads: some hundred characters, a few thousand where answers differ much."""
+        with self._lock:
+            told = json.dumps(self._answers, separators=(",", ":"))
+        return b64encode(zlib.compress(told.encode())).decode("ascii")
+
+    @property
+    def answers(self) -> int:
+        return self._answers.total()
+
+    @property
+    def p99_ms(self) -> float:
+        """0 where nothing was recorded."""
+        return self._percentiles([99.0])[0]
+
+    def above(self, limit_ms: float) -> int:
+        """How many answers took longer."""
+        return sum(count for shown_us, count in self._answers.items() if shown_us > limit_ms * 1000)
+
+    def summary(self) -> Latency | None:
+        """None where nothing was recorded."""
+        with self._lock:
+            if not self._answers:
+                return None
+            p50, p90, p99, longest = self._percentiles([50.0, 90.0, 99.0, 100.0])
+            return Latency(self.answers, p50, p90, p99, longest)
+
+    def curve(self) -> Curve | None:
+        """None where nothing was recorded."""
+        if not self._answers:
+            return None
+        *points, longest = self._percentiles([*CURVE, 100.0])
+        return Curve(self.answers, tuple(zip(CURVE, points, strict=True)), longest)
+
+    def _percentiles(self, shares: Sequence[float]) -> list[float]:
+        """Milliseconds within which each share of the answers came; `shares` in rising order."""
+        times = sorted(self._answers)
+        reached = list(accumulate(self._answers[shown_us] for shown_us in times))
+        found, place = [], 0
+        for share in shares:
+            while place < len(times) - 1 and reached[place] < share / 100 * reached[-1]:
+                place += 1
+            found.append(times[place] / 1000 if times else 0.0)
+        return found
+
+
+def added(texts: Sequence[str]) -> Latencies:
+    """All that texts of `Latencies` tell, together."""
+    latencies = Latencies()
+    for text in texts:
+        latencies.add(text)
+    return latencies
+
+
+def _rounded(microseconds: int) -> int:
+    step: int = 10 ** max(0, len(str(microseconds)) - _DIGITS)
+    return round(microseconds / step) * step

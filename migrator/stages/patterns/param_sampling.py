@@ -1,0 +1,357 @@
+"""Parameter sampling: values drawn from real rows, or made up where no column gives them; the same for one seed."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from itertools import islice, pairwise
+from typing import Any
+from uuid import UUID
+
+from migrator.mapping.heart.expressions import Row, compile_ref
+from migrator.mapping.heart.filters import FilterContext
+from migrator.mapping.heart.geo import reach_m
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.heart.rows import places_of
+from migrator.mapping.patterns.answers import read_params
+from migrator.mapping.patterns.param_sources import EntityParamSources, ParamSource, origins_of
+from migrator.mapping.patterns.params import absent_value, bucket_text, list_text, param_text
+from migrator.mapping.patterns.requests import Requests
+from migrator.model.edges import Rows
+from migrator.model.entities import Mapping as MappingModel
+from migrator.model.errors import RowError, SettingsError
+from migrator.model.expressions import SCHEMA_PATH
+from migrator.model.facts import Alike, EntityPlan, column_of
+from migrator.model.patterns import Param, ParamType, Pattern
+from migrator.model.table import SourceKey
+
+# ── Values of a parameter that no column gives ──
+
+MADE_UP = "made up"
+_LIMIT = 20
+_FIRST_DAY = date(2020, 1, 1)
+
+
+def made_up(pattern: Pattern, param: Param, rng: random.Random, texts: Mapping[str, str]) -> str:
+    """A text of the parameter's type; a limit is 1 to 20, a distance one that the cells asked cover.
+
+    `texts`: of the parameters that are known.
+    """
+    if pattern.near is not None and param.name == pattern.near.within_m:
+        return str(1 + int(rng.random() * 0.9 * _reach_m(pattern, texts)))
+    made = str(rng.randint(1, _LIMIT)) if param.name == pattern.limit else _MAKERS[param.type](rng)
+    return list_text([made]) if param.many else made
+
+
+def _reach_m(pattern: Pattern, texts: Mapping[str, str]) -> float:
+    near, star = pattern.near, pattern.star
+    latitude = texts.get(near.origin[0]) if near else None
+    if star is None or latitude is None:
+        return 1.0
+    return reach_m(float(latitude), int(star.filters[0].args[0]))
+
+
+def _day(rng: random.Random) -> date:
+    return _FIRST_DAY + timedelta(days=rng.randrange(3650))
+
+
+_MAKERS: dict[ParamType, Callable[[random.Random], str]] = {
+    "integer": lambda rng: str(rng.randint(1, _LIMIT)),
+    "number": lambda rng: f"{rng.randint(1, 10_000) / 100:.2f}",
+    "text": lambda rng: f"{rng.getrandbits(32):08x}",
+    "boolean": lambda rng: rng.choice(["true", "false"]),
+    "date": lambda rng: _day(rng).isoformat(),
+    "timestamp": lambda rng: datetime.combine(_day(rng), datetime.min.time()).isoformat(),
+    "uuid": lambda rng: str(UUID(int=rng.getrandbits(128), version=4)),
+    "binary": lambda rng: base64.b64encode(rng.randbytes(8)).decode("ascii"),
+}
+
+
+# ── Some rows of every entity, spread over its keys, to draw parameters from ──
+
+PLACES = 40
+"""Places of an entity's keys that rows are read at."""
+ROWS_A_PLACE = 10
+
+
+class RowSample:
+    """Decoded rows by entity, read when first asked for; the same seed gives the same of the same rows."""
+
+    def __init__(self, source: Rows, entities: Sequence[CompiledEntity], seed: int) -> None:
+        self._source = source
+        self._entities = {one.name: one for one in entities}
+        self._seed = seed
+        self._rows: dict[str, list[Row]] = {}
+
+    @property
+    def plans(self) -> list[EntityPlan]:
+        return [one.plan for one in self._entities.values()]
+
+    def rows(self, entity: str) -> list[Row]:
+        """Some hundred rows at most, in the order of their keys; those that do not fit their declared types are left out."""
+        if entity not in self._rows:
+            self._rows[entity] = list(self._read(self._entities[entity]))
+        return self._rows[entity]
+
+    def _read(self, entity: CompiledEntity) -> Iterator[Row]:
+        for after, upto in pairwise([None, *self._bounds(entity), None]):
+            for tree in self._source.read_page(entity.plan, after, upto, ROWS_A_PLACE):
+                row = _decoded(entity, tree)
+                if row is not None:
+                    yield row
+
+    def _bounds(self, entity: CompiledEntity) -> list[SourceKey]:
+        """Where the places end. A part of chance in their size makes other seeds look elsewhere."""
+        rows = self._source.rows_about(entity.plan)
+        share = random.Random(f"{self._seed}/{entity.name}").uniform(0.75, 1)
+        size = max(1, int(rows * share / PLACES))
+        return list(islice(self._source.page_bounds(entity.plan, size), 2 * PLACES))
+
+
+def _decoded(entity: CompiledEntity, tree: tuple[Any, ...]) -> Row | None:
+    try:
+        return entity.decode(tree)
+    except RowError:
+        return None
+
+
+# ── Parameters of an access pattern drawn from real rows, the same for the same seed ──
+
+WITHOUT_PARAMS = 10
+"""A question without parameters is asked so often at most: its answers are all the same one."""
+_TRIES = 8
+_LONGEST_LIST = 10
+_TWINS = 0.2
+"""The share of texts that are spelled otherwise, where the source takes both spellings for one."""
+_ABSENT = 0.1
+"""The share of samples that ask for what is not there: an empty answer is evidence too."""
+
+
+@dataclass(frozen=True)
+class ParamSet:
+    """One set of parameters: as texts (those that are set) and as `read_params` gives them.
+
+    `kind`: the optional ones that are set. `absent`: one of them is no row's.
+    """
+
+    texts: Mapping[str, str]
+    values: Mapping[str, Any]
+    kind: tuple[str, ...] = ()
+    absent: bool = False
+
+
+@dataclass(frozen=True)
+class SampledParams:
+    """What was drawn for one pattern. `origins`: where each parameter comes from, in words. `why`: draws are missing."""
+
+    draws: tuple[ParamSet, ...]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int, seed: int) -> SampledParams:
+    """So many sets of parameters, or fewer where the pattern takes none or the rows give too few.
+
+    Raises: what the source raises.
+    """
+    sources = origins_of(mapping, pattern, pool.plans)
+    rng = random.Random(f"{seed}/{pattern.name}")
+    if not sources:
+        return SampledParams((), why="no item has a key that it can ask for")
+    drawing = [_Drawing(mapping, pattern, one, pool.rows(one.plan.entity.name), rng) for one in sources]
+    wanted = samples if pattern.params else min(samples, WITHOUT_PARAMS)
+    found = [made for _ in range(wanted) if (made := rng.choice(drawing).one()) is not None]
+    refusals = (one.refused for one in drawing if one.refused)
+    why = next(refusals, "") if len(found) < wanted else ""
+    words = [one.in_words() for one in drawing]
+    origins = {
+        param.name: " or ".join(dict.fromkeys(one[param.name] for one in words)) for param in pattern.params
+    }
+    return SampledParams(tuple(found), origins, why)
+
+
+class _Drawing:
+    """Draws of one pattern from the rows of one entity."""
+
+    def __init__(
+        self,
+        mapping: MappingModel,
+        pattern: Pattern,
+        origins: EntityParamSources,
+        rows: list[Row],
+        rng: random.Random,
+    ) -> None:
+        self.pattern = pattern
+        self._requests = Requests(mapping, pattern)
+        self.origins = origins
+        self.rows = rows
+        self.rng = rng
+        self.refused = ""
+        self._params = {param.name: param for param in pattern.params}
+        self._alike = {name: alike for name in origins.of if (alike := self._alike_of(name))}
+        around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
+        places = places_of(origins.plan)
+        self._getters: dict[str, Callable[[Row], Any]] = {
+            name: _getter(one, lambda ref: compile_ref(ref, places, around), origins.plan.entity.schema)
+            for name, one in origins.of.items()
+        }
+
+    def one(self) -> ParamSet | None:
+        """A set that makes a request; None where none was found."""
+        absent = self.rng.random() < _ABSENT
+        for number in range(_TRIES):
+            # The last tries are for patterns that take no long ranges and no strange values.
+            made = self._try(absent=absent and number < _TRIES // 2, near=number >= _TRIES // 2)
+            if made is not None:
+                return made
+        return None
+
+    def _try(self, *, absent: bool, near: bool) -> ParamSet | None:
+        chosen = {name for name, one in self._params.items() if not one.optional or self.rng.random() < 0.5}
+        anchor = self.rng.choice(self.rows) if self.rows else None
+        other = anchor if near or not self.rows else self.rng.choice(self.rows)
+        try:
+            texts = self._texts(chosen, anchor, other)
+            lost = self._lose(texts) if absent else False
+            values = read_params(self.pattern, texts)
+            self._requests.refuse_unfit(values)
+        except (SettingsError, RowError, ValueError, OverflowError) as error:
+            self.refused = str(error) if isinstance(error, SettingsError) else "no row has values that fit"
+            return None
+        kind = tuple(sorted(name for name in texts if self._params[name].optional))
+        return ParamSet(texts, values, kind, lost)
+
+    # ── one set of texts ──
+
+    def _texts(self, chosen: set[str], anchor: Row | None, other: Row | None) -> dict[str, str]:
+        texts: dict[str, str] = {}
+        for name, param in self._params.items():
+            if name in chosen and name in self._getters and anchor is not None:
+                texts[name] = self._from_rows(param, anchor, other)
+        for name, param in self._params.items():
+            if name in chosen and name not in texts:
+                texts[name] = self._other(param, anchor, texts)
+        return texts
+
+    def _from_rows(self, param: Param, anchor: Row, other: Row | None) -> str:
+        origin = self.origins.of[param.name]
+        value = self._value(param.name, anchor)
+        if param.many:
+            return list_text([self._spelled(param.name, one) for one in self._several(param, anchor)])
+        if origin.role == "bucket":
+            return bucket_text(value, origin.unit, param)
+        if origin.role in ("low", "high") and other is not None:
+            second = self._value(param.name, other)
+            value = min(value, second) if origin.role == "low" else max(value, second)
+        if self.pattern.near is not None and param.name in self.pattern.near.origin:
+            value = round(float(value) + self.rng.uniform(-0.0005, 0.0005), 6)
+            return f"{value:.6f}"
+        return self._spelled(param.name, param_text(value, param.type))
+
+    def _alike_of(self, name: str) -> tuple[Alike, ...]:
+        """How a text may be spelled otherwise, so that SQL's = takes it for the same."""
+        origin, plan = self.origins.of[name], self.origins.plan
+        column = column_of(origin.path, plan) if SCHEMA_PATH not in origin.ref.paths else None
+        if column is None or origin.role != "equal" or self._params[name].type != "text":
+            return ()
+        begun = [one for one in self.pattern.sort if one.operator == "begins_with"]
+        is_prefix = any(name in ref.paths for one in begun for text in one.values for ref in text.refs)
+        # LIKE takes case for one, as = does, and no spaces.
+        return tuple(one for one in column.alike if one == "case" or not is_prefix)
+
+    def _spelled(self, name: str, text: str) -> str:
+        """The text, or now and then another one that the source takes for the same."""
+        if name not in self._alike or self.rng.random() >= _TWINS:
+            return text
+        other = text.swapcase() if self.rng.choice(self._alike[name]) == "case" else f"{text} "
+        return other if other.lower().rstrip(" ") == text.lower().rstrip(" ") else text
+
+    def _value(self, name: str, row: Row) -> Any:
+        """Raises: RowError where the row has none."""
+        found = self._getters[name](row)
+        if found is None:
+            raise RowError("the row has no value")
+        return found
+
+    def _several(self, param: Param, anchor: Row) -> list[str]:
+        """Up to ten values, of rows that have the anchor's values of the other parameters where there are some."""
+        others = [name for name, one in self.origins.of.items() if one.role == "equal" and name != param.name]
+        same = [
+            row for row in self.rows if all(self._getters[n](row) == self._getters[n](anchor) for n in others)
+        ]
+        count = min(len(same), self.rng.randint(1, _LONGEST_LIST))
+        rows = [anchor, *self.rng.sample(same, count)][:_LONGEST_LIST]
+        values = [self._getters[param.name](row) for row in rows]
+        return list(dict.fromkeys(param_text(one, param.type) for one in values if one is not None))
+
+    def _other(self, param: Param, anchor: Row | None, texts: Mapping[str, str]) -> str:
+        """A value that no column gives: the end of a bucket, the entity's schema, or one made up."""
+        if param.name == self.pattern.schema and self.origins.plan.entity.schema is not None:
+            return self.origins.plan.entity.schema
+        begun = self._bucket()
+        if begun is not None and anchor is not None and param.type in ("timestamp", "date"):
+            return bucket_text(self._value(begun, anchor), self.origins.of[begun].unit, param, after=True)
+        return made_up(self.pattern, param, self.rng, texts)
+
+    def _bucket(self) -> str | None:
+        return next((name for name, one in self.origins.of.items() if one.role == "bucket"), None)
+
+    def _lose(self, texts: dict[str, str]) -> bool:
+        """Puts a value that is no row's in the place of one that is asked for equality; whether there was one."""
+        near = self.pattern.near.origin if self.pattern.near else ()
+        names = sorted(n for n, one in self.origins.of.items() if one.role == "equal" and n in texts)
+        names = [name for name in names if name not in near and name != self.pattern.schema]
+        if not names or not self.rows:
+            return False
+        name = self.rng.choice(names)
+        param = self._params[name]
+        value = absent_value([self._getters[name](row) for row in self.rows])
+        if value is None:
+            return False
+        text = param_text(value, param.type)
+        texts[name] = list_text([text]) if param.many else text
+        return True
+
+    # ── what is told ──
+
+    def in_words(self) -> dict[str, str]:
+        """Where each parameter comes from."""
+        table = self.origins.plan.table.name
+        words = {}
+        for name, param in self._params.items():
+            origin = self.origins.of.get(name)
+            if origin is not None and self.rows:
+                words[name] = f"{table}.{origin.path}"
+            elif self._bucket() is not None and self.rows and param.type in ("timestamp", "date"):
+                words[name] = f"the end of the {self.origins.of[self._bucket() or ''].unit}"
+            else:
+                words[name] = "the schema" if name == self.pattern.schema else MADE_UP
+        return words
+
+
+def _getter(
+    origin: ParamSource, compiled: Callable[[Any], Callable[[Row], Any]], schema: str | None
+) -> Callable[[Row], Any]:
+    if SCHEMA_PATH in origin.ref.paths:
+        return lambda row: schema
+    get, place, several = compiled(origin.ref), origin.place, len(origin.ref.paths) > 1
+
+    def value(row: Row) -> Any:
+        try:
+            found = get(row)
+        except RowError:
+            return None  # a value that has no form is as good as none to ask with
+        return found[place] if several and isinstance(found, (tuple, list)) else found
+
+    return value
+
+
+def kinds_of(draws: Sequence[ParamSet]) -> dict[tuple[str, ...], int]:
+    """How many of the draws set which optional parameters."""
+    counted: dict[tuple[str, ...], int] = {}
+    for one in draws:
+        counted[one.kind] = counted.get(one.kind, 0) + 1
+    return counted

@@ -1,0 +1,417 @@
+"""One access pattern asked of both sides: its SQL, its requests, and the pages of items that answer them."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from migrator.mapping.heart.sizes import entry_bytes, read_units
+from migrator.mapping.patterns.answers import (
+    answer_of,
+    nearest,
+    plain_rows,
+    readers_for,
+    sample_params,
+    schema_of,
+)
+from migrator.mapping.patterns.diff import diffs, row_key
+from migrator.mapping.patterns.normalisers import ruled
+from migrator.mapping.patterns.requests import Requests
+from migrator.model.edges import ItemStore, QueryPage, Questions
+from migrator.model.entities import Mapping as MappingModel
+from migrator.model.errors import SettingsError
+from migrator.model.facts import EntityPlan
+from migrator.model.patterns import Part, Pattern, Request
+from migrator.model.phase import Side
+from migrator.model.results import Answer, PartAnswer, Rows, Took
+from migrator.model.table import OWN_TYPES, Item, ItemKey, TableDesign
+
+# ── The items that answer a request: pages followed, partitions asked side by side and merged ──
+
+AT_ONCE = 8
+"""Requests of one question that are under way together."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """`round_trips` counts requests, those sent again included."""
+
+    items: list[Item]
+    round_trips: int
+    read_units: float
+
+
+def fetch(store: ItemStore, request: Request, now_s: float | None = None) -> Fetched:
+    """All items of the answer in its order, up to the request's limit: none of ours alone, none that has expired.
+
+    `now_s`: in seconds since 1970, by which items expire; None is this machine's clock.
+    Raises: StoppedError, TargetError as the store does.
+    """
+    return _WAYS[request.operation](store, request, time.time() if now_s is None else now_s)
+
+
+def _get(store: ItemStore, request: Request, now_s: float) -> Fetched:
+    pages = [store.get_item(one) for one in request.sent]
+    return _fetched(pages, shown([item for page in pages for item in page.items], request, now_s))
+
+
+def _batch_get(store: ItemStore, request: Request, now_s: float) -> Fetched:
+    """The items in the order in which their keys were asked."""
+    pages = list(side_by_side(store.batch_get, request.sent))
+    items = shown([item for page in pages for item in page.items], request, now_s)
+    found = {_key(item, request): item for item in items}
+    asked = [tuple(key[name] for name in request.key) for one in request.sent for key in one["Keys"]]
+    return _fetched(pages, [found[key] for key in asked if key in found])
+
+
+def _query(store: ItemStore, request: Request, now_s: float) -> Fetched:
+    # What is sorted by distance has to be read to its end, whatever the limit.
+    limit = request.limit if request.near is None else None
+    asked = [Partition(store, Asked(request, one, limit, now_s)) for one in request.sent]
+    # Of every partition the first page is needed before anything can be merged.
+    side_by_side(Partition.read_all if limit is None else Partition.read_page, asked)
+    streams = [one.items() for one in asked]
+    merged = heapq.merge(*streams, key=order_of(request), reverse=request.descending)
+    items = list(islice(_once(merged, request), limit))
+    if request.near is not None:
+        items = nearest(items, request.near, request.key)[: request.limit]
+    return Fetched(items, sum(one.requests for one in asked), sum(one.read_units for one in asked))
+
+
+_WAYS: dict[str, Callable[[ItemStore, Request, float], Fetched]] = {
+    "get": _get,
+    "batch_get": _batch_get,
+    "query": _query,
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One Query of a request: how many of its items are wanted (None: all), by which time they expire, and where it
+    starts (None: at its beginning)."""
+
+    request: Request
+    query: Mapping[str, Any]
+    limit: int | None
+    now_s: float
+    start: Mapping[str, Any] | None = None
+
+
+class Partition:
+    """One Query whose pages are read when their items are needed. For one thread at a time."""
+
+    def __init__(self, store: ItemStore, asked: Asked) -> None:
+        self.store = store
+        self.asked = asked
+        self.limit = asked.limit
+        self.requests = 0
+        self.read_units = 0.0
+        self._ready: deque[Item] = deque()
+        self._found = 0
+        self._filters = "FilterExpression" in asked.query
+        self._start = asked.start
+        self._done = False
+
+    def items(self) -> Iterator[Item]:
+        while self._ready or not self._done:
+            if self._ready:
+                yield self._ready.popleft()
+            else:
+                self.read_page()
+
+    def read_all(self) -> None:
+        while not self._done:
+            self.read_page()
+
+    def read_page(self) -> None:
+        """The next page; it may be empty and still not the last one."""
+        page = self.store.query(self._sized(), self._start)
+        items = shown(page.items, self.asked.request, self.asked.now_s)
+        # Where one was not to be seen, there may be thousands of them: pages grow as behind a filter.
+        self._filters = self._filters or len(items) < len(page.items)
+        self._ready.extend(items)
+        self._found += len(items)
+        self.requests += page.requests
+        self.read_units += page.read_units
+        self._start = page.next_start
+        self._done = page.next_start is None
+
+    def _sized(self) -> Mapping[str, Any]:
+        """The query with a limit of what is still missing.
+
+        DynamoDB counts items before it filters them: behind a filter each page is twice as large as the one before, so
+        that neither a page of 1 MB is paid for in vain nor every item costs a request.
+        """
+        query = self.asked.query
+        if self.limit is None:
+            return query
+        if self._filters:
+            return {**query, "Limit": self.limit * 2**self.requests}
+        return {**query, "Limit": max(self.limit - self._found, 0) or self.limit}
+
+
+def side_by_side(work: Callable[[Any], Any], pieces: Iterable[Any]) -> list[Any]:
+    """The results in the order of the pieces."""
+    waiting = list(pieces)
+    if len(waiting) < 2:
+        return [work(piece) for piece in waiting]
+    with ThreadPoolExecutor(min(AT_ONCE, len(waiting))) as executor:
+        return list(executor.map(work, waiting))
+
+
+def order_of(request: Request) -> Callable[[Item], tuple[Any, ...]]:
+    """What items are merged by. Python orders texts by code point, which is the order of their UTF-8 bytes."""
+    return lambda item: tuple(item[name] for name in request.sort)
+
+
+def _once(items: Iterable[Item], request: Request) -> Iterator[Item]:
+    """Each item once: one that moves to another partition meanwhile could be read in both."""
+    seen: set[ItemKey] = set()
+    for item in items:
+        key = _key(item, request)
+        if key not in seen:
+            seen.add(key)
+            yield item
+
+
+def _key(item: Item, request: Request) -> ItemKey:
+    return tuple(item[name] for name in request.key)
+
+
+def shown(items: list[Item], request: Request, now_s: float) -> list[Item]:
+    """Without tombstones, the control item, and what has expired and is still there."""
+    own, ttl = request.type_attribute, request.ttl_attribute
+    return [item for item in items if item.get(own) not in OWN_TYPES and not _expired(item, ttl, now_s)]
+
+
+def _expired(item: Item, ttl: str | None, now_s: float) -> bool:
+    expiry = item.get(ttl) if ttl else None
+    return isinstance(expiry, (int, Decimal)) and not isinstance(expiry, bool) and expiry <= now_s
+
+
+def _fetched(pages: list[QueryPage], items: list[Item]) -> Fetched:
+    return Fetched(items, sum(page.requests for page in pages), sum(page.read_units for page in pages))
+
+
+# ── One access pattern answered by both sides ──
+
+
+def ask(
+    mapping: MappingModel,
+    pattern: Pattern,
+    params: Mapping[str, Any],
+    source: Questions,
+    store: ItemStore,
+    *,
+    plans: Sequence[EntityPlan] = (),
+    clock: Callable[[], float] = time.perf_counter,
+) -> Answer:
+    """The pattern's answer from the table and from SQL, compared part by part. `clock` gives seconds.
+
+    `plans`: of all entities, so that SQL's values are compared by the declared types of their columns.
+
+    Raises: SettingsError where the parameters make no request.
+    """
+    question = Question(mapping, pattern, plans, clock)
+    metered = ReadMeter(store)
+    table = question.of_table(params, metered)  # type: ignore[arg-type]
+    sql = question.of_sql(params, source)
+    return Answer(
+        pattern=pattern,
+        request=table.request,
+        parts=question.compared(table.parts, sql.parts),
+        table=table.took,
+        sql=sql.took,
+        read_units=metered.units(mapping.table),
+        reported_units=table.reported_units,
+        dropped=metered.dropped,
+    )
+
+
+class ReadMeter:
+    """The table's reads, with what was asked and what came kept until it is added up. Safe for many threads."""
+
+    def __init__(self, store: ItemStore) -> None:
+        self._store = store
+        self.read: list[tuple[Mapping[str, Any], QueryPage]] = []
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        return self._kept(request, self._store.query(request, start))
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        return self._kept(request, self._store.get_item(request))
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        return self._kept(request, self._store.batch_get(request))
+
+    def units(self, table: TableDesign) -> float:
+        """The read units that DynamoDB takes for items of these sizes."""
+        return sum(_read_units(request, page, table) for request, page in self.read)
+
+    @property
+    def dropped(self) -> int:
+        return sum(page.dropped for _, page in self.read)
+
+    def _kept(self, request: Mapping[str, Any], page: QueryPage) -> QueryPage:
+        self.read.append((request, page))
+        return page
+
+
+def _read_units(request: Mapping[str, Any], page: QueryPage, table: TableDesign) -> float:
+    """Of a page of a Query the sum of the sizes is rounded up, of a batch each item by itself, found or not.
+
+    In an index an item is as large as what is projected. What a filter dropped is as large as the rest.
+    Source: AWS Developer Guide, "DynamoDB read and write operations".
+    """
+    index = table.asked(request.get("IndexName"))
+    assert index is not None
+    sizes = [entry_bytes(one, index, table) or 0 for one in page.items]
+    sums = [sum(sizes) + sum(sizes) * page.dropped // max(1, len(sizes))]
+    if "Keys" in request:
+        sums = sizes + [0] * (len(request["Keys"]) - len(sizes))
+    consistent = bool(request.get("ConsistentRead"))
+    return sum(read_units(size, consistent=consistent) for size in sums)
+
+
+@dataclass(frozen=True)
+class SqlSide:
+    """SQL's answer: rows of each part as the items would say them."""
+
+    parts: Mapping[str, Rows]
+    took: Took
+
+
+@dataclass(frozen=True)
+class TableSide:
+    """The table's answer: of each part's items what the pattern returns."""
+
+    parts: Mapping[str, Rows]
+    took: Took
+    request: Request
+    reported_units: float
+
+
+class Question:
+    """One access pattern, to be asked of either side with any parameters. Safe to share between threads."""
+
+    def __init__(
+        self,
+        mapping: MappingModel,
+        pattern: Pattern,
+        plans: Sequence[EntityPlan] = (),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.mapping = mapping
+        self.pattern = pattern
+        self.clock = clock
+        self.requests = Requests(mapping, pattern)
+        self.readers = {part.name: readers_for(mapping, plans, part) for part in pattern.parts}
+        self.keys = {part.name: row_key(mapping, plans, pattern, part) for part in pattern.parts}
+
+    def refuse_unfit(self, params: Mapping[str, Any]) -> None:
+        """Whoever answers: parameters that make no request are refused, so that a move of phase refuses nothing new.
+
+        Raises: SettingsError.
+        """
+        self.requests.refuse_unfit(params)
+        schema_of(self.mapping, self.pattern, params)
+
+    def answer(
+        self, side: Side, params: Mapping[str, Any], source: Questions, store: ItemStore
+    ) -> Mapping[str, Rows]:
+        """Rows by part, from one side; the other is asked nothing. Raises: what the side raises."""
+        return self.of_table(params, store).parts if side == "table" else self.of_sql(params, source).parts
+
+    def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
+        """Raises: SettingsError where the parameters make no request; what the store raises."""
+        request = self.requests.of(params)
+        began = self.clock()
+        fetched = fetch(store, request)
+        took = Took(fetched.round_trips, _ms(self.clock() - began))
+        found = answer_of(self.mapping, self.pattern, fetched.items)
+        return TableSide(found, took, request, fetched.read_units)
+
+    def of_sql(self, params: Mapping[str, Any], source: Questions) -> SqlSide:
+        """Raises: SettingsError for a statement of other columns than the pattern returns; what the source raises."""
+        pattern = self.pattern
+        schema = schema_of(self.mapping, pattern, params)
+        began = self.clock()
+        answered = {part.name: source.query(pattern.sql[part.name], params, schema) for part in pattern.parts}
+        took = Took(len(pattern.parts), _ms(self.clock() - began))
+        rows = {part.name: self._rows(part, answered[part.name]) for part in pattern.parts}
+        return SqlSide(rows, took)
+
+    def compared(self, items: Mapping[str, Rows], rows: Mapping[str, Rows]) -> tuple[PartAnswer, ...]:
+        """Both answers under the pattern's rules of comparison, part by part."""
+        return tuple(
+            compared(self.pattern, part, items[part.name], rows[part.name], self.keys[part.name])
+            for part in self.pattern.parts
+        )
+
+    def _rows(self, part: Part, answered: Rows) -> Rows:
+        if any(len(row) != len(part.attributes) for row in answered):
+            where = f"{self.pattern.name} {part.name}".strip()
+            given, wanted = len(answered[0]), len(part.attributes)
+            what = f"its SQL gives {given} column(s), and it returns {wanted} attributes: {', '.join(part.attributes)}"
+            raise SettingsError(f"{where}: {what}; select one column for each, in their order")
+        return plain_rows(part, answered, self.readers[part.name])
+
+
+def compared(
+    pattern: Pattern, part: Part, items: Rows, rows: Rows, key: Sequence[str] | None = None
+) -> PartAnswer:
+    """One part of both answers under the pattern's rules. `key`: as row_key gives it."""
+    several = part.one and max(len(items), len(rows)) > 1
+    context = ruled(part.attributes, rows, items, pattern.compare)
+    found = diffs(
+        context.attributes,
+        context.rows,
+        context.items,
+        ordered=pattern.order == "exact",
+        tolerances=pattern.compare.tolerance,
+        key=key,
+    )
+    return PartAnswer(part, items, rows, not found and not several, several, tuple(found), context.attributes)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
+# ── The SQL of access patterns, shown to the source before anybody asks a pattern ──
+
+
+@dataclass(frozen=True)
+class StatementFault:
+    """What the source has against the SQL of a pattern's part ('' where an answer is one plain list)."""
+
+    pattern: str
+    part: str
+    what: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.pattern} {self.part}".strip()
+
+
+def statement_faults(source: Questions, mapping: MappingModel) -> Iterator[StatementFault]:
+    """One for each statement that the source refuses. Nothing is run: the source only makes its plans."""
+    for pattern in mapping.patterns.values():
+        params = sample_params(pattern)
+        for part, sql in pattern.sql.items():
+            found = (source.query_fault(sql, params, schema) for schema in _schemas(mapping, pattern))
+            what = next(filter(None, found), "")
+            if what:
+                yield StatementFault(pattern.name, part, what)
+
+
+def _schemas(mapping: MappingModel, pattern: Pattern) -> tuple[str | None, ...]:
+    """Those whose tables the pattern's SQL may read; (None,): the default one."""
+    return (None,) if pattern.schema is None else mapping.schemas

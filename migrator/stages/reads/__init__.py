@@ -1,0 +1,1 @@
+"""Reads of a service: which side answers, and the comparison in the shadow."""

@@ -1,0 +1,255 @@
+"""The two sides of an access pattern in a service, bounded in rows and in time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, wait
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from migrator.mapping.patterns.results import Record, TooManyError, names_fault, records_of, rows_of
+from migrator.model.edges import ItemStore, QueryPage, Questions
+from migrator.model.errors import MigratorError, StoppedError
+from migrator.model.patterns import Part, Pattern
+from migrator.model.phase import Side
+from migrator.model.results import PartAnswer
+from migrator.stages.patterns.question import Question
+
+# ──
+# The edges as a shadow sees them: no answer of more rows than are compared, and nothing asked past its
+# time.
+
+
+class Bounds:
+    """For one question. `at_most`: rows of a statement, or items read for a request. `late`: whether its time is over."""
+
+    def __init__(self, at_most: int, late: Callable[[], bool]) -> None:
+        self.at_most = at_most
+        self.late = late
+
+    def check(self, read: int = 0) -> None:
+        """Raises: TooManyError, StoppedError."""
+        if read > self.at_most:
+            raise TooManyError(f"too many: more than {self.at_most:,} rows, of which nothing is compared")
+        if self.late():
+            raise StoppedError("its deadline is over (reads.shadow.deadline_s)")
+
+
+class BoundedSource:
+    """What answers questions of a source, within bounds."""
+
+    def __init__(self, source: Questions, bounds: Bounds) -> None:
+        self._source = source
+        self._bounds = bounds
+
+    def query(
+        self,
+        sql: str,
+        params: Mapping[str, Any],
+        schema: str | None = None,
+        *,
+        at_most: int | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """`at_most`: as of the source; who wants fewer than the bound is not given too many."""
+        self._bounds.check()
+        most = self._bounds.at_most if at_most is None else min(at_most, self._bounds.at_most)
+        found = self._source.query(sql, params, schema, at_most=most)
+        self._bounds.check(len(found))
+        return found
+
+
+class BoundedStore:
+    """The part of ports.ItemStore that answers questions. What is read and not shown counts, too."""
+
+    def __init__(self, store: ItemStore, bounds: Bounds) -> None:
+        self._store = store
+        self._bounds = bounds
+        # Threads of one question add to it; a count that is lost lets one page more through.
+        self._read = 0
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        self._bounds.check()
+        # One more than is allowed says that there are too many.
+        limit = min(int(request.get("Limit", self._bounds.at_most + 1)), self._bounds.at_most + 1)
+        return self._counted(self._store.query({**request, "Limit": limit}, start))
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        self._bounds.check()
+        return self._counted(self._store.get_item(request))
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        self._bounds.check()
+        return self._counted(self._store.batch_get(request))
+
+    def _counted(self, page: QueryPage) -> QueryPage:
+        self._read += len(page.items)
+        self._bounds.check(self._read)
+        return page
+
+
+# ── Both sides of an access pattern as a service asks them: by the mapping, or by functions of its own ──
+
+_LOOP_TICK_S = 0.05
+"""How often it is looked at whether a loop still runs: one that stops tells nobody who waits for it."""
+
+
+class SideError(MigratorError):
+    """One side's answer cannot be compared; `side` is at fault."""
+
+    def __init__(self, side: Side, why: str) -> None:
+        super().__init__(why)
+        self.side = side
+
+
+class LoopGoneError(MigratorError):
+    """The event loop that asked has ended, as one does that a framework makes for each request: nobody is at fault."""
+
+
+def blamed(error: BaseException, asked: Side) -> tuple[Side, str]:
+    """Which side is at fault, and why. What a service's own function raises may hold values: its type alone is told."""
+    if isinstance(error, SideError):
+        return error.side, str(error)
+    if isinstance(error, MigratorError):
+        return asked, str(error)
+    return asked, f"{type(error).__name__} was raised"
+
+
+class ShadowedCall(Protocol):
+    """One answered call as its shadow needs it: nothing in it is the caller's, or changes any more."""
+
+    @property
+    def pattern(self) -> Pattern: ...
+
+    def ask(self, side: Side, bounds: Bounds) -> Any:
+        """The side's answer, asked anew by what no caller waits for. Raises: what the side raises."""
+
+    def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
+        """Both sides' answers part by part. Raises: SideError."""
+
+
+# ── by the mapping ──
+
+
+@dataclass(frozen=True)
+class Backends:
+    """Where both sides are asked."""
+
+    source: Questions
+    store: ItemStore
+
+    def ask(self, question: Question, side: Side, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Rows by part."""
+        return question.answer(side, values, self.source, self.store)
+
+
+@dataclass(frozen=True)
+class MappedCall:
+    """A call that the mapping's own request and statement answer. `edges`: a shadow's own."""
+
+    question: Question
+    values: Mapping[str, Any]
+    edges: Backends
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.question.pattern
+
+    def ask(self, side: Side, bounds: Bounds) -> Any:
+        source = cast("Questions", BoundedSource(self.edges.source, bounds))
+        store = cast("ItemStore", BoundedStore(self.edges.store, bounds))
+        return Backends(source, store).ask(self.question, side, self.values)
+
+    def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
+        return self.question.compared(items, rows)
+
+
+# ── by functions of the service's own ──
+
+
+@dataclass(frozen=True)
+class OwnCall:
+    """A call that two functions of the service answer. `loop`: where they run, if they are asynchronous."""
+
+    question: Question
+    functions: Mapping[Side, Callable[..., Any]]
+    arguments: Mapping[str, Any]
+    loop: asyncio.AbstractEventLoop | None
+    deadline_s: float
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.question.pattern
+
+    def ask(self, side: Side, bounds: Bounds) -> Any:
+        bounds.check()
+        function = self.functions.get(side)
+        if function is None:
+            raise SideError(side, missing_function(self.pattern.name, side))
+        answer = function(**self.arguments) if self.loop is None else self._on_loop(function)
+        return records_of(self.pattern, answer, bounds.at_most)
+
+    def _on_loop(self, function: Callable[..., Any]) -> Any:
+        """On the service's own loop, where its connections are; this thread waits, the loop does not.
+
+        Raises: LoopGoneError.
+        """
+        assert self.loop is not None
+        gone = LoopGoneError("the event loop that asked has ended")
+        if not self.loop.is_running():
+            raise gone
+        work = _harmless(function, self.arguments)
+        try:
+            asked = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError:  # it was closed meanwhile
+            work.close()
+            raise gone from None
+        ends_at = time.monotonic() + self.deadline_s
+        while not wait([asked], _LOOP_TICK_S).done:
+            if not self.loop.is_running():
+                asked.cancel()
+                raise gone
+            if time.monotonic() >= ends_at:
+                asked.cancel()
+                raise StoppedError("its deadline is over (reads.shadow.deadline_s)")
+        try:
+            return asked.result()
+        except CancelledError:
+            # As asyncio.run does at its end with all that is under way.
+            raise gone from None
+
+    def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:
+        """Raises: SideError where the records of one side have other names."""
+        for part in self.pattern.parts:
+            for side, ours, others in (("sql", rows, items), ("table", items, rows)):
+                fault = names_fault(part, ours[part.name], others[part.name])
+                if fault:
+                    where = f"the function of {_SIDE_WORDS[side]}"
+                    raise SideError(cast("Side", side), f"{self.pattern.name}: {where}: {fault}")
+        return self.question.compared(
+            {part.name: self._rows(part, items[part.name]) for part in self.pattern.parts},
+            {
+                part.name: self._rows(part, rows[part.name], self.question.readers[part.name])
+                for part in self.pattern.parts
+            },
+        )
+
+    def _rows(self, part: Part, records: list[Record], readers: Any = ()) -> Any:
+        return rows_of(part, records, readers)
+
+
+async def _harmless(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """What the function gives. Raises: what it raises, except what would end the loop that the service needs."""
+    try:
+        return await function(**arguments)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise StoppedError(f"{type(error).__name__} was raised") from None
+
+
+_SIDE_WORDS = {"sql": "SQL", "table": "the table"}
+
+
+def missing_function(pattern: str, side: Side) -> str:
+    word = ".table" if side == "table" else "@migration.pattern"
+    return f"{pattern}: no function answers from {_SIDE_WORDS[side]}; give one with {word}"

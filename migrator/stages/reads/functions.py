@@ -1,0 +1,183 @@
+"""Access patterns answered by a service's own functions, and the threads that run blocking ones for an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial, update_wrapper
+from typing import Any, TypeVar
+
+from migrator.mapping.patterns.params import checked_params
+from migrator.mapping.patterns.results import records_of
+from migrator.model.errors import SettingsError, did_you_mean
+from migrator.model.patterns import Pattern
+from migrator.model.phase import Side
+from migrator.settings.reads import ShadowSettings
+from migrator.stages.patterns.question import Question
+from migrator.stages.reads.backends import OwnCall, missing_function
+from migrator.stages.reads.reads import Call, Reads
+
+# ── An access pattern that a service answers by two functions of its own, one for each side ──
+
+Function = Callable[..., Any]
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class RoutedPattern:
+    """What stands in place of a service's function: a call of it is answered by the side that the phase names.
+
+    `reads`: gives what routes; asked at the first call, so that a module can be imported before anything is open. Both
+    functions are called again by shadows, in other threads: they must change nothing.
+    """
+
+    def __init__(
+        self, function: Function, question: Question, reads: Callable[[], Reads], shadow: ShadowSettings
+    ) -> None:
+        self._question = question
+        self._reads = reads
+        self._shadow = shadow
+        self._signature = _signature(function, question.pattern)
+        self._asynchronous = inspect.iscoroutinefunction(function)
+        self._functions: dict[Side, Function] = {"sql": function}
+        update_wrapper(self, function)
+        if self._asynchronous and hasattr(inspect, "markcoroutinefunction"):  # from Python 3.12 on
+            # So that frameworks see that it has to be awaited.
+            inspect.markcoroutinefunction(self)
+
+    def table(self, function: Function) -> RoutedPattern:
+        """Itself, with the function that answers from DynamoDB. Raises: SettingsError where it takes other parameters."""
+        pattern = self._question.pattern
+        if "table" in self._functions:
+            raise SettingsError(f"{pattern.name}: there is a function for the table already; take one away")
+        if inspect.iscoroutinefunction(function) is not self._asynchronous:
+            raise SettingsError(
+                f"{pattern.name}: one function is async and the other is not; write both alike"
+            )
+        _signature(function, pattern)
+        self._functions["table"] = function
+        return self
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """The answer as the function of the side gives it; a coroutine of it where the functions are async.
+
+        Raises: SettingsError for parameters that are unknown, missing or of another type; what the function raises.
+        """
+        if self._asynchronous:
+            return self._awaited(args, named)
+        reads, call, side, ask = self._routed(args, named)
+        return reads.answer(call, side, ask)
+
+    async def _awaited(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """Routed once it is awaited: only then is there a loop, and by then the pattern may have been moved."""
+        reads, call, side, ask = self._routed(args, named)
+        return await reads.answer_async(call, side, ask)
+
+    def _routed(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Reads, Call, Side, Function]:
+        """What routes, the call, the side that answers it, and what is asked there."""
+        arguments = self._bound(args, named)
+        reads = self._reads()
+        call = self._call(arguments)
+        side = reads.side_of(call)
+        function = self._functions.get(side)
+        if function is None:
+            raise SettingsError(missing_function(self._question.pattern.name, side))
+        return reads, call, side, partial(function, **arguments)
+
+    def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        pattern = self._question.pattern
+        for name in named:
+            known = {param.name for param in pattern.params}
+            if name not in known:
+                raise SettingsError(f"{pattern.name} has no parameter '{name}'{did_you_mean(name, known)}")
+        try:
+            return dict(self._signature.bind(*args, **named).arguments)
+        except TypeError as error:
+            raise SettingsError(f"{pattern.name}: {error}") from None
+
+    def _call(self, arguments: Mapping[str, Any]) -> Call:
+        pattern = self._question.pattern
+        values = checked_params(pattern, arguments)
+        loop = asyncio.get_running_loop() if self._asynchronous else None
+        # A list is the caller's, and may be another one when the shadow runs.
+        kept = {name: list(one) if isinstance(one, list) else one for name, one in arguments.items()}
+
+        def shadowed() -> OwnCall:
+            return OwnCall(self._question, self._functions, kept, loop, self._shadow.deadline_s)
+
+        return Call(
+            pattern, values, shadowed, lambda answer: records_of(pattern, answer, self._shadow.max_rows)
+        )
+
+
+def _signature(function: Function, pattern: Pattern) -> inspect.Signature:
+    """The function's signature. Raises: SettingsError where the pattern's parameters are not the function's."""
+    known = {param.name: param for param in pattern.params}
+    what = f"{pattern.name}: the function {getattr(function, '__name__', 'given')}"
+    if not callable(function):
+        raise SettingsError(f"{pattern.name}: give a function; this {type(function).__name__} is none")
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise SettingsError(
+            f"{what} does not say what it takes; write one with the pattern's parameters: {_listed(known)}"
+        ) from None
+    takes = [one.name for one in found.parameters.values() if one.kind in _NAMED]
+    for one in found.parameters.values():
+        if one.kind not in _NAMED:
+            raise SettingsError(f"{what} {_unnamed(one)}; name the pattern's parameters: {_listed(known)}")
+    unknown = [name for name in takes if name not in known]
+    if unknown:
+        why = "a shadow calls it again in another thread, so it opens what it needs itself"
+        raise SettingsError(
+            f"{what} takes '{unknown[0]}', which is no parameter of the pattern"
+            f"{did_you_mean(unknown[0], known)}; {why}"
+        )
+    missing = [name for name in known if name not in takes]
+    if missing:
+        raise SettingsError(f"{what} does not take '{missing[0]}', a parameter of the pattern; add it")
+    return found
+
+
+def _unnamed(one: inspect.Parameter) -> str:
+    if one.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return f"takes '{one.name}' by its place alone (before the /)"
+    return "takes *args or **kwargs"
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(names) or "none"
+
+
+# ── Threads that an event loop hands its waiting to ──
+
+Result = TypeVar("Result")
+
+
+class Threads:
+    """Our own, for the loop's are the service's: one that waits for a database would be missing there."""
+
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
+        self._process = 0
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """What `work` gives. Raises: what it raises."""
+        context = copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._threads(), context.run, work)
+
+    def close(self) -> None:
+        """Takes nothing more; what is under way goes on to its end."""
+        if self._executor is not None and self._process == os.getpid():
+            self._executor.shutdown(wait=False)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        # The threads of a parent are not there after a fork.
+        if self._executor is None or self._process != os.getpid():
+            self._executor = ThreadPoolExecutor(self.at_once, thread_name_prefix="read")
+            self._process = os.getpid()
+        return self._executor

@@ -1,0 +1,262 @@
+"""What one process reads and compares, counted by minute and handed to the journal every few seconds."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Literal
+
+from migrator.model.errors import reason_of
+from migrator.model.evidence import SAMPLES_KEPT, DiffKey, Evidence, Sample, Window
+from migrator.model.phase import Side
+from migrator.runtime.logs import get_logger
+from migrator.runtime.processes import tell_of_forks
+from migrator.runtime.ticker import Ticker
+from migrator.stages.patterns.latencies import Latencies
+
+Verdict = Literal["same", "transient", "different"]
+MINUTE_S = 60
+WINDOWS_HELD = 5_000
+"""Minutes of patterns that are kept while the journal is away: some megabytes; the oldest go first."""
+EVENTS_HELD = 200_000
+LOST = "lost"
+"""What is dropped of counts that could not be held."""
+FLUSH_S = 3.0
+_LOG_S = 60.0
+_GOODBYE_S = 5.0
+_log = get_logger("reads")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEvent:
+    """One thing that happened to a pattern. What is None did not."""
+
+    pattern: str
+    answered: Side | None = None
+    took_ms: float = 0.0
+    failed: Side | None = None
+    dropped: str = ""
+    verdict: Verdict | None = None
+    kind: str = ""
+    found: Mapping[DiffKey, int] = field(default_factory=dict)
+    samples: Sequence[Sample] = ()
+
+
+class ReadMetrics:
+    """Use as a context manager. Who tells it something appends to a deque: no lock, no wait, whatever the journal does.
+
+    `writer`: gives the instance's id; as long as it is '' nothing is handed on. `clock`: seconds since 1970.
+    """
+
+    _acted_by: dict[str, int]
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        blank: Window,
+        writer: Callable[[], str],
+        *,
+        clock: Callable[[], float] = time.time,
+        every_s: float = FLUSH_S,
+        versions: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self.evidence = evidence
+        self.blank = blank
+        self.writer = writer
+        self.clock = clock
+        self.every_s = every_s
+        self.versions = versions
+        self.lost = 0
+        self._logged_at = float("-inf")
+        self._running = self._held = False
+        self._begin_anew()
+
+    # ── what happened ──
+
+    def answered(self, pattern: str, side: Side, took_ms: float) -> None:
+        self._tell(ReadEvent(pattern, answered=side, took_ms=took_ms))
+
+    def failed(self, pattern: str, side: Side, sample: Sample | None = None) -> None:
+        """`sample`: of a shadow that failed, which is a difference of the class error."""
+        found = {} if sample is None else {sample.key: 1}
+        self._tell(ReadEvent(pattern, failed=side, found=found, samples=[sample] if sample else ()))
+
+    def dropped(self, pattern: str, why: str) -> None:
+        self._tell(ReadEvent(pattern, dropped=why))
+
+    def compared(
+        self,
+        pattern: str,
+        verdict: Verdict,
+        kind: str,
+        found: Mapping[DiffKey, int] | None = None,
+        samples: Sequence[Sample] = (),
+    ) -> None:
+        self._tell(ReadEvent(pattern, verdict=verdict, kind=kind, found=found or {}, samples=samples))
+
+    def _tell(self, event: ReadEvent) -> None:
+        if len(self._events) < EVENTS_HELD:
+            self._events.append(event)
+        else:
+            self.lost += 1
+            self._lost[event.pattern] += 1
+
+    # ── what is handed on ──
+
+    def flush(self) -> None:
+        """Hands on what happened. Raises: StoppedError where the journal cannot be asked; nothing is lost then."""
+        with self._flushing:
+            writer = self.writer()
+            if not writer:
+                return
+            self._count(writer)
+            windows = [*self._over.values(), *(one.window() for one in self._now.values() if one.changed)]
+            samples = [one for kept in self._samples.values() for one in kept]
+            if windows or samples:
+                self.evidence.keep(windows, samples)
+            self._over.clear()
+            self._samples.clear()
+            for one in self._now.values():
+                one.changed = False
+
+    def _count(self, writer: str) -> None:
+        """By the minute in which it is counted: a minute that is over, and was handed on, never changes again."""
+        now_s = int(self.clock())
+        begun_at = now_s // MINUTE_S * MINUTE_S
+        for pattern, one in list(self._now.items()):
+            if one.blank.begun_at < begun_at:
+                self._end(pattern)
+        while len(self._over) > WINDOWS_HELD:
+            oldest = self._over.pop(next(iter(self._over)))
+            gone = oldest.compared + sum(oldest.dropped.values())
+            self.lost += gone - oldest.dropped.get(LOST, 0)
+            self._lost[oldest.pattern] += gone
+        for _ in range(len(self._events)):
+            event = self._events.popleft()
+            self._minute(event.pattern, begun_at, writer).add(event)
+            for sample in event.samples:
+                kept = self._samples.setdefault((event.pattern, sample.key), deque(maxlen=SAMPLES_KEPT))
+                kept.append(sample)
+        for pattern in list(self._lost):
+            self._minute(pattern, begun_at, writer).lose(self._lost.pop(pattern))
+        self._cut(now_s)
+
+    def _minute(self, pattern: str, begun_at: int, writer: str) -> _Minute:
+        if pattern not in self._now:
+            begins = max(begun_at, self._cuts.get(pattern, 0))
+            self._now[pattern] = _Minute(replace(self.blank, pattern=pattern, begun_at=begins, writer=writer))
+        return self._now[pattern]
+
+    def _cut(self, now_s: int) -> None:
+        """Ends the windows of patterns that were moved; what is counted from now on happened after."""
+        before, now = self._acted_by, dict(self.versions())
+        self._acted_by = now
+        for pattern in [name for name, version in now.items() if before.get(name, 0) != version]:
+            known = self._now.get(pattern)
+            # Never two windows of one second: the journal would keep the second one alone.
+            self._cuts[pattern] = max(now_s + 1, known.blank.begun_at + 1 if known else 0)
+            if known is not None:
+                self._end(pattern)
+
+    def _end(self, pattern: str) -> None:
+        one = self._now.pop(pattern)
+        if one.changed:
+            self._over[pattern, one.blank.begun_at] = one.window()
+
+    # ── life ──
+
+    def __enter__(self) -> ReadMetrics:
+        self._running = True
+        tell_of_forks(self)
+        self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running = False
+        self._ticker.stop(_GOODBYE_S)
+        try:
+            self.flush()
+        except Exception as error:
+            self._failed(error)
+
+    def before_fork(self) -> None:
+        self._held = self._flushing.acquire(timeout=_GOODBYE_S)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """What the parent counted it hands on itself."""
+        if not in_child and self._held:
+            self._flushing.release()
+        elif in_child and self._running:
+            self._begin_anew()
+            self._ticker.start()
+
+    def _begin_anew(self) -> None:
+        self._lost: Counter[str] = Counter()
+        self._events: deque[ReadEvent] = deque()
+        self._now: dict[str, _Minute] = {}
+        self._over: dict[tuple[str, int], Window] = {}
+        self._acted_by = {}
+        self._cuts: dict[str, int] = {}
+        self._samples: dict[tuple[str, DiffKey], deque[Sample]] = {}
+        self._flushing = Lock()
+        self._ticker = Ticker("ledger", lambda: self.flush(), self._failed, lambda: self.every_s)
+
+    def _failed(self, error: Exception) -> None:
+        if time.monotonic() - self._logged_at >= _LOG_S:
+            self._logged_at = time.monotonic()
+            with suppress(OSError, ValueError):
+                reason, waiting = reason_of(error), len(self._over)
+                _log.warning("counts_cannot_be_kept", waiting=waiting, lost=self.lost, reason=reason)
+
+
+class _Minute:
+    """One pattern's counts of one minute, growing."""
+
+    def __init__(self, blank: Window) -> None:
+        self.blank = blank
+        self.changed = False
+        self._answered: Counter[Side] = Counter()
+        self._errors: Counter[Side] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._kinds: Counter[str] = Counter()
+        self._verdicts: Counter[Verdict] = Counter()
+        self._found: Counter[DiffKey] = Counter()
+        self._latency: dict[Side, Latencies] = {}
+
+    def add(self, event: ReadEvent) -> None:
+        self.changed = True
+        if event.answered is not None:
+            self._answered[event.answered] += 1
+            self._latency.setdefault(event.answered, Latencies()).record(event.took_ms)
+        if event.failed is not None:
+            self._errors[event.failed] += 1
+        if event.dropped:
+            self._dropped[event.dropped] += 1
+        if event.verdict is not None:
+            self._verdicts[event.verdict] += 1
+            self._kinds[event.kind] += 1
+        self._found.update(event.found)
+
+    def lose(self, count: int) -> None:
+        self.changed = True
+        self._dropped[LOST] += count
+
+    def window(self) -> Window:
+        verdicts = self._verdicts
+        return replace(
+            self.blank,
+            answered=dict(self._answered),
+            errors=dict(self._errors),
+            compared=verdicts.total(),
+            same=verdicts["same"],
+            transient=verdicts["transient"],
+            different=verdicts["different"],
+            dropped=dict(self._dropped),
+            kinds=dict(self._kinds),
+            found=dict(self._found),
+            latency={side: one.text() for side, one in self._latency.items()},
+        )

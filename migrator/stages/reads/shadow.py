@@ -1,0 +1,352 @@
+"""Shadow reads: the other side asked after the answer is out, within limits, and compared."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from migrator.mapping.patterns.results import TooManyError
+from migrator.model.evidence import DiffKey, Sample
+from migrator.model.phase import Side
+from migrator.model.results import Example
+from migrator.runtime.processes import tell_of_forks
+from migrator.settings.reads import ShadowSettings
+from migrator.stages.patterns.recheck import LONGEST, Comparison, PendingMismatch, Sampler
+from migrator.stages.reads.backends import Bounds, LoopGoneError, ShadowedCall, SideError, blamed
+from migrator.stages.reads.metrics import ReadMetrics
+from migrator.stages.reads.pool import ShadowPool, Task
+
+# ── What keeps shadows from becoming a load: so many in a second, and none for a while after many errors ──
+
+ONE_S = 0.002
+"""Seconds of the processor that one may take; what takes longer counts as several."""
+
+
+class Budget:
+    """So many in a second, and no more than a second's worth at once. Safe to share between threads."""
+
+    def __init__(self, per_s: float, clock: Callable[[], float]) -> None:
+        self.per_s = per_s
+        self.clock = clock
+        self._most = max(1.0, per_s)
+        self._left = self._most
+        self._at = clock()
+        self._lock = Lock()
+
+    def take(self) -> bool:
+        """Whether there is one left, which then is taken."""
+        with self._lock:
+            now = self.clock()
+            self._left = min(self._most, self._left + max(0.0, now - self._at) * self.per_s)
+            self._at = now
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+    def spend(self, processor_s: float) -> None:
+        """What one that was taken took of the processor: callers of the same process wait for the interpreter meanwhile."""
+        with self._lock:
+            self._left -= max(0.0, processor_s / ONE_S - 1)
+
+
+class Breaker:
+    """Opens after so many errors in a row, for a pause; then one trial decides. Safe to share between threads."""
+
+    def __init__(self, after: int, pause_s: float, clock: Callable[[], float]) -> None:
+        self.after = after
+        self.pause_s = pause_s
+        self.clock = clock
+        self._failed = 0
+        self._open_until = float("-inf")
+        self._lock = Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether none may run now."""
+        with self._lock:
+            return self._failed >= self.after and self.clock() < self._open_until
+
+    def begins(self) -> None:
+        """One runs. While there were too many errors it is the trial, and no other one runs beside it."""
+        with self._lock:
+            if self._failed >= self.after:
+                self._open_until = self.clock() + self.pause_s
+
+    def succeeded(self) -> None:
+        with self._lock:
+            self._failed = 0
+
+    def failed(self) -> None:
+        with self._lock:
+            self._failed += 1
+            if self._failed >= self.after:
+                self._open_until = self.clock() + self.pause_s
+
+
+# ──
+# The other side of calls that were answered: asked after the answer is out, compared, and nobody's
+# business but ours.
+
+ROUNDS = (0.07, 0.16, 0.25, 0.37, 0.5, 0.64, 0.83, 1.0)
+"""When a difference is looked at again, as shares of the time to settle. More often than by a replay, and at uneven times: a
+row that changes to and fro looks the same whenever it is in flight, and must not be so at every look."""
+DOUBTS_AT_ONCE = 500
+"""Differences that wait for another look at most, however many looks a second may have."""
+SAMPLES_A_CALL = 3
+"""Samples of each kind of difference that one call gives."""
+OTHER: Mapping[Side, Side] = {"table": "sql", "sql": "table"}
+
+
+@dataclass(frozen=True)
+class AnsweredCall:
+    """A call that a caller has his answer to. `texts`: its parameters; `kind`: the optional ones that are set."""
+
+    call: ShadowedCall
+    side: Side
+    answer: Any
+    texts: Mapping[str, str]
+    kind: str
+
+
+@dataclass
+class _Doubted:
+    """A call whose answers differed, waiting for its next look."""
+
+    answered: AnsweredCall
+    doubt: PendingMismatch
+    since: float
+    looks: int = 0
+
+
+class Shadow:
+    """Use as a context manager. `sampler`: by pattern; `lag_s`: how old the oldest change is that has not reached the table;
+    `clock`: seconds that only grow."""
+
+    def __init__(
+        self,
+        settings: ShadowSettings,
+        ledger: ReadMetrics,
+        sampler: Callable[[str], Sampler],
+        *,
+        lag_s: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.settings = settings
+        self.ledger = ledger
+        self.sampler = sampler
+        self.lag_s = lag_s
+        self.clock = clock
+        self.chance = chance
+        self._running = False
+        self._begin_anew()
+
+    def offer(self, pattern: str, answered: Callable[[], AnsweredCall]) -> None:
+        """Has the other side asked soon, or counts why not. Never raises and never waits; `answered` is called only where
+        it will be."""
+        try:
+            why = self._refusal(pattern)
+            if why:
+                self.ledger.dropped(pattern, why)
+                return
+            began = time.thread_time()
+            try:
+                self._pool.put(self._first(answered()))
+            except BaseException:
+                self._pool.give_back()
+                raise
+            finally:
+                # What an own function gave is copied here, while the caller waits.
+                self._budget.spend(time.thread_time() - began)
+        except TooManyError:
+            self.ledger.dropped(pattern, "large")
+        except SideError as error:
+            self._blame(pattern, error.side, str(error), {})
+        except Exception:
+            # Whatever is wrong here is ours, and the caller has his answer.
+            self.ledger.dropped(pattern, "broken")
+
+    @property
+    def waiting(self) -> int:
+        """Differences that wait for another look."""
+        return self._pool.waiting
+
+    def _refusal(self, pattern: str) -> str:
+        """Why nothing is compared now; '' where a place is taken for it."""
+        if not self._running:
+            return "closed"
+        if self.chance() >= self.settings.sample:
+            return "sampled"
+        breaker = self._breaker(pattern)
+        if breaker.is_open:
+            return "breaker"
+        if not self._budget.take():
+            return "budget"
+        if not self._pool.take():
+            return "busy"
+        breaker.begins()
+        return ""
+
+    def _breaker(self, pattern: str) -> Breaker:
+        found = self._breakers.get(pattern)
+        if found is None:
+            made = Breaker(self.settings.breaker_after, self.settings.breaker_pause_s, self.clock)
+            found = self._breakers.setdefault(pattern, made)
+        return found
+
+    # ── the first look ──
+
+    def _first(self, answered: AnsweredCall) -> Task:
+        return Task(
+            lambda task: self._look(answered, task),
+            lambda: self._failed(answered, OTHER[answered.side], "its deadline is over"),
+            self._budget.spend,
+        )
+
+    def _look(self, answered: AnsweredCall, task: Task) -> Callable[[], None]:
+        """What is to be counted, unless the deadline was first."""
+        call, other = answered.call, OTHER[answered.side]
+        began = self.clock()
+        try:
+            bounds = self._bounds(task)
+            found = call.ask(other, bounds)
+            took_ms = (self.clock() - began) * 1000
+            look = self._compared(answered, {answered.side: answered.answer, other: found}, bounds)
+        except LoopGoneError:
+            return lambda: self.ledger.dropped(call.pattern.name, "broken")
+        except BaseException as error:
+            # A service's function may raise what would end a thread, and this one is needed.
+            side, why = blamed(error, other)
+            return lambda: self._failed(answered, side, why)
+        return lambda: self._judge_first(answered, other, took_ms, look)
+
+    def _bounds(self, task: Task) -> Bounds:
+        return Bounds(self.settings.max_rows, lambda: task.abandoned)
+
+    def _compared(self, answered: AnsweredCall, found: Mapping[Side, Any], bounds: Bounds) -> Comparison:
+        """One at a time: each thread that computes is one more that callers wait behind for the interpreter."""
+        with self._comparing:
+            bounds.check()
+            return Comparison(answered.call.compared(found["table"], found["sql"]), {})
+
+    def _judge_first(self, answered: AnsweredCall, other: Side, took_ms: float, look: Comparison) -> None:
+        name = answered.call.pattern.name
+        self.ledger.answered(name, other, took_ms)
+        self._breaker(name).succeeded()
+        if look.same:
+            self.ledger.compared(name, "same", answered.kind)
+            return
+        doubted = _Doubted(answered, PendingMismatch(look), self.clock())
+        if self._pool.waiting < self._doubts_at_once():
+            self._wait(doubted)
+        else:
+            self._unsettled(name)
+
+    def _doubts_at_once(self) -> int:
+        """Differences that get all their looks in time. What comes beyond is dropped at once, whatever it is: of doubts that
+        waited too long those would be left that last, and of evidence what is right."""
+        in_time = self.settings.per_s * self.settings.settle_s / len(ROUNDS)
+        return min(DOUBTS_AT_ONCE, max(1, int(in_time)))
+
+    def _unsettled(self, name: str) -> None:
+        """It differed, and nobody will know whether for good."""
+        self.ledger.dropped(name, "unsettled" if self._running else "ended")
+
+    def _failed(self, answered: AnsweredCall, side: Side, why: str) -> None:
+        name = answered.call.pattern.name
+        self._breaker(name).failed()
+        self._blame(name, side, why, answered.texts)
+
+    def _blame(self, name: str, side: Side, why: str, texts: Mapping[str, str]) -> None:
+        example = Example(texts, why=why)
+        sample = self.sampler(name).sample(DiffKey("error", attribute=side), example, self.ledger.clock())
+        self.ledger.failed(name, side, sample)
+
+    # ── the looks after it ──
+
+    def _wait(self, doubted: _Doubted) -> None:
+        shares = (*ROUNDS, *(1.0 + 0.25 * more for more in range(1, 1 + doubted.looks)))
+        due = doubted.since + shares[doubted.looks] * self.settings.settle_s
+        name = doubted.answered.call.pattern.name
+        again = Task(
+            lambda task: self._look_again(doubted, task), lambda: self._unsettled(name), self._later.spend
+        )
+        self._pool.put_later(due, again)
+
+    def _look_again(self, doubted: _Doubted, task: Task) -> Callable[[], None]:
+        """Both sides anew: what the caller was given may have been in flight itself."""
+        answered = doubted.answered
+        name = answered.call.pattern.name
+        try:
+            bounds = self._bounds(task)
+            found = {side: answered.call.ask(side, bounds) for side in OTHER}
+            look = self._compared(answered, found, bounds)
+            is_last = doubted.looks + 1 >= len(ROUNDS) and not self._is_on_its_way(doubted)
+        except BaseException:
+            # It hides what differs, so nothing can be said of this call.
+            return lambda: self._unsettled(name)
+        return lambda: self._judge_again(doubted, look, is_last=is_last)
+
+    def _is_on_its_way(self, doubted: _Doubted) -> bool:
+        """Whether a change from before the first look has not reached the table yet."""
+        waited_s = self.clock() - doubted.since
+        return waited_s < LONGEST * self.settings.settle_s and self.lag_s() >= waited_s
+
+    def _judge_again(self, doubted: _Doubted, look: Comparison, *, is_last: bool) -> None:
+        doubted.doubt.looked(look)
+        doubted.looks += 1
+        answered = doubted.answered
+        name = answered.call.pattern.name
+        if not doubted.doubt.lasting:
+            self.ledger.compared(name, "transient", answered.kind)
+        elif not is_last:
+            self._wait(doubted)
+        else:
+            found, samples = self._found(doubted)
+            self.ledger.compared(name, "different", answered.kind, found, samples)
+
+    def _found(self, doubted: _Doubted) -> tuple[Counter[DiffKey], list[Sample]]:
+        sampler, now = self.sampler(doubted.answered.call.pattern.name), self.ledger.clock()
+        found: Counter[DiffKey] = Counter()
+        samples: list[Sample] = []
+        for kind, example in doubted.doubt.found(doubted.answered.texts):
+            found[kind] += 1
+            if found[kind] <= SAMPLES_A_CALL:
+                samples.append(sampler.sample(kind, example, now))
+        return found, samples
+
+    # ── life ──
+
+    def __enter__(self) -> Shadow:
+        self._running = True
+        tell_of_forks(self)
+        self._pool.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running = False
+        self._pool.stop()
+
+    def before_fork(self) -> None:
+        return
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """The parent's shadows are the parent's."""
+        if in_child and self._running:
+            self._begin_anew()
+            self._pool.start()
+
+    def _begin_anew(self) -> None:
+        settings = self.settings
+        self._budget = Budget(settings.per_s, self.clock)
+        self._breakers: dict[str, Breaker] = {}
+        # Looks that come later are as much of a load as the first ones, and would get none of a budget that callers share.
+        self._later = Budget(settings.per_s, self.clock)
+        self._comparing = Lock()
+        self._pool = ShadowPool(settings.at_once, settings.deadline_s, self._later.take, self.clock)

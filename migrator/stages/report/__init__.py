@@ -1,0 +1,1 @@
+"""The report: what is gathered, its verdicts, and its advice."""

@@ -1,0 +1,298 @@
+"""Items, keys, findings and windows of comparison in the form that a report shows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from migrator.mapping.show.redaction import (
+    hidden_by_pattern,
+    integers_of,
+    key_templates,
+    mask,
+    masked_keys,
+    redaction_of,
+    value_mask,
+    value_text,
+)
+from migrator.model.entities import ItemDesign
+from migrator.model.entities import Mapping as MappingModel
+from migrator.model.evidence import DiffKey, PatternPhase, Window
+from migrator.model.expressions import Template
+from migrator.model.facts import EntityPlan
+from migrator.model.phase import SIDES, Side
+from migrator.model.report import (
+    Coverage,
+    Curve,
+    Difference,
+    ItemCollection,
+    PatternReport,
+    Span,
+    Timeline,
+    View,
+)
+from migrator.model.results import Hidden
+from migrator.model.table import Item
+from migrator.stages.patterns.latencies import added
+
+# ── Items, keys and findings as texts that a report may show ──
+
+_MASK = re.compile(r"…[0-9a-f]{4}")
+LONGEST = 2_000
+"""Letters of a value; more would be a wall."""
+
+
+class Showing:
+    """`plans`: of all entities; none where the source cannot be asked, and no item is shown then.
+
+    `whole_keys`: whether keys are shown whole, also the parts that may name a person; `whole_values`: whether values that
+    nothing redacts are.
+    """
+
+    def __init__(
+        self, mapping: MappingModel, plans: Sequence[EntityPlan], *, whole_keys: bool, whole_values: bool
+    ) -> None:
+        self.table = mapping.table
+        self.whole_keys = whole_keys
+        self.whole_values = whole_values
+        indexes = (one.own_attributes(mapping.table) for one in mapping.table.indexes)
+        self._key_names = {one.name for own in (mapping.table.key, *indexes) for one in own}
+        self._templates = key_templates(mapping)
+        self._of_pattern = hidden_by_pattern(mapping, plans)
+        self._names = frozenset(name for one in mapping.patterns.values() for name in one.redact)
+        redaction = redaction_of(mapping, plans)
+        designs = [(plan, design) for plan in plans for design in plan.entity.items]
+        self._hidden = {(p.entity.name, d.type): redaction.hidden(p, d) for p, d in designs}
+        self._secret_keys = {
+            (plan.entity.name, design.type): frozenset(
+                name for name, form in self.key_forms(design).items() if redaction.hides_key(plan, form)
+            )
+            for plan, design in designs
+        }
+
+    def key_forms(self, design: ItemDesign) -> dict[str, Template]:
+        """Key attributes of the table and of its indexes, and what they are made of."""
+        found = dict(zip((one.name for one in self.table.key), design.key, strict=True))
+        for entry in design.entries:
+            index = self.table.asked(entry.index)
+            assert index is not None
+            found |= zip((one.name for one in index.own_attributes(self.table)), entry.values, strict=True)
+        return found
+
+    def key(self, text: str, known: str = "") -> str:
+        """A key as JSON text (or a text with keys in it), masked. `known`: the key of the row that it is of."""
+        templates = self._templates if known else ()
+        return text if self.whole_keys else masked_keys(text, templates, integers_of(known))
+
+    def item(self, entity: str, item: Item) -> dict[str, str]:
+        """Every attribute but the type and our own, as text; masks in place of what is redacted, and of keys made of it.
+
+        Of a type that the mapping does not know all values are masked.
+        """
+        type_ = self.table.type_of(item)
+        left_out = {self.table.type_attribute, *self.table.own_attributes}
+        return {
+            name: self._value(entity, type_, name, value)
+            for name, value in item.items()
+            if name not in left_out
+        }
+
+    def sample(self, pattern: str, names: Sequence[str], texts: Sequence[str]) -> list[str]:
+        """Texts of a sample, with masks in place of what another mapping did not redact when it was taken, and this one
+        does."""
+        known = self._of_pattern.get(pattern, Hidden(self._names))
+        pairs = zip(names, texts, strict=True)
+        hidden = known.attributes | known.params
+        return [_marked_text(text) if name in hidden else clipped(text) for name, text in pairs]
+
+    def difference(self, one: Difference) -> Difference:
+        """The same, with masks in place of values unless these may be shown."""
+        if self.whole_values:
+            return one
+        cells = [
+            replace(
+                cell, sql=self._masked(cell.attribute, cell.sql), item=self._masked(cell.attribute, cell.item)
+            )
+            for cell in one.cells
+        ]
+        asked = {name: _masked_param(text) for name, text in one.asked.items()}
+        return replace(one, cells=cells, asked=one.asked if self.whole_keys else asked)
+
+    def view(self, one: View) -> View:
+        """The same, with masks in place of values unless these may be shown."""
+        if self.whole_values:
+            return one
+        return replace(one, collections=[self._collection(one, found) for found in one.collections])
+
+    def _collection(self, view: View, one: ItemCollection) -> ItemCollection:
+        items = [
+            replace(item, key=self._all_masked(item.key), attributes=self._all_masked(item.attributes))
+            for item in one.items
+        ]
+        return ItemCollection(" ".join(items[0].key[name] for name in view.partition), items)
+
+    def _all_masked(self, texts: Mapping[str, str]) -> dict[str, str]:
+        return {name: self._masked(name, text) or "" for name, text in texts.items()}
+
+    def _masked(self, name: str, text: str | None) -> str | None:
+        """A key's text with what names nobody left whole; of any other value a mask, unless there is none."""
+        if text is None or text == "null" or _MASK.fullmatch(text):
+            return text
+        if name not in self._key_names:
+            return mask(text)
+        if self.whole_keys:
+            return text
+        try:
+            json.loads(text)
+        except ValueError:
+            return mask(text)  # it was clipped
+        return masked_keys(f"[{text}]", self._templates)[1:-1]
+
+    def _value(self, entity: str, type_: str, name: str, value: Any) -> str:
+        known = (entity, type_)
+        hidden = self._hidden.get(known)
+        if hidden is None or name in hidden or name in self._names:
+            return value_text(value, redacted=True)
+        return value_mask(value) if name in self._secret_keys[known] else clipped(value_text(value))
+
+
+def clipped(text: str) -> str:
+    """The text, or its beginning where it is too long to be read."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} letters)"
+
+
+def _marked_text(text: str) -> str:
+    """A mask, unless it is one already, or says that there is nothing."""
+    return text if _MASK.fullmatch(text) or text == "null" else mask(text)
+
+
+def _masked_param(text: str) -> str:
+    """A parameter as a part of a key: numbers, UUIDs and times stay."""
+    return text if _MASK.fullmatch(text) else str(json.loads(masked_keys(json.dumps([text]), ()))[0])
+
+
+# ──
+# Windows of comparisons summed up: what was compared of each pattern, how well it is covered, how it went
+# over time.
+
+_SPANS_AT_LEAST, _SPANS_AT_MOST = 24, 96
+_HISTOGRAMS = 300
+"""Merged for one curve, spread over the time; a day of four instances has more, and each takes a fifth of a millisecond."""
+_WIDTHS_S = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of one report. Those of another `revision` of the mapping are no evidence for this one. Those from before
+    the last move of their pattern are told apart: the next move is judged without them, too.
+
+    `phases`: of the patterns that were ever moved.
+    """
+
+    all: Sequence[Window]
+    revision: str
+    now_s: float
+    phases: Mapping[str, PatternPhase] = field(default_factory=dict)
+
+    def is_since_move(self, pattern: str, at: float) -> bool:
+        """Of a pattern that nobody ever moved everything is."""
+        return at >= self._phase(pattern).since
+
+    def patterns(self, names: Iterable[str]) -> list[PatternReport]:
+        """Each pattern of the mapping, those never compared first, then by differences."""
+        by_name: dict[str, list[Window]] = defaultdict(list)
+        for one in self.all:
+            by_name[one.pattern].append(one)
+        found = [self._pattern(self._phase(name), by_name[name]) for name in names]
+        return sorted(found, key=lambda one: (one.compared > 0, -one.different))
+
+    def found(self, *, since_move: bool = True) -> dict[tuple[str, DiffKey], Counter[str]]:
+        """Differences by pattern and kind: counts by who found them, since the pattern's last move or before it."""
+        counted: dict[tuple[str, DiffKey], Counter[str]] = defaultdict(Counter)
+        for window in self.all:
+            if window.revision == self.revision and self._is_since_move(window) == since_move:
+                for key, count in window.found.items():
+                    counted[window.pattern, key][window.origin] += count
+        return counted
+
+    def timeline(self, begun_s: float) -> Timeline:
+        """All windows, in at most 96 spans from the first comparison after `begun_s` until now."""
+        first = min((one.begun_at for one in self.all), default=int(self.now_s))
+        lasted_s = self.now_s - max(first, begun_s)
+        width_s = next((one for one in _WIDTHS_S if one * _SPANS_AT_MOST >= lasted_s), _WIDTHS_S[-1])
+        counts: dict[int, Counter[str]] = defaultdict(Counter)
+        for one in self.all:
+            at = one.begun_at // width_s * width_s
+            errors = sum(one.errors.values())
+            counts[at].update(same=one.same, transient=one.transient, different=one.different, errors=errors)
+        if not counts:
+            return Timeline(width_s, ())
+        last = max(max(counts), int(self.now_s) // width_s * width_s)
+        begin = min(last - width_s * (_SPANS_AT_LEAST - 1), max(min(counts), last - width_s * _SPANS_AT_MOST))
+        places = range(begin, last + 1, width_s)
+        return Timeline(width_s, tuple(Span(at, **counts[at]) for at in places))
+
+    # ── one pattern ──
+
+    def _pattern(self, phase: PatternPhase, windows: Sequence[Window]) -> PatternReport:
+        current = [one for one in windows if one.revision == self.revision]
+        mine = [one for one in current if self._is_since_move(one)]
+        answered: Counter[Side] = Counter()
+        errors: Counter[Side] = Counter()
+        dropped: Counter[str] = Counter()
+        for one in mine:
+            answered.update(one.answered)
+            errors.update(one.errors)
+            dropped.update(one.dropped)
+        return PatternReport(
+            name=phase.pattern,
+            phase=str(phase.state),
+            since=phase.since,
+            compared=sum(one.compared for one in mine),
+            same=sum(one.same for one in mine),
+            transient=sum(one.transient for one in mine),
+            different=sum(one.different for one in mine),
+            before_move=sum(one.compared for one in current) - sum(one.compared for one in mine),
+            outdated=sum(one.compared for one in windows) - sum(one.compared for one in current),
+            answered=dict(answered),
+            errors=dict(errors),
+            dropped=dict(dropped),
+            # Kinds of questions need not come again after every move, and a curve shows the whole time.
+            coverage=self._coverage(current),
+            latency=_curves(current),
+        )
+
+    def _phase(self, pattern: str) -> PatternPhase:
+        return self.phases.get(pattern, PatternPhase(pattern))
+
+    def _is_since_move(self, one: Window) -> bool:
+        return self.is_since_move(one.pattern, one.begun_at)
+
+    def _coverage(self, windows: Sequence[Window]) -> list[Coverage]:
+        by_kind: dict[str, list[tuple[int, Window]]] = defaultdict(list)
+        for window in windows:
+            for kind, count in window.kinds.items():
+                by_kind[kind].append((count, window))
+        return [
+            Coverage(
+                parameters=tuple(kind.split(",")) if kind else (),
+                compared=sum(count for count, _ in found),
+                age_s=max(0.0, self.now_s - max(one.begun_at for _, one in found)),
+                origins=sorted({one.origin for _, one in found}),
+            )
+            for kind, found in sorted(by_kind.items())
+        ]
+
+
+def _curves(windows: Sequence[Window]) -> dict[Side, Curve]:
+    texts = {side: [one.latency[side] for one in windows if side in one.latency] for side in SIDES}
+    curves = {side: added(_spread(found)).curve() for side, found in texts.items()}
+    return {side: curve for side, curve in curves.items() if curve is not None}
+
+
+def _spread(texts: Sequence[str]) -> Sequence[str]:
+    return texts[:: -(-len(texts) // _HISTOGRAMS) or 1]

@@ -1,0 +1,165 @@
+"""The table and its indexes as a designer draws them: facets by entity, and a few item collections of real rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TypeAlias
+
+from migrator.mapping.heart.items import CompiledEntity, items_for, kept_columns
+from migrator.model.edges import Rows
+from migrator.model.entities import Entity, ItemDesign
+from migrator.model.entities import Mapping as MappingModel
+from migrator.model.errors import Interrupted, MigratorError, RowError
+from migrator.model.report import Facet, ItemCollection, SampleItem, View
+from migrator.model.table import Index, Item, RowTree, Value
+from migrator.stages.report.shown import Showing
+
+_ROWS = 60
+"""Rows of an entity to find item collections in; related rows are rarely the very first ones of both tables."""
+_COLLECTIONS = 4
+_ITEMS = 6
+_Place: TypeAlias = tuple[tuple[Decimal, str], ...]
+_Found: TypeAlias = list[tuple[_Place, SampleItem]]
+"""Items of a partition, each with its place in it."""
+
+
+@dataclass
+class Views:
+    """`source` None: no sample items. `failed`: why rows could not be read, '' where they could."""
+
+    mapping: MappingModel
+    entities: Sequence[CompiledEntity]
+    showing: Showing
+    source: Rows | None = None
+    failed: str = ""
+    _items: list[tuple[str, Item]] = field(default_factory=list)
+
+    def all(self) -> list[View]:
+        """The table first, then its indexes in the mapping's order."""
+        self._items = self._sampled()
+        table = self.mapping.table.asked(None)
+        assert table is not None
+        return [self._view(one) for one in (table, *self.mapping.table.indexes)]
+
+    # ── rows ──
+
+    def _sampled(self) -> list[tuple[str, Item]]:
+        """Items of the first rows of each entity, with the entity's name."""
+        found: list[tuple[str, Item]] = []
+        for entity in self.entities if self.source is not None else ():
+            for row in self._rows(entity):
+                try:
+                    found += [(entity.name, item) for item in items_for(entity, row)]
+                except RowError:
+                    continue  # told among the refused rows
+        return found
+
+    def _rows(self, entity: CompiledEntity) -> list[RowTree]:
+        assert self.source is not None
+        try:
+            return [] if self.failed else self.source.read_page(entity.plan, None, None, _ROWS)
+        except Interrupted:
+            raise
+        except MigratorError as error:
+            self.failed = str(error)
+            return []
+
+    # ── one view ──
+
+    def _view(self, index: Index) -> View:
+        facets = [
+            facet
+            for entity in self.mapping.entities.values()
+            for design in entity.items
+            if (facet := self._facet(entity, design, index)) is not None
+        ]
+        return View(
+            name=index.name,
+            partition=[one.name for one in index.partition],
+            sort=[one.name for one in index.sort],
+            projection=index.projection if isinstance(index.projection, str) else ", ".join(index.projection),
+            facets=facets,
+            collections=self._collections(index),
+        )
+
+    def _facet(self, entity: Entity, design: ItemDesign, index: Index) -> Facet | None:
+        """None where items of the design are not in the index."""
+        forms = {name: form.source for name, form in self.showing.key_forms(design).items()}
+        names = self._attributes(entity, design)
+        own = {one.name for one in index.attributes}
+        if not all(name in forms or name in names for name in own):
+            return None
+        keys = {one.name: forms.get(one.name, f"{{{one.name}}}") for one in index.attributes}
+        return Facet(
+            entity.name, design.type, keys, self._projected(index, [n for n in names if n not in own])
+        )
+
+    def _attributes(self, entity: Entity, design: ItemDesign) -> list[str]:
+        plan = next((one.plan for one in self.entities if one.name == entity.name), None)
+        if plan is not None:
+            kept: Sequence[str] = kept_columns(plan, design)
+        else:
+            kept = design.keep if isinstance(design.keep, tuple) else ()
+        return list(dict.fromkeys([*kept, *entity.attributes, *design.attributes]))
+
+    def _projected(self, index: Index, names: Sequence[str]) -> list[str]:
+        if not index.name or index.projection == "all":
+            return list(names)
+        return [name for name in names if name in index.projection] if index.projection != "keys" else []
+
+    def _collections(self, index: Index) -> list[ItemCollection]:
+        """A few of which each shows types that those before did not, with the most of them: what a single table is for."""
+        names = [one.name for one in index.attributes]
+        partition = [one.name for one in index.partition]
+        by_partition: dict[tuple[str, ...], _Found] = defaultdict(list)
+        for entity, item in self._items:
+            if all(item.get(name) is not None for name in names):
+                shown = self.showing.item(entity, item)
+                sample = self._sample(index, item, shown)
+                place = tuple(_in_order(item[one.name]) for one in index.sort)
+                by_partition[tuple(shown[name] for name in partition)].append((place, sample))
+        return [
+            ItemCollection(
+                " ".join(key), [sample for _, sample in sorted(found, key=lambda one: one[0])[:_ITEMS]]
+            )
+            for key, found in _chosen(by_partition)
+        ]
+
+    def _sample(self, index: Index, item: Item, shown: Mapping[str, str]) -> SampleItem:
+        own = [one.name for one in index.attributes]
+        keys = {one.name for one in self.mapping.table.key} | {
+            one.name
+            for other in self.mapping.table.indexes
+            for one in other.own_attributes(self.mapping.table)
+        }
+        names = self._projected(index, [name for name in shown if name not in keys])
+        return SampleItem(
+            type=self.mapping.table.type_of(item),
+            key={name: shown[name] for name in own},
+            attributes={name: shown[name] for name in names},
+        )
+
+
+def _chosen(by_partition: Mapping[tuple[str, ...], _Found]) -> Iterator[tuple[tuple[str, ...], _Found]]:
+    left, shown = dict(by_partition), set[str]()
+
+    def worth(key: tuple[str, ...]) -> tuple[int, int, int]:
+        types = {sample.type for _, sample in left[key]}
+        return len(types - shown), len(types), len(left[key])
+
+    for _ in range(min(_COLLECTIONS, len(left))):
+        key = max(left, key=worth)
+        found = left.pop(key)
+        shown |= {sample.type for _, sample in found}
+        yield key, found
+
+
+def _in_order(value: Value) -> tuple[Decimal, str]:
+    """What puts numbers in the order of numbers, and texts and bytes in that of their bytes."""
+    if isinstance(value, (int, Decimal)):
+        return Decimal(value), ""
+    shown = value.hex() if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass").hex()
+    return Decimal(0), shown

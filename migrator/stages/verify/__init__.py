@@ -1,0 +1,1 @@
+"""Verify: rows and items compared, differences looked at again, repaired on demand."""

@@ -1,0 +1,1 @@
+"""Builds the edges (source, table, journal) from a job and hands them to stages; decides nothing."""

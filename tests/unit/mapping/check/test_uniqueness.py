@@ -1,0 +1,159 @@
+"""What is proved about base keys, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.mapping.check.values import is_closed
+from migrator.model.errors import MappingError
+from migrator.model.expressions import Filter, Ref
+from tests.golden.heart import check, facts, table
+
+USERS = table(
+    "users",
+    {
+        "id": "integer!",
+        "a": "text!",
+        "b": "text!",
+        "email": "text",
+        "at": "timestamp!",
+        "token": "uuid!",
+        "day": "date!",
+        "n": "integer!",
+    },
+    unique=[("a", "b"), ("email",), ("day", "n"), ("at", "n")],
+)
+SCHEMA = facts(USERS, table("other", {"id": "integer!", "n": "integer!"}))
+ONE = "entities: {{users: {{items: {{U: {{key: [{pk}, {sk}]}}}}}}}}"
+
+CASES: list[tuple[str, str, bool]] = [
+    ('"U#{id}"', "META", True),
+    ('"U#{id:06}"', "META", True),
+    ('"U#{id|escape}"', "META", True),
+    ("U", '"{id:06}"', True),
+    ('"U#{at|date}"', '"{at|iso}#{id:06}"', True),
+    ('"U#{a}"', '"{b}"', True),  # each attribute is read back by itself
+    ('"U#{a}#{b|escape}"', "META", True),
+    ('"U#{id}{token}"', "META", True),  # a UUID has one width
+    ('"U#{id}{at}"', "META", False),  # nothing between them
+    ('"U#{a}"', "META", False),  # a alone is not unique
+    ('"U#{email}"', "META", False),  # unique, but NULL may stand in several rows
+    ('"U#{id|hash}"', "META", False),
+    ('"U#{a|lower}"', '"{b}"', False),
+    ('"U#{at|iso:s}"', "META", False),
+    ('"U#{day|date}"', '"{n:06}"', True),  # all of a date
+    ('"U#{day|bucket:day}"', '"{n:06}"', True),
+    ('"U#{day|month}"', '"{n:06}"', False),
+    ('"U#{at|date}"', '"{n:06}"', False),
+]
+
+
+@pytest.mark.parametrize(("pk", "sk", "proved"), CASES)
+def test_a_key_is_proved_or_claimed(pk: str, sk: str, proved: bool) -> None:
+    unproved = check(ONE.format(pk=pk, sk=sk), SCHEMA).unproved
+    assert (unproved["users"] == frozenset()) is proved
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "apart"),
+    [
+        ('["A#{id}", M]', '["B#{id}", M]', True),
+        ('["A#{id}", M]', '["A#{id}", N]', True),
+        ('["A#{id}", M]', '["A#{id}", "N#{n}"]', True),
+        ('["A#{id}", M]', '["A#{id}", "M#{n}"]', True),
+        ('["A#{id}", "M#{id}"]', '["A#{id}", "M#{n}"]', False),
+        ('["A#{id}", M]', '["A#{id}", M]', False),
+        ('["{id}", M]', '["A#{id}", M]', True),  # no separator, and one
+        ('["A#{id}", "M#{id}"]', '["A#{id}#{n}", "M#{id}"]', True),
+        ('["{a}", M]', '["A#{id}", M]', False),  # a text may hold a separator
+        ('["A#{a}", "M#{id}"]', '["A#{id}#{n}", "M#{id}"]', False),
+        ('["A#{a|escape}", "M#{id}"]', '["A#{id}#{n}", "M#{id}"]', True),
+    ],
+)
+def test_two_items_are_told_apart_by_their_constant_beginnings_and_their_separators(
+    first: str, second: str, apart: bool
+) -> None:
+    text = f"entities: {{users: {{items: {{U: {{key: {first.replace('n', 'id')}}}}}}}, other: {{items: {{O: {{key: {second}}}}}}}}}"
+    unproved = check(text, SCHEMA).unproved
+    assert (not unproved["users"]) is apart
+    assert (not unproved["other"]) is apart
+
+
+def test_a_date_is_open_where_its_own_signs_are_the_separator() -> None:
+    text = """
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type, separator: "%s"}
+entities: {users: {items: {U: {key: ["U", "{a}%s{at|date}%s{id}"]}}}}
+"""
+    assert check(text.replace("%s", "#"), SCHEMA, "").unproved == {"users": frozenset()}
+    with pytest.raises(
+        MappingError, match="two rows can make one SK: several of its values can hold the separator '-'"
+    ):
+        check(text.replace("%s", "-"), SCHEMA, "")
+
+
+KINDS = table(
+    "kinds",
+    {
+        "id": "integer!",
+        "n": "number(2)",
+        "at": "timestamp",
+        "token": "uuid",
+        "bits": "bits",
+        "many": "list",
+        "x": "plain",
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "separator", "closed"),
+    [
+        ("id", "#", True),
+        ("n", "-", False),
+        ("n", "T", True),
+        ("at", "T", False),
+        ("token", "a", False),
+        ("token", "#a", True),
+        ("bits", "#", True),
+        ("bits", "1", False),
+        ("many", "#", False),
+        ("x", "#", False),
+        ("n|text", "#", True),
+        ("n|text", "N", False),  # NaN
+        ("at|text", "B", False),  # 0044-03-15 BC
+        ("at|text", "/", False),
+    ],
+)
+def test_a_kind_is_closed_where_its_text_cannot_hold_the_separator(
+    path: str, separator: str, closed: bool
+) -> None:
+    text = "entities: {kinds: {items: {K: {key: ['K#{id}', M], keep: all}}}}"
+    plan = check(text, facts(KINDS)).entities[0].plan
+    name, *filters = path.split("|")
+    ref = Ref((name,), None, tuple(Filter(one, ()) for one in filters))
+    assert is_closed(ref, plan, separator) is closed
+
+
+@pytest.mark.parametrize(
+    ("separator", "key"), [("-", "{a}-{n|epoch}"), ("%", "{a|escape}%{b|escape}"), ("0", "{a}0{id|shard:4}")]
+)
+def test_what_a_filter_gives_is_open_where_it_can_hold_the_separator(separator: str, key: str) -> None:
+    text = f"""
+mapping: 1
+table: {{name: Shop, key: [PK, SK], type: type, separator: "{separator}"}}
+entities: {{users: {{items: {{U: {{key: ["U", "{key.replace("{n|", "{at|")}"]}}}}}}}}
+"""
+    with pytest.raises(MappingError, match="two rows can make one SK"):
+        check(text, SCHEMA, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "proved"), [("uuid!", False), ("timestamp!", False), ("date!", False), ("integer!", True)]
+)
+def test_what_sqlite_can_spell_in_two_ways_proves_no_key(kind: str, proved: bool) -> None:
+    text = "entities: {t: {items: {T: {key: ['T#{id}', M]}}}}"
+    made = table("t", {"id": kind})
+    assert check(text, facts(made)).unproved == {"t": frozenset()}
+    on_sqlite = check(text, facts(made, dialect="sqlite")).unproved["t"]
+    assert on_sqlite == (frozenset() if proved else frozenset({"T"}))

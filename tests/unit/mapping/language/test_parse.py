@@ -1,0 +1,133 @@
+"""Texts that are no mapping, and revisions of those that are."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from migrator.mapping.check.check import check_mapping
+from migrator.mapping.language.parse import examine_mapping
+from migrator.model.errors import MappingError
+from tests.golden.heart import HEAD, check
+from tests.support_mapping import parse_mapping
+from tests.unit.mapping.check.test_check import PATTERN, SCHEMA, USER
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "this is no mapping"),
+        ("just words", "this is no mapping"),
+        ("- a\n- b", "this is no mapping"),
+        ("a: 1\na: 2\nb: !x y", "this is no mapping"),
+        ("a: [", "not YAML"),
+        ("mapping: 1\na: 1\na: 2", "stands here twice"),
+        ("\x00", "not YAML"),
+        ("mapping: 2", "'table' is missing"),
+        ("mapping: 1\nx: &a [*a]", "nested deeper"),
+        ("mapping: 1\na: !!python/name:os.system", "has no meaning here"),
+        ("mapping: 1\n? [a, b]\n: c", "a name must be one word"),
+    ],
+)
+def test_what_is_no_mapping_says_so(text: str, message: str) -> None:
+    with pytest.raises(MappingError) as caught:
+        parse_mapping(text, "m.yaml")
+    assert message in str(caught.value)
+
+
+def test_aliases_of_aliases_end_in_a_message() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    with pytest.raises(MappingError, match="it is not a mapping"):
+        parse_mapping("\n".join(lines), "m.yaml")
+
+
+def test_access_patterns_do_not_change_the_revision() -> None:
+    one = check(PATTERN % 'query: {key: ["USER#{id}"]}', SCHEMA).mapping
+    other = check(PATTERN.split("access_patterns")[0], SCHEMA).mapping
+    assert one.revision == other.revision
+    assert one.revision != check(USER % "keep: [email]", SCHEMA).mapping.revision
+
+
+def test_a_good_mapping_has_no_faults() -> None:
+    parsed = examine_mapping(HEAD + USER % "keep: [email]", "m.yaml")
+    assert parsed.faults == ()
+    assert check_mapping(parsed, SCHEMA).warnings == ()
+
+
+WHOLE: dict[str, Any] = {
+    "mapping": 1,
+    "table": {
+        "name": "Shop",
+        "key": ["PK", "SK"],
+        "type": "type",
+        "indexes": {"GSI1": {"key": ["G1", "G2"]}},
+    },
+    "entities": {
+        "place": {"items": {"Place": {"key": ["P#{id}", "META"]}}},
+        "customer": {
+            "join": {"place": "place_id"},
+            "where": "active",
+            "items": {"Customer": {"key": ["C#{id}", "META"], "keep": ["name"], "attributes": {"n": "nick"}}},
+        },
+    },
+    "access_patterns": {
+        "by_id": {
+            "params": {"id": "integer"},
+            "get": {"key": ["C#{id}", "META"]},
+            "returns": {"customer": {"type": "Customer", "one": True, "attributes": ["name"]}},
+            "sql": {"customer": "SELECT name FROM customer WHERE id = :id"},
+        },
+    },
+}
+WRONG: list[Any] = [7, [], {"a": 1}, "", None, [[1]], True]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, one in inner:
+        yield from places(one, (*path, name))
+
+
+@pytest.mark.parametrize("place", list(places(WHOLE)), ids=lambda place: ".".join(map(str, place)))
+def test_a_value_of_a_wrong_form_is_told_once_and_not_as_missing(place: tuple[Any, ...]) -> None:
+    assert not examine_mapping(json.dumps(WHOLE), "m.yaml").faults
+    for wrong in WRONG:
+        data = copy.deepcopy(WHOLE)
+        within = data
+        for part in place[:-1]:
+            within = within[part]
+        within[place[-1]] = wrong
+        try:
+            faults = examine_mapping(json.dumps(data), "m.yaml").faults
+        except MappingError as error:
+            faults = error.faults
+        said = f"'{place[-1]}' is missing"
+        assert not [fault for fault in faults if said in fault.what], (wrong, faults)
+        assert not [fault for fault in faults if "after validation" in fault.what] or wrong in ([], {"a": 1})
+
+
+def test_a_job_that_is_given_as_a_mapping_is_told_as_one() -> None:
+    job = "job: 1\nmapping: shop.yaml\nsource: {url: sqlite:///shop.db}\ntarget: embedded\n"
+    for text in (job, job.removeprefix("job: 1\n")):
+        with pytest.raises(MappingError, match="this is a job, and a mapping is wanted") as caught:
+            parse_mapping(text, "m.yaml")
+        (fault,) = caught.value.faults
+        assert "the file that its `mapping:` names" in fault.what
+
+
+def test_frequency_which_the_language_had_is_told_to_go() -> None:
+    data = copy.deepcopy(WHOLE)
+    pattern = next(iter(data["access_patterns"]))
+    data["access_patterns"][pattern]["frequency"] = "often"
+    (fault,) = examine_mapping(json.dumps(data), "m.yaml").faults
+    assert (fault.where, fault.what) == (
+        f"access_patterns.{pattern}.frequency",
+        "frequency is not used: delete the line",
+    )

@@ -1,0 +1,120 @@
+"""How two answers differ, told as a person would."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.mapping.patterns import diff
+from migrator.mapping.patterns.diff import diffs
+from migrator.model.evidence import Diff, Row
+
+NAMES = ("id", "total", "status")
+ONE, TWO, THREE = (1, Decimal("5.00"), "new"), (2, Decimal("7.50"), "sent"), (3, None, "new")
+
+
+def found(rows: list[Row], items: list[Row], *, ordered: bool = True) -> list[tuple[str, str]]:
+    return [(one.kind, one.attribute) for one in diffs(NAMES, rows, items, ordered=ordered)]
+
+
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [
+        ([ONE, TWO, THREE], []),
+        ([(1, 5, "new"), TWO, THREE], []),
+        ([ONE, THREE], [("missing", "")]),
+        ([ONE, TWO, THREE, (4, 1, "x")], [("unexpected", "")]),
+        ([ONE, TWO, TWO, THREE], [("unexpected", "")]),
+        ([ONE, (2, Decimal("7.51"), "sent"), THREE], [("value", "total")]),
+        ([ONE, (2, "7.50", "sent"), THREE], [("type", "total")]),
+        ([ONE, (2, None, "sent"), THREE], [("missing", "total")]),
+        ([ONE, TWO, (3, 0, "new")], [("unexpected", "total")]),
+        ([ONE, (2, 8, "lost"), THREE], [("missing", ""), ("unexpected", "")]),
+        ([TWO, ONE, THREE], [("order", "")]),
+        ([], [("missing", "")] * 3),
+    ],
+)
+def test_each_difference_has_its_class(items: list[Row], told: list[tuple[str, str]]) -> None:
+    assert found([ONE, TWO, THREE], items) == told
+
+
+def test_order_counts_only_where_the_pattern_says_so() -> None:
+    assert found([ONE, TWO], [TWO, ONE], ordered=False) == []
+
+
+def test_a_difference_shows_both_sides() -> None:
+    other = (1, Decimal(6), "new")
+    assert diffs(NAMES, [ONE], [other], ordered=True) == [Diff("value", "total", ONE, other)]
+
+
+def test_values_inside_of_values_are_compared_by_type_and_content() -> None:
+    row, same, other = ([{"a": Decimal("1.0")}],), ([{"a": 1}],), ([{"a": "1"}],)
+    assert diffs(("x",), [row], [same], ordered=True) == []
+    assert [one.kind for one in diffs(("x",), [row], [other], ordered=True)] == ["missing", "unexpected"]
+
+
+def test_a_wrong_answer_of_many_rows_costs_little() -> None:
+    rows: list[Row] = [(number, "a", "b") for number in range(3000)]
+    items: list[Row] = [(number, "c", "b") for number in range(3000)]
+    assert len(diffs(NAMES, rows, items, ordered=True)) == 6000
+
+
+def test_pairs_are_found_with_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Any] = []
+    equal = diff.equal
+    monkeypatch.setattr(
+        "migrator.mapping.patterns.diff.equal", lambda *both: compared.append(both) or equal(*both)
+    )
+    rows: list[Row] = [(number, "a", "b") for number in range(200)]
+    items: list[Row] = [(number, "c", "b") for number in reversed(range(200))]
+    assert found(rows, items) == [("value", "total")] * 200
+    unnamed: list[Row] = [(number // 2, "x", f"{number % 50}") for number in range(200)]
+    assert found(unnamed, items) == [("missing", "")] * 200 + [("unexpected", "")] * 200
+    assert len(compared) < 3 * diff._COMPARED_AT_MOST
+    # One of few is found wherever it stands.
+    compared.clear()
+    assert found(rows[:30], [(30, "a", "b"), *rows[:29]]) == [("value", "id")]
+    assert len(compared) <= 6
+
+
+values = (
+    st.none() | st.booleans() | st.integers(-2, 2) | st.decimals(-2, 2, places=1) | st.text("ab", max_size=2)
+)
+answers = st.lists(st.tuples(values, values), max_size=6)
+
+
+@given(answers, answers, st.booleans())
+def test_same_answers_and_no_others_have_no_difference(
+    rows: list[Any], items: list[Any], ordered: bool
+) -> None:
+    assert diffs(("a", "b"), rows, rows, ordered=ordered) == []
+    assert diffs(("a", "b"), rows, rows[::-1], ordered=False) == []
+    back = diffs(("a", "b"), items, rows, ordered=ordered)
+    assert bool(diffs(("a", "b"), rows, items, ordered=ordered)) == bool(back)
+
+
+def test_rows_are_paired_by_the_key_that_names_them() -> None:
+    def told(rows: list[Row], items: list[Row]) -> list[tuple[str, str]]:
+        return [(one.kind, one.attribute) for one in diffs(NAMES, rows, items, ordered=True, key=("id",))]
+
+    assert told([(1, 2, "a")], [(1, 3, "b")]) == [("value", "total"), ("value", "status")]
+    many: list[Row] = [(number, 5, "x") for number in range(3000)]
+    assert (
+        told(many, [(number, 6, "y") for number, _, _ in many])
+        == [
+            ("value", "total"),
+            ("value", "status"),
+        ]
+        * 3000
+    )
+    # What names two rows of a side names none.
+    assert told([(1, 2, "a"), (1, 4, "b")], [(1, 2, "z")]) == [("value", "status"), ("missing", "")]
+
+
+def test_a_key_that_is_not_compared_names_nothing() -> None:
+    (one,) = diffs(NAMES, [ONE], [(1, 9, "new")], ordered=True, key=("other",))
+    assert (one.attribute, one.sign) == ("total", None)

@@ -1,0 +1,61 @@
+"""Phases: who answers, which moves are allowed, and that a ramp is sticky."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.model.phase import BACK, FORWARD, PHASES, ROUTES, Phase, State, answering, move_fault, share_of
+
+SOME: dict[Phase, State] = {phase: State(phase, 10 if phase == "ramp" else 0) for phase in PHASES}
+
+
+def test_every_phase_has_a_route_and_all_but_the_last_a_way_on() -> None:
+    assert set(ROUTES) == set(PHASES)
+    assert [FORWARD[one] for one in PHASES[:-1]] == list(PHASES[1:])
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_who_answers_and_who_is_compared(phase: Phase) -> None:
+    low, high = answering(SOME[phase], 0.05), answering(SOME[phase], 0.5)
+    expected = {"off": "sql sql", "shadow": "sql sql", "ramp": "table sql"}.get(phase, "table table")
+    assert f"{low} {high}" == expected
+    assert ROUTES[phase].compares == (phase in ("shadow", "ramp", "live"))
+
+
+@pytest.mark.parametrize("before", PHASES)
+@pytest.mark.parametrize("after", PHASES)
+def test_a_move_goes_one_step_on_or_any_number_of_steps_back_but_never_from_complete(
+    before: Phase, after: Phase
+) -> None:
+    steps = PHASES.index(after) - PHASES.index(before)
+    allowed = before != "complete" and (steps == 1 or steps < 0)
+    assert (move_fault(SOME[before], SOME[after]) == "") == allowed
+    assert all(PHASES.index(one) < PHASES.index(phase) for phase, ones in BACK.items() for one in ones)
+
+
+@pytest.mark.parametrize("percent", [-1, 0, 101])
+def test_a_ramp_has_a_share_between_1_and_100(percent: int) -> None:
+    assert "1 to 100" in move_fault(State("shadow"), State("ramp", percent))
+
+
+def test_a_ramp_goes_up_and_down_and_no_other_phase_has_a_share() -> None:
+    assert move_fault(State("ramp", 10), State("ramp", 50)) == ""
+    assert move_fault(State("ramp", 50), State("ramp", 1)) == ""
+    assert "already" in move_fault(State("ramp", 50), State("ramp", 50))
+    assert "percent" in move_fault(State("ramp", 50), State("live", 50))
+
+
+def test_the_same_parameters_stand_at_the_same_share_whatever_their_order_and_shares_are_even() -> None:
+    assert share_of("p", {"a": "1", "b": "2"}) == share_of("p", {"b": "2", "a": "1"})
+    assert share_of("p", {"a": "1"}) != share_of("q", {"a": "1"})
+    shares = [share_of("p", {"id": str(number)}) for number in range(10_000)]
+    for tenth in range(10):
+        assert 900 < sum(tenth / 10 <= one < (tenth + 1) / 10 for one in shares) < 1100
+
+
+def test_who_is_in_a_ramp_stays_in_it_when_it_grows() -> None:
+    shares = [share_of("p", {"id": str(number)}) for number in range(1000)]
+    small = {one for one in shares if answering(State("ramp", 10), one) == "table"}
+    large = {one for one in shares if answering(State("ramp", 50), one) == "table"}
+    assert small < large
+    assert all(answering(State("ramp", 100), one) == "table" for one in shares)

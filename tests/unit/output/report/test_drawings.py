@@ -1,0 +1,59 @@
+"""Timelines and curves as numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.model.report import Curve, Span, Timeline
+from migrator.output.report.drawings import bars_of, curves_of, ms_text
+from tests.support_report import curve
+
+
+def test_bars_stand_on_the_line_and_what_differs_hangs_below_it() -> None:
+    drawn = bars_of(
+        Timeline(60, (Span(0, same=8, transient=2), Span(60), Span(120, same=5, different=1, errors=3)))
+    )
+    assert (drawn.most, drawn.most_bad) == (10, 4)
+    by_kind = {(bar.kind, bar.span.begun_at): bar for bar in drawn.bars}
+    assert set(by_kind) == {("same", 0), ("transient", 0), ("same", 120), ("different", 120), ("errors", 120)}
+    same, transient = by_kind["same", 0], by_kind["transient", 0]
+    assert transient.y == 0
+    assert transient.y + transient.height == pytest.approx(same.y)
+    assert same.y + same.height < drawn.middle
+    different, errors = by_kind["different", 120], by_kind["errors", 120]
+    assert drawn.middle < different.y < errors.y
+    assert errors.y + errors.height == pytest.approx(drawn.height)
+    assert errors.height == pytest.approx(3 * different.height)
+    assert max(bar.x + bar.width for bar in drawn.bars) <= drawn.width == 30
+
+
+def test_nothing_compared_is_drawn_as_nothing() -> None:
+    assert bars_of(Timeline(60, ())).bars == []
+    assert bars_of(Timeline(60, (Span(0), Span(60)))).bars == []
+
+
+def test_curves_stay_inside_of_their_picture_and_rise() -> None:
+    drawn = curves_of({"table": curve(4.0, 18.0), "sql": curve(0.02, 2_400.0)})
+    for path in drawn.paths.values():
+        points = [tuple(map(float, pair.split(","))) for pair in path[1:].split("L")]
+        assert [x for x, _ in points] == sorted(x for x, _ in points)
+        assert [y for _, y in points] == sorted((y for _, y in points), reverse=True)
+        assert all(drawn.left <= x <= drawn.right and 0 <= y <= drawn.bottom for x, y in points)
+    assert [tick.label for tick in drawn.across] == ["min", "p50", "p90", "p99", "p99.9"]
+    assert drawn.up[0].label == "0.001 ms"
+    assert drawn.up[-1].label == "10,000 s"
+
+
+def test_equal_latencies_are_a_level_line_and_zero_is_no_fault() -> None:
+    for ms in (0.0, 5.0):
+        drawn = curves_of({"sql": Curve(1, ((0.0, ms), (50.0, ms), (99.9, ms)), ms)})
+        heights = {point.split(",")[1] for point in drawn.paths["sql"][1:].split("L")}
+        assert len(heights) == 1
+        assert len(drawn.up) >= 2
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(0.042, "0.042 ms"), (4.1, "4.1 ms"), (120, "120 ms"), (2_480, "2.48 s")]
+)
+def test_milliseconds_are_told_with_three_digits(ms: float, text: str) -> None:
+    assert ms_text(ms) == text

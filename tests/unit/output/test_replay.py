@@ -1,0 +1,150 @@
+"""A replay as people and programs see it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal
+
+from rich.console import Console
+
+from migrator.model.evidence import Diff, DiffKey
+from migrator.model.patterns import Param, Part, Pattern
+from migrator.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
+from migrator.output.patterns import print_replay, replay_data
+
+VALUE = DiffKey("value", attribute="email")
+HOSTILE = "[bold]x[/] \x1b[31m<script>"
+PATTERN = Pattern(
+    "p",
+    (Param("id", "integer"), Param("whose", "text"), Param("since", "date", optional=True)),
+    "get",
+    (),
+    parts=(Part("", "", ("id", "email")),),
+)
+
+
+HIDDEN = Hidden(frozenset({"email"}), frozenset({"whose"}))
+SEEN = Diff("value", "email", (1, "ann@x.example"), (1, "bob@x.example"))
+
+
+def result(*, hidden: Hidden = HIDDEN, found: bool = True, diff: Diff = SEEN) -> ReplayResult:
+    one = PatternReplay(
+        PATTERN,
+        samples=10,
+        origins={"id": "users.id", "whose": "users.mail"},
+        hidden=hidden,
+        kinds={(): 4, ("since",): 6},
+        absent=2,
+        same=9,
+        empty=1,
+        different=int(found),
+        found=Counter({VALUE: 3} if found else {}),
+        examples={VALUE: [Example({"id": "1", "whose": HOSTILE}, ("id", "email"), diff)]},
+        latency={"table": Latency(10, 1.5, 2, 1234.5, 2000)},
+    )
+    return ReplayResult([one], seed=5, control=False, took_s=1.25)
+
+
+def printed(given: ReplayResult) -> str:
+    out = io.StringIO()
+    print_replay(Console(file=out, width=160), given)
+    return out.getvalue()
+
+
+def test_a_relay_that_is_behind_is_named_as_what_differences_may_come_from() -> None:
+    assert "lacks changes" not in printed(result())
+    text = printed(replace(result(), lag_s=31.4))
+    assert "the table lacks changes of the last 31 s" in text
+    assert "`migrator status`" in text
+    assert replay_data(replace(result(), lag_s=31.4))["lag_s"] == 31.4
+
+
+def test_an_example_has_both_sides_and_marks_in_place_of_redacted_values() -> None:
+    text = printed(result())
+    assert "p: 3 value email" in text
+    assert "» email" in text
+    assert "@x.example" not in text
+    assert "script" not in text
+    (row,) = [line for line in text.splitlines() if "» email" in line]
+    one, other = row.split()[-2:]
+    assert one.startswith("…")
+    assert one != other
+    assert "not clean: 10 question(s), seed 5; took 1.2 s" in text
+
+
+def test_what_a_terminal_would_obey_is_escaped() -> None:
+    text = printed(result(hidden=Hidden()))
+    assert "\x1b[31m" not in text
+    assert r"[bold]x[/] \u001b[31m<script>" in text
+
+
+def test_nothing_of_a_row_is_obeyed_by_a_terminal() -> None:
+    diff = Diff("value", "email", (1, "a\x9b31m\u202eb"), (1, None))
+    text = printed(result(hidden=Hidden(), diff=diff))
+    assert not {"\x9b", "\u202e"} & set(text)
+    assert r'"a\u009b31m\u202eb"' in text
+    data = json.dumps(replay_data(result(hidden=Hidden(), diff=diff)))
+    assert (
+        json.loads(json.loads(data)["patterns"][0]["differences"][0]["examples"][0]["row"]["email"])
+        == diff.row[1]
+    )  # type: ignore[index]
+
+
+def test_a_number_and_its_text_are_two() -> None:
+    given = result(hidden=Hidden(), diff=Diff("type", "email", (1, Decimal("16.50")), (1, "16.50")))
+    (row,) = [line for line in printed(given).splitlines() if "» email" in line]
+    assert row.split()[-2:] == ["16.50", '"16.50"']
+    (example,) = replay_data(given)["patterns"][0]["differences"][0]["examples"]
+    assert (example["row"]["email"], example["item"]["email"]) == ("16.50", '"16.50"')
+
+
+def test_counts_and_parameters_are_told() -> None:
+    text = printed(result(found=False))
+    assert (
+        "p: id ← users.id, whose ← users.mail; optional ones set: none 4, since 6; 2 ask for what is not there"
+        in text
+    )
+    assert "1,234.5 ms" in text
+    assert "clean: 10 question(s)" in text
+
+
+def test_the_data_is_json_with_nothing_redacted_in_it() -> None:
+    data = json.loads(json.dumps(replay_data(result())))
+    assert not data["clean"]
+    (one,) = data["patterns"]
+    assert one["kinds"] == [{"set": [], "samples": 4}, {"set": ["since"], "samples": 6}]
+    (found,) = one["differences"]
+    assert (found["class"], found["attribute"], found["count"]) == ("value", "email", 3)
+    assert found["examples"][0]["row"]["id"] == "1"
+    assert "@" not in json.dumps(data)
+    assert one["latency_ms"] == {"table": {"answers": 10, "p50": 1.5, "p90": 2, "p99": 1234.5, "max": 2000}}
+
+
+def unasked(name: str) -> PatternReplay:
+    return PatternReplay(replace(PATTERN, name=name), 0, missing_why="no row gives id")
+
+
+def test_a_pattern_without_a_question_is_not_proven() -> None:
+    fine = result(found=False)
+    given = replace(fine, patterns=[*fine.patterns, unasked("q"), unasked("r")])
+    assert not given.clean
+    (verdict,) = [line for line in printed(given).splitlines() if "took" in line]
+    assert verdict.startswith(
+        "not proven: 10 question(s), seed 5; took 1.2 s; no question could be drawn for q, r"
+    )
+    assert "not clean" not in printed(given)
+    assert replay_data(given)["not_proven"] == ["q", "r"]
+    assert replay_data(given)["clean"] is False
+
+
+def test_differences_come_before_what_is_not_proven() -> None:
+    found = result()
+    given = replace(found, patterns=[*found.patterns, unasked("q")])
+    (verdict,) = [line for line in printed(given).splitlines() if "took" in line]
+    assert verdict.startswith(
+        "not clean: 10 question(s), seed 5; took 1.2 s; no question could be drawn for q"
+    )
+    assert replay_data(result(found=False))["not_proven"] == []

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from structlog.testing import capture_logs
+
+from migrator.model.errors import Interrupted, SourceError, StoppedError
+from migrator.runtime import retry as runtime_retry
+from migrator.runtime.retry import Backoff, Retry
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def time(self) -> float:
+        return self.now
+
+
+class Failing:
+    """Fails so many times, then answers."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        self.calls = 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.calls <= self.left:
+            raise OSError("secret")
+        return "done"
+
+
+def passing(error: BaseException) -> bool:
+    return isinstance(error, OSError)
+
+
+def test_what_is_raised_at_the_limit_can_be_anothers_word() -> None:
+    retry = Retry(Backoff(attempts=2), sleep=lambda seconds: None)
+    with pytest.raises(SourceError, match=r"^OSError, 2 tries in 0 s$"):
+        retry.call(
+            "reading",
+            Failing(9),
+            passing,
+            lambda error, tried: SourceError(f"{type(error).__name__}, {tried}"),
+        )
+
+
+def test_what_can_pass_is_tried_again() -> None:
+    clock, work = Clock(), Failing(3)
+    assert Retry(Backoff(), sleep=clock.sleep, clock=clock.time).call("writing", work, passing) == "done"
+    assert work.calls == 4
+    assert 0 <= clock.now <= 0.05 + 0.1 + 0.2 + 3 * 0.2
+
+
+def test_at_the_limit_of_tries_it_says_who_gave_up() -> None:
+    clock, work = Clock(), Failing(99)
+    retry = Retry(Backoff(attempts=3), sleep=clock.sleep, clock=clock.time)
+    with pytest.raises(
+        StoppedError, match=r"writing gave up after 3 tries in \d+ s \(OSError\); .* goes on"
+    ) as caught:
+        retry.call("writing", work, passing)
+    assert work.calls == 3
+    assert "secret" not in str(caught.value)
+
+
+def test_who_waits_long_says_so_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_retry, "_told_at", -math.inf)
+    clock = Clock()
+    monkeypatch.setattr(runtime_retry.time, "monotonic", clock.time)
+    retry = Retry(Backoff(attempts=40, base_s=8, cap_s=8, limit_s=60), sleep=clock.sleep, clock=clock.time)
+    with capture_logs() as logged, pytest.raises(StoppedError):
+        retry.call("reading", Failing(99), passing)
+    said = [line for line in logged if line["event"] == "tried_again"]
+    assert 1 <= len(said) <= 6
+    assert (said[0]["what"], said[0]["why"], said[0]["gives_up_after_s"]) == ("reading", "OSError", 60)
+
+
+def test_at_the_limit_of_seconds_too() -> None:
+    clock, work = Clock(), Failing(9999)
+    retry = Retry(Backoff(attempts=9999, base_s=5, cap_s=5, limit_s=60), sleep=clock.sleep, clock=clock.time)
+    with pytest.raises(StoppedError):
+        retry.call("writing", work, passing)
+    assert 60 <= clock.now < 66
+
+
+def test_what_cannot_pass_comes_out_at_once() -> None:
+    clock = Clock()
+
+    def work() -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        Retry(sleep=clock.sleep, clock=clock.time).call("writing", work, passing)
+    assert clock.now == 0
+
+
+def test_a_stop_ends_a_long_wait_at_its_next_nap() -> None:
+    clock = Clock()
+    retry = Retry(
+        Backoff(base_s=1000, cap_s=1000), stop=lambda: clock.now >= 1, sleep=clock.sleep, clock=clock.time
+    )
+    with pytest.raises(Interrupted):
+        retry.call("writing", Failing(9), passing)
+    assert clock.now < 1.5

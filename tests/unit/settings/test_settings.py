@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.model.errors import MappingError, MigratorError, SettingsError
+from migrator.settings.job import Tuning, load_job
+from migrator.settings.source import SourceSettings
+
+GOOD = """
+job: 1
+mapping: ../mappings/shop.yaml
+source: {url: "${SHOP_URL}"}
+target: {table: Shop, endpoint: "${ENDPOINT:-embedded}", region: eu-central-1}
+tuning: {workers: 2, page_rows: 50}
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "jobs" / "my shop.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_job_takes_its_variables_from_the_environment(tmp_path: Path) -> None:
+    job = load_job(write(tmp_path, GOOD), {"SHOP_URL": "postgresql://me:pw@h/shop"})
+    assert job.name == "my-shop"
+    assert job.source.url == "postgresql://me:pw@h/shop"
+    assert job.mapping == tmp_path / "jobs" / ".." / "mappings" / "shop.yaml"
+    assert (job.target.table, job.target.endpoint, job.target.region) == ("Shop", "embedded", "eu-central-1")
+    assert job.tuning == Tuning(workers=2, page_rows=50)
+    assert "pw" not in repr(job)
+
+
+def test_a_source_says_how_gently_it_is_to_be_read(tmp_path: Path) -> None:
+    text = """
+job: 1
+mapping: m
+source:
+  url: env:SHOP_URL
+  read_url: secret:arn:aws:secretsmanager:eu-central-1:1:secret:s3cret
+  command: [print-token, "--for=s3cret"]
+  max_connections: 3
+  statement_timeout_s: 2.5
+  max_rows_per_s: 1000
+"""
+    source = load_job(write(tmp_path, text), {}).source
+    assert source == SourceSettings(
+        url="env:SHOP_URL",
+        read_url="secret:arn:aws:secretsmanager:eu-central-1:1:secret:s3cret",
+        command=("print-token", "--for=s3cret"),
+        max_connections=3,
+        statement_timeout_s=2.5,
+        max_rows_per_s=1000.0,
+    )
+    assert "s3cret" not in repr(source)
+
+
+def test_an_empty_variable_is_as_good_as_none(tmp_path: Path) -> None:
+    job = load_job(write(tmp_path, GOOD), {"SHOP_URL": "sqlite:///a.db", "ENDPOINT": ""})
+    assert job.target.endpoint == "embedded"
+
+
+def test_short_forms(tmp_path: Path) -> None:
+    job = load_job(
+        write(tmp_path, "job: 1\nmapping: m.yaml\nsource: sqlite:///a$${b}.db\ntarget: embedded"), {}
+    )
+    assert job.source.url == "sqlite:///a${b}.db"
+    assert job.target.endpoint == "embedded"
+    assert job.target.table is None
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("", ["this is no job"]),
+        ("a: [", ["not YAML"]),
+        (
+            GOOD,
+            [
+                "my shop.yaml:4: source.url: the variable SHOP_URL is not set; export SHOP_URL=… before the command"
+            ],
+        ),
+        ("job: 1\nsource: x\n", ["'mapping' is missing"]),
+        ("job: 2\nmapping: m\nsource: x\n", [":1: job: "]),
+        (
+            "job: 1\nmapping: m\nsource: x\ntargt: {}\ntuning: {wrkers: 1, page_rows: 0}",
+            [
+                "'targt' is not a word of this place; did you mean 'target'?",
+                "'wrkers' is not a word of this place; did you mean 'workers'?",
+                ":5: tuning.page_rows: ",
+            ],
+        ),
+        (
+            "job: 1\nmapping: m\nsource: x\ntarget: {endpoint: localhost}",
+            [":4: target.endpoint: write 'embedded' or a URL"],
+        ),
+        ("job: 1\nmapping: m\nsource: x\ntarget: embeded", [":4: target: write 'embedded' or a URL"]),
+        ("job: 1\nmapping: m\nsource: x\ntarget: {table: a b}", [":4: target.table: a table's name has 3"]),
+        ("job: 1\nmapping: m\nsource: x\nname: ../x", [":4: name: a job's name has 1"]),
+        ("job: 1\nmapping: m\nsource:", [":3: source: 'source' is missing"]),
+        ("job: 1\nmapping: m\nsource: x\ntuning: [1]", [":4: tuning: write names with values here"]),
+        (
+            "job: 1\nmapping: m\nsource: x\ntuning: {max_refused: true}",
+            [":4: tuning.max_refused: write a number"],
+        ),
+        ("job: 1\nmapping: m\nsource: x\njournal: 'a${1X}'", [":4: journal: '${' begins no variable here"]),
+        ("job: 1\nmapping: m\nsource: {}", [":3: source: 'url' is missing; write it here, or a command:"]),
+        (
+            "job: 1\nmapping: m\nsource:\n  url: env:1x\n  read_url: 'file:'\n  command: []\n  max_connections: 0\n"
+            "  statement_timeout_s: true\n  max_rows_per_s: 0\n  max_conections: 1",
+            [
+                ":4: source.url: write env: and the name of an environment variable",
+                ":5: source.read_url: write file: and the path",
+                ":6: source.command: list should have at least 1 item",
+                ":7: source.max_connections: ",
+                ":8: source.statement_timeout_s: write a number",
+                ":9: source.max_rows_per_s: ",
+                ":10: source.max_conections: 'max_conections' is not a word of this place; did you mean 'max_connections'",
+            ],
+        ),
+        (
+            "job: 1\nmapping: m\nsource: ${A}\njournal: ${B}",
+            [":3: source: the variable A is not set", ":4: journal: the variable B is not set"],
+        ),
+    ],
+)
+def test_every_fault_of_a_job_is_said_at_once(tmp_path: Path, text: str, messages: list[str]) -> None:
+    with pytest.raises(MappingError) as caught:
+        load_job(write(tmp_path, text), {})
+    faults = [str(fault) for fault in caught.value.faults]
+    assert len(faults) == len(messages), faults
+    for message in messages:
+        assert any(message in fault for fault in faults), faults
+
+
+def test_a_part_that_is_left_empty_is_as_good_as_none(tmp_path: Path) -> None:
+    text = "job: 1\nmapping: m\nsource: x\ntarget:\ntuning:\njournal:\nname:\n"
+    job = load_job(write(tmp_path, text), {})
+    assert (job.name, job.target.endpoint, job.tuning, job.journal) == ("my-shop", None, Tuning(), None)
+
+
+def test_a_number_may_come_from_the_environment(tmp_path: Path) -> None:
+    text = 'job: 1\nmapping: m\nsource: x\ntuning: {workers: "${WORKERS:-6}"}'
+    assert load_job(write(tmp_path, text), {}).tuning.workers == 6
+    assert load_job(write(tmp_path, text), {"WORKERS": "9"}).tuning.workers == 9
+
+
+def test_a_file_whose_name_is_no_job_name(tmp_path: Path) -> None:
+    path = tmp_path / f"{'n' * 65}.yaml"
+    path.write_text("job: 1\nmapping: m\nsource: x")
+    with pytest.raises(MappingError, match="name: the file's name is no job name; write name: "):
+        load_job(path, {})
+
+
+def test_no_fault_shows_what_a_variable_holds(tmp_path: Path) -> None:
+    text = (
+        "job: 1\nmapping: m\nsource: x\ntarget: {endpoint: '${E}', table: '${E}'}\ntuning: {workers: '${E}'}"
+    )
+    with pytest.raises(MappingError) as caught:
+        load_job(write(tmp_path, text), {"E": "ftp://me:s3cret@h"})
+    assert len(caught.value.faults) == 3
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{postgresql://me:s3cret@h/db}",
+        "{url: x, 's3cret@h:5432/db': y}",
+        "{? 'postgresql://h/db?password=s3cret' : x}",
+        "{postgresql://me:s3cret@h/db: , postgresql://me:s3cret@h/db: }",
+    ],
+)
+def test_a_url_that_stands_where_a_word_should_is_not_shown(tmp_path: Path, source: str) -> None:
+    with pytest.raises(MappingError) as caught:
+        load_job(write(tmp_path, f"job: 1\nmapping: m\nsource: {source}"), {})
+    assert ":3: source.…: " in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_what_cannot_be_read_says_so(tmp_path: Path) -> None:
+    binary = write(tmp_path, "")
+    binary.write_bytes(b"\xff\xfe\x00")
+    for path, message in [
+        (tmp_path / "no.yaml", "no such job"),
+        (tmp_path, "a folder"),
+        (binary, "no UTF-8"),
+    ]:
+        with pytest.raises(SettingsError, match=message):
+            load_job(path, {})
+
+
+def test_errors_are_ours(tmp_path: Path) -> None:
+    with pytest.raises(MigratorError):
+        load_job(tmp_path / "nothing", {})

@@ -1,0 +1,100 @@
+"""Two rows that make one key, found before one overwrites the other."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from migrator.journal.runs import SqlJournal
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.heart.items import items_for
+from migrator.model.table import Item
+from migrator.source.connect import source_url
+from migrator.source.reader import SqlSource
+from migrator.stages.backfill.write import Claims
+from tests.support_mapping import parse_mapping
+
+MAPPING = """
+mapping: 1
+table: {name: Shop, key: [PK, SK], type: type}
+entities:
+  users:
+    items:
+      User: {key: ["USER#{id}", META]}
+      Email: {key: ["EMAIL#{email|lower}", EMAIL], when: email}
+"""
+
+
+class Shop:
+    """Users in SQLite and the claims of their items."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.sql("CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT)")
+        self.source = SqlSource(source_url(f"sqlite:///{path}"))
+        parsed = parse_mapping(MAPPING, "m.yaml")
+        self.checked: Checked = check_mapping(parsed, self.source.facts())
+        (self.users,) = self.checked.entities
+        self.claims = Claims(
+            SqlJournal.in_memory(),
+            self.source,
+            {"users": self.users},
+            self.checked.unproved,
+            "table",
+            memory=None,
+        )
+
+    def sql(self, statement: str) -> None:
+        with sqlite3.connect(self.path) as database:
+            database.execute(statement)
+
+    def items(self) -> list[Item]:
+        return [
+            item
+            for row in self.source.read_page(self.users.plan, None, None)
+            for item in items_for(self.users, row)
+        ]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path / "shop.db")
+
+
+def test_only_doubtful_types_are_claimed(shop: Shop) -> None:
+    assert shop.checked.unproved == {"users": frozenset({"Email"})}
+
+
+def test_the_first_row_keeps_the_key_in_one_page(shop: Shop) -> None:
+    shop.sql("INSERT INTO users VALUES (1, 'a@x'), (60, 'A@X'), (61, NULL)")
+    kept, (finding,) = shop.claims.sift(shop.users, shop.items())
+    assert [item["PK"] for item in kept] == ["USER#1", "EMAIL#a@x", "USER#60", "USER#61"]
+    assert (finding.kind, finding.source_key, finding.item_key) == (
+        "collision",
+        "[60]",
+        '["EMAIL#a@x","EMAIL"]',
+    )
+    assert (finding.item_type, finding.owner) == ("Email", "users:[1]")
+    assert finding.reason == "users [1] makes the same key and was first"
+
+
+def test_the_first_row_keeps_the_key_over_pages_and_repeats(shop: Shop) -> None:
+    shop.sql("INSERT INTO users VALUES (60, 'A@X')")
+    later = shop.items()
+    shop.sql("INSERT INTO users VALUES (1, 'a@x')")
+    first = [item for item in shop.items() if item["_src"] == "users:[1]"]
+    assert shop.claims.sift(shop.users, first) == (first, [])
+    assert shop.claims.sift(shop.users, first) == (first, [])
+    kept, findings = shop.claims.sift(shop.users, later)
+    assert ([item["PK"] for item in kept], len(findings)) == (["USER#60"], 1)
+
+
+def test_a_row_that_moved_on_gives_its_key_up(shop: Shop) -> None:
+    shop.sql("INSERT INTO users VALUES (1, 'a@x')")
+    shop.claims.sift(shop.users, shop.items())
+    shop.sql("UPDATE users SET email = 'b@x' WHERE id = 1")
+    shop.sql("INSERT INTO users VALUES (60, 'A@X')")
+    mine = [item for item in shop.items() if item["_src"] == "users:[60]"]
+    assert shop.claims.sift(shop.users, mine) == (mine, [])

@@ -1,0 +1,298 @@
+"""The watch: what chance does moves nothing back, what is wrong always does; and what it does when it cannot look."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from threading import Event
+
+import pytest
+
+from migrator.model.errors import SourceError, StoppedError
+from migrator.model.evidence import Move, PatternPhase, Window
+from migrator.model.live import MarksState
+from migrator.model.phase import OFF, State
+from migrator.settings.cutover import WatchSettings
+from migrator.stages.cutover.counts import Aggregate, counted
+from migrator.stages.cutover.moves import Cutover
+from migrator.stages.cutover.watch import (
+    LAG_AGAIN_S,
+    LONGEST_S,
+    LagWatch,
+    MovedBack,
+    Watch,
+    keep_watch,
+    passed_by,
+    passed_limits,
+)
+from tests.fakes.evidence import FakeEvidence
+from tests.fakes.phases import FakePhases
+from tests.unit.stages.evidence_world import NOW_S, PATTERN, histogram, slow, window
+
+LIMITS = WatchSettings()
+WINDOWS = 1000
+CALLS = 60
+
+
+SQLS = histogram({10: CALLS})
+
+
+@lru_cache
+def late(wrong: int) -> str:
+    """Answers of the table's, some of them later than three times SQL's p99."""
+    return histogram({8: CALLS - wrong} | ({31: wrong} if wrong else {}))
+
+
+def simulated(random_: random.Random, times: float, kind: str) -> Iterator[Window]:
+    """Minutes of calls of which `times` the limit are wrong; latencies beyond the limit, one of a hundred calls at it."""
+    limit = {"mismatches": LIMITS.mismatch_max, "errors": LIMITS.error_max, "p99": 0.01}[kind]
+    for minute in range(WINDOWS):
+        wrong = sum(random_.random() < limit * times for _ in range(CALLS))
+        made = replace(
+            window(compared=CALLS),
+            begun_at=int(NOW_S) + minute * 60,
+            latency={"sql": SQLS} if kind == "p99" else {},
+        )
+        if kind == "mismatches":
+            yield replace(made, different=wrong)
+        elif kind == "errors":
+            yield replace(made, answered={"table": CALLS - wrong}, errors={"table": wrong})
+        else:
+            yield replace(made, latency={"sql": SQLS, "table": late(wrong)})
+
+
+def moved_back_at(times: float, kind: str, seed: int) -> int | None:
+    """The first minute after which the limit counts as passed, looked at after each; None: never."""
+    lately: deque[Window] = deque(maxlen=10)
+    since = Aggregate()
+    for minute, one in enumerate(simulated(random.Random(seed), times, kind)):
+        lately.append(one)
+        since.add(one)
+        if kind == "p99" and minute > 10 and minute % 5:
+            # Histograms take a while.
+            continue
+        for counts in (since, counted(lately)):
+            if found := list(passed_by(PATTERN, counts, LIMITS, "")):
+                assert [line.name for line in found] == [kind]
+                return minute
+    return None
+
+
+@pytest.mark.parametrize("kind", ["mismatches", "errors", "p99"])
+def test_a_thousand_windows_at_half_the_limit_never_go_back_and_at_twice_the_limit_always(kind: str) -> None:
+    seeds = range(1 if kind == "p99" else 3)
+    many = range(1 if kind == "p99" else 8)
+    assert [moved_back_at(0.5, kind, seed) for seed in many] == [None] * len(many)
+    minutes = [moved_back_at(2, kind, seed) for seed in seeds]
+    assert None not in minutes
+    hard = [moved_back_at(30, kind, seed) for seed in seeds]
+    assert max(minute for minute in hard if minute is not None) <= 2
+
+
+def test_good_hours_do_not_hide_a_late_fault() -> None:
+    good = [replace(window(minutes), compared=5000, different=0) for minutes in range(20, 320)]
+    bad = window(2, compared=200, different=20)
+    found = passed_limits(PATTERN, [*good, bad], LIMITS, NOW_S)
+    assert [line.name for line in found] == ["mismatches"]
+    assert "20 of 200 answers differ in the last 600 s (10.00%)" in found[0].found
+    assert not passed_limits(PATTERN, good, LIMITS, NOW_S)
+
+
+def test_few_calls_are_judged_by_what_chance_makes_of_them() -> None:
+    assert passed_limits(PATTERN, [window(compared=99, different=99)], LIMITS, NOW_S)
+    assert passed_limits(PATTERN, [window(compared=4, different=4)], LIMITS, NOW_S)
+    assert not passed_limits(PATTERN, [window(compared=4, different=2)], LIMITS, NOW_S)
+    assert not passed_limits(PATTERN, [window(compared=99, different=2)], LIMITS, NOW_S)
+
+
+def test_late_answers_are_judged_by_a_hundred_of_them() -> None:
+    assert not passed_limits(PATTERN, [slow("table", 99, 500)], LIMITS, NOW_S)
+    assert passed_limits(PATTERN, [slow("table", 100, 500)], LIMITS, NOW_S)
+
+
+def test_what_was_never_settled_counts_as_what_was_settled_does() -> None:
+    def passed(**counts: int) -> list[str]:
+        dropped = {why: counts.pop(why, 0) for why in ("unsettled", "ended")}
+        seen = replace(window(compared=1000), dropped=dropped, **counts)
+        return [line.found for line in passed_limits(PATTERN, [seen], LIMITS, NOW_S)]
+
+    (found,) = passed(unsettled=400)
+    assert found.startswith("400 of 1,400 answers differ (400 guessed from those never settled)")
+    assert passed(unsettled=400, transient=100) == []
+    assert passed(unsettled=400, transient=100, different=10)
+    assert passed(transient=100, different=10) == []
+    assert passed(ended=400) == []
+
+
+def test_a_budget_allows_what_sqls_factor_does_not() -> None:
+    late = [slow("table", 500, 31)]
+    assert [line.name for line in passed_limits(PATTERN, late, LIMITS, NOW_S)] == ["p99"]
+    assert not passed_limits(replace(PATTERN, p99_ms=40), late, LIMITS, NOW_S)
+    only = [replace(late[0], latency={"table": late[0].latency["table"]})]
+    assert not passed_limits(PATTERN, only, LIMITS, NOW_S)
+
+
+# ── the stage ──
+
+
+class Shop:
+    def __init__(self) -> None:
+        self.now_s = NOW_S
+        self.phases = FakePhases(lambda: self.now_s)
+        self.evidence = FakeEvidence(lambda: self.now_s)
+        self.told: list[MovedBack] = []
+        cutover = Cutover(self.phases, "watch", "rev")
+        self.watch = Watch(self.phases, self.evidence, {"orders": PATTERN}, LIMITS, cutover, self.told.append)
+
+    def at(self, *states: State) -> None:
+        before = OFF
+        for version, state in enumerate(states):
+            self.phases.move(Move("orders", before, state, "ada"), version)
+            before = state
+
+    def see(self, **more: object) -> None:
+        begun_at = int(self.now_s // 60 * 60)
+        self.evidence.keep([replace(window(), begun_at=begun_at, **more)], [])  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.mark.parametrize("last", [State("ramp", 10), State("live")])
+def test_a_pattern_that_fails_goes_back_to_shadow_and_says_why(shop: Shop, last: State) -> None:
+    shop.at(State("shadow"), State("ramp", 10), *([last] if last.phase == "live" else []))
+    shop.see(different=50)
+    moved = shop.watch.once()
+    assert [(one.before, one.after) for one in moved] == [(last, State("shadow"))]
+    assert shop.told == moved
+    line = shop.phases.history()[-1]
+    assert (line.who, line.after) == ("watch", State("shadow"))
+    assert "mismatches: 50 of 500 answers differ since the move (10.00%) (limit: 0.50%)" in line.reason
+    assert "mismatches" in line.evidence
+    assert shop.watch.once() == []
+
+
+def test_what_the_table_does_not_answer_is_left_alone(shop: Shop) -> None:
+    shop.at(State("shadow"))
+    shop.see(different=500)
+    assert shop.watch.once() == []
+
+
+@pytest.mark.parametrize("later_s", [30, 120])
+def test_replays_and_what_came_before_the_move_are_no_reason(shop: Shop, later_s: int) -> None:
+    """Also of the move's own minute: the fault may have been mended before it."""
+    shop.at(State("shadow"))
+    shop.see(different=500)
+    shop.now_s += later_s
+    shop.phases.move(Move("orders", State("shadow"), State("ramp", 10), "ada"), 1)
+    shop.see(different=500, origin="replay", writer="replay-1")
+    assert shop.watch.once() == []
+
+
+def test_a_pattern_with_few_calls_goes_back_by_those_of_days(shop: Shop) -> None:
+    shop.at(State("shadow"), State("ramp", 10))
+    for hour in range(72):
+        shop.now_s += 3600
+        shop.see(compared=10, answered={"table": 10}, latency={}, different=hour % 2)
+    assert [one.after for one in shop.watch.once()] == [State("shadow")]
+
+
+def test_of_a_pattern_with_many_calls_hours_are_read_and_not_days(shop: Shop) -> None:
+    shop.at(State("shadow"), State("ramp", 10))
+    for _ in range(24):
+        shop.now_s += 3600
+        shop.see(compared=5000, answered={"table": 5000}, latency={}, different=0)
+    asked: list[float] = []
+    windows = shop.evidence.windows
+    shop.evidence.windows = lambda since, pattern=None: asked.append(since) or windows(since, pattern)  # type: ignore[method-assign,func-returns-value]
+    assert shop.watch.once() == []
+    assert asked == [shop.now_s - LONGEST_S]
+
+
+def test_what_cannot_be_looked_at_leaves_the_others_watched(shop: Shop) -> None:
+    shop.at(State("shadow"), State("ramp", 10))
+    shop.see(different=50)
+    found = shop.phases.all()
+    edited = PatternPhase("edited", State("live"), 3, NOW_S, "edited was edited by hand")
+    shop.watch.phases = with_(shop.phases, {"edited": edited, **found})
+    assert [one.pattern for one in shop.watch.once()] == ["orders"]
+    assert shop.watch.faults == {"edited": "edited was edited by hand"}
+
+
+def with_(phases: FakePhases, known: dict[str, PatternPhase]) -> FakePhases:
+    """The same phases, seen as they were a moment ago, or with what somebody has edited."""
+
+    class Edited(FakePhases):
+        def all(self) -> dict[str, PatternPhase]:
+            return known
+
+        def move(self, move: Move, version: int) -> PatternPhase:
+            return phases.move(move, version)
+
+    return Edited(phases.clock)
+
+
+def test_latencies_that_cannot_be_read_judge_nothing_and_hide_nothing_else(shop: Shop) -> None:
+    shop.at(State("shadow"), State("ramp", 10))
+    for text in ("", "HISTFAAAAA", "no histogram", histogram({8: 500})[:-9]):
+        assert counted([window(latency={"table": text})]).latency["table"].unread == 1
+    shop.see(different=50, latency={"table": "no histogram", "cache": "of a newer migrator"})
+    assert [one.pattern for one in shop.watch.once()] == ["orders"]
+
+
+def test_a_pattern_is_watched_for_a_week(shop: Shop) -> None:
+    shop.at(State("shadow"), State("ramp", 10), State("live"))
+    shop.now_s += LIMITS.watched_s + 1
+    shop.see(different=500)
+    assert shop.watch.once() == []
+
+
+def test_who_is_faster_is_not_overruled(shop: Shop) -> None:
+    shop.at(State("shadow"), State("ramp", 10))
+    shop.see(different=50)
+    known = shop.phases.all()
+    shop.phases.move(Move("orders", State("ramp", 10), State("shadow"), "ada"), 2)
+    shop.watch.phases = with_(shop.phases, known)
+    assert shop.watch.once() == []
+    assert shop.phases.history()[-1].who == "ada"
+
+
+def test_lag_is_told_when_it_begins_and_again_while_it_lasts() -> None:
+    now = [0.0]
+    age = [1.0]
+    told: list[float] = []
+    lag = LagWatch(
+        lambda: MarksState(5, age[0]), 10.0, lambda state: told.append(state.oldest_age_s), lambda: now[0]
+    )
+    for now[0], age[0] in (
+        (0, 1),
+        (1, 11),
+        (2, 12),
+        (LAG_AGAIN_S, 13),
+        (LAG_AGAIN_S + 1, 14),
+        (400, 2),
+        (401, 15),
+    ):
+        lag.once()
+    assert told == [11, 14, 15]
+
+
+def test_a_look_that_fails_is_looked_at_later_and_others_go_on() -> None:
+    stop, looks = Event(), [0, 0]
+
+    def broken() -> None:
+        looks[0] += 1
+        raise SourceError("away") if looks[0] % 2 else StoppedError("away")
+
+    def sound() -> None:
+        looks[1] += 1
+        if looks[1] == 20:
+            stop.set()
+
+    keep_watch([broken, sound], 0.001, stop)
+    assert looks[1] == 20 and 3 <= looks[0] <= 6  # noqa: PT018

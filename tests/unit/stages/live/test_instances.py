@@ -1,0 +1,433 @@
+"""The heartbeat of a service's instance: what it does at its start, while it runs, at its end, and in a forked child."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import SqlInstances
+from migrator.model.errors import MigratorError, SettingsError, SourceError, StoppedError
+from migrator.model.instances import Instance, Instances
+from migrator.runtime.processes import birth, visible_processes
+from migrator.stages.live.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, reads_alone, this_process
+from tests.fakes.journal import FakeInstances
+from tests.support_fence import no_fence
+from tests.support_journal_file import journal_in_file
+
+BEAT_S = 0.01
+
+
+class Look:
+    """What a service looks at; a test may break it."""
+
+    def __init__(self) -> None:
+        self.wrong: BaseException | None = None
+        self.calls = 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.wrong is not None:
+            raise self.wrong
+
+
+def me(service: str = "shop", version: str = "1.4.2") -> Instance:
+    return this_process(service, version, revision="abc")
+
+
+class Service:
+    """A service that writes to SQL."""
+
+    def __init__(self, instances: Instances, look: Look, beat_s: float = BEAT_S, **more: Any) -> None:
+        self.heartbeat = Heartbeat(instances, me(), beat_s=beat_s, **more)
+        self.role = Role("dual_write", look, "outbox", "here")
+        self._stack = ExitStack()
+
+    def start(self) -> Service:
+        self._stack.enter_context(self.heartbeat.playing(self.role))
+        return self
+
+    def stop(self) -> None:
+        self._stack.close()
+
+    def check(self) -> None:
+        self.heartbeat.check(self.role)
+
+
+@contextmanager
+def running(instances: Instances, look: Look, beat_s: float = BEAT_S, **more: Any) -> Iterator[Service]:
+    made = Service(instances, look, beat_s, **more).start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def until(holds: Callable[[], bool], limit_s: float = 120) -> None:
+    ends_at = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < ends_at
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def instances() -> FakeInstances:
+    return FakeInstances(time.time)
+
+
+@pytest.fixture
+def look() -> Look:
+    return Look()
+
+
+@pytest.fixture
+def beating(instances: FakeInstances, look: Look) -> Iterator[Service]:
+    with running(instances, look) as made:
+        yield made
+
+
+def faulty(beating: Service) -> bool:
+    try:
+        beating.check()
+    except MigratorError:
+        return True
+    return False
+
+
+def test_an_instance_is_registered_renewed_and_says_goodbye(instances: FakeInstances, look: Look) -> None:
+    with running(instances, look) as beating:
+        (first,) = instances.known()
+        assert (first.service, first.pid, first.role, first.mode) == (
+            "shop",
+            os.getpid(),
+            "dual_write",
+            "outbox",
+        )
+        until(lambda: instances.known()[0].alive_at > first.alive_at)
+        beating.check()
+    assert instances.known() == []
+    beating.stop()
+
+
+def test_what_does_not_fit_at_the_start_is_an_error_and_registers_nothing(
+    instances: FakeInstances, look: Look
+) -> None:
+    look.wrong = SettingsError("capture is not installed")
+    with pytest.raises(SettingsError, match="not installed"):
+        Service(instances, look).start()
+    assert instances.known() == []
+
+
+def test_a_journal_that_is_away_at_the_start_is_an_error(instances: FakeInstances, look: Look) -> None:
+    instances.away = StoppedError("the journal does not answer")
+    with pytest.raises(StoppedError):
+        Service(instances, look).start()
+
+
+def test_a_journal_that_goes_away_later_is_logged_once_and_is_no_fault(
+    instances: FakeInstances, look: Look, beating: Service
+) -> None:
+    with capture_logs() as logged:
+        instances.away = StoppedError("the journal does not answer")
+        looks = look.calls
+        until(lambda: look.calls > looks + 5)
+        beating.check()
+        instances.away = None
+        last = beating.heartbeat.me.alive_at
+        until(lambda: beating.heartbeat.me.alive_at > last)
+    assert [line["event"] for line in logged] == ["instance_cannot_look"]
+
+
+def test_what_fits_no_longer_fails_the_next_write_until_it_fits_again(look: Look, beating: Service) -> None:
+    beating.check()
+    look.wrong = SettingsError("capture was taken away")
+    until(lambda: faulty(beating))
+    for _ in range(2):
+        with pytest.raises(SettingsError, match="taken away"):
+            beating.check()
+    look.wrong = None
+    until(lambda: not faulty(beating))
+
+
+def test_a_source_that_cannot_be_asked_is_no_fault_and_mends_none(look: Look, beating: Service) -> None:
+    look.wrong = SourceError("the source is away")
+    calls = look.calls
+    until(lambda: look.calls > calls + 3)
+    beating.check()
+    look.wrong = SettingsError("capture was taken away")
+    until(lambda: faulty(beating))
+    look.wrong = SourceError("the source is away")
+    calls = look.calls
+    until(lambda: look.calls > calls + 3)
+    assert faulty(beating)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_heartbeat_that_has_died_is_not_silent(look: Look, beating: Service) -> None:
+    look.wrong = ZeroDivisionError("a bug")
+    until(lambda: faulty(beating))
+    with pytest.raises(StoppedError, match="nobody looks whether its changes are marked"):
+        beating.check()
+
+
+def test_who_was_silent_for_a_day_is_forgotten_at_the_next_start(look: Look) -> None:
+    now = [1000.0]
+    instances = FakeInstances(lambda: now[0])
+    instances.enter(me())
+    now[0] += FORGOTTEN_S + 1
+    with running(instances, look, 60):
+        assert len(instances.known()) == 1
+
+
+# ── one instance a process ──
+
+
+def said(instances: Instances) -> list[tuple[str, str, str]]:
+    return [(one.role, one.mode, one.installation) for one in instances.known()]
+
+
+def test_a_process_that_writes_and_reads_is_one_instance_with_its_roles(
+    journal: SqlJournal, look: Look
+) -> None:
+    instances = SqlInstances(journal.database, "shop")
+    with running(instances, look, 60) as service:
+        (first,) = instances.known()
+        assert said(instances) == [("dual_write", "outbox", "here")]
+        with service.heartbeat.playing(Role("read", reads_alone)):
+            assert said(instances) == [("dual_write,read", "outbox", "here")]
+            assert [(one.reads, one.marks, one.id) for one in instances.known()] == [(True, True, first.id)]
+            strict = Role("dual_write", no_fence, "strict", "here")
+            with service.heartbeat.playing(strict):
+                assert said(instances) == [("dual_write,read", "strict", "here")]
+            service.stop()
+            assert said(instances) == [("read", "", "")]
+    assert instances.known() == []
+
+
+def test_a_process_that_begins_again_is_a_new_instance(instances: FakeInstances, look: Look) -> None:
+    service = Service(instances, look)
+    with service.heartbeat.playing(Role("read", reads_alone)):
+        (first,) = instances.known()
+    with service.heartbeat.playing(Role("read", reads_alone)):
+        (second,) = instances.known()
+        until(lambda: instances.known()[0].alive_at > second.alive_at)
+    assert first.id != second.id
+    assert instances.known() == []
+
+
+def test_what_fits_no_longer_fails_the_writes_of_its_own_role_alone(
+    instances: FakeInstances, look: Look
+) -> None:
+    other = Look()
+    with running(instances, look) as service:
+        strict = Role("dual_write", other, "strict", "here")
+        with service.heartbeat.playing(strict):
+            other.wrong = SettingsError("the relay works by another mapping")
+            until(lambda: strict.fault is not None)
+            service.check()
+            with pytest.raises(SettingsError, match="another mapping"):
+                service.heartbeat.check(strict)
+
+
+def test_a_role_that_does_not_fit_leaves_the_others_as_they_are(instances: FakeInstances, look: Look) -> None:
+    wrong = Look()
+    wrong.wrong = SettingsError("no")
+    with running(instances, look) as service:
+        with pytest.raises(SettingsError), service.heartbeat.playing(Role("dual_write", wrong, "strict")):
+            pass
+        assert said(instances) == [("dual_write", "outbox", "here")]
+        service.check()
+
+
+# ── who is gone, and who was only frozen ──
+
+
+def ended_process() -> tuple[int, str]:
+    """The number of a process that has ended, and when it began."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    born = birth(child.pid)
+    child.kill()
+    child.wait()
+    return child.pid, born
+
+
+needs_proc = pytest.mark.skipif(
+    not visible_processes(), reason="this system does not say which processes one sees"
+)
+
+
+@needs_proc
+def test_a_process_says_goodbye_for_one_of_its_machine_that_was_killed(
+    journal: SqlJournal, look: Look
+) -> None:
+    instances = SqlInstances(journal.database, "shop")
+    pid, born = ended_process()
+    killed = instances.enter(replace(me("another"), pid=pid, born=born))
+    assert instances.known() == [killed]
+    with running(instances, look, 60) as service:
+        assert [one.id for one in instances.known()] == [service.heartbeat.me.id]
+
+
+@needs_proc
+def test_a_process_looks_for_the_dead_now_and_then_while_it_runs(
+    instances: FakeInstances, look: Look
+) -> None:
+    now = [0.0]
+    with running(instances, look, clock=lambda: now[0]) as service:
+        pid, born = ended_process()
+        instances.enter(replace(me(), pid=pid, born=born))
+        now[0] = STRIKE_S
+        until(lambda: [one.id for one in instances.known()] == [service.heartbeat.me.id])
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("what", "changed"),
+    [
+        ("lives", {}),
+        ("is of another machine, or another container", {"sees": "elsewhere", "pid": 2**22 + 1}),
+        ("does not say what it sees", {"sees": "", "pid": 2**22 + 1}),
+        ("does not say when it began", {"born": "", "pid": 2**22 + 1}),
+    ],
+)
+def test_nobody_says_goodbye_for_a_silent_process_that(
+    what: str, changed: dict[str, Any], look: Look, instances: FakeInstances
+) -> None:
+    silent = instances.enter(replace(me(), **changed))
+    with running(instances, look, 60):
+        assert silent in instances.known(), what
+
+
+def test_a_process_that_was_frozen_looks_before_its_next_write(instances: FakeInstances, look: Look) -> None:
+    now = [0.0]
+    with running(instances, look, 3600, silent_s=30, clock=lambda: now[0]) as service:
+        look.wrong, now[0] = SettingsError("every pattern is complete"), 29.9
+        service.check()
+        now[0] = 30.0
+        with pytest.raises(SettingsError, match="complete"):
+            service.check()
+
+
+def test_a_process_that_was_frozen_goes_on_where_nobody_can_be_asked(
+    instances: FakeInstances, look: Look
+) -> None:
+    now = [0.0]
+    with running(instances, look, 3600, silent_s=30, clock=lambda: now[0]) as service:
+        look.wrong, now[0] = StoppedError("the journal is away"), 100.0
+        before = look.calls
+        service.check()
+        service.check()
+        # One look for each freeze: a journal that is away must not hold up every write.
+        assert look.calls == before + 1
+
+
+def test_of_many_writes_after_a_freeze_one_looks_and_all_wait_for_it(
+    instances: FakeInstances, look: Look
+) -> None:
+    now = [0.0]
+    with running(instances, look, 3600, silent_s=30, clock=lambda: now[0]) as service:
+        look.wrong, now[0] = SettingsError("every pattern is complete"), 100.0
+        before, refused = look.calls, []
+
+        def write() -> None:
+            if faulty(service):
+                refused.append(1)
+
+        threads = [Thread(target=write) for _ in range(8)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(120)
+        assert (len(refused), look.calls) == (8, before + 1)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\n"])
+def test_a_service_without_a_name_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match="give it one"):
+        me(name)
+
+
+def test_what_a_service_says_of_itself_fits_a_line_and_a_column() -> None:
+    said = me("shop\x1b[31m\0\n\ud800" + "x" * 500, "1\t2")
+    assert said.service.isprintable()
+    assert len(said.service) == 100
+    assert said.version == "1?2"
+
+
+@pytest.fixture(params=["file", "postgresql", "mariadb"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlJournal]:
+    servers = {"postgresql": "postgres_database", "mariadb": "mysql_database"}
+    file = request.param == "file"
+    made = (
+        journal_in_file(tmp_path / "j.db")
+        if file
+        else SqlJournal(request.getfixturevalue(servers[request.param]))
+    )
+    yield made
+    made.close()
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """How a child's process ended that did the work: 0 where it raised nothing."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.alarm(60)
+    try:
+        work()
+        os._exit(0)
+    except BaseException:
+        os._exit(1)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_is_an_instance_of_its_own(journal: SqlJournal, look: Look) -> None:
+    instances = SqlInstances(journal.database, "shop")
+    with running(instances, look, 0.05) as beating:
+
+        def work() -> None:
+            until(lambda: len(instances.known()) == 2)
+            found = {one.pid: one for one in instances.known()}
+            assert set(found) == {os.getpid(), os.getppid()}
+            until(lambda: beating.heartbeat.me.alive_at > found[os.getpid()].alive_at)
+            beating.check()
+            beating.stop()
+            assert [one.pid for one in instances.known()] == [os.getppid()]
+
+        # Often, so that some forks meet a beat that is under way.
+        for _ in range(5):
+            assert in_child(work) == 0
+        (here,) = instances.known()
+        until(lambda: instances.known()[0].alive_at > here.alive_at)
+        assert here.pid == os.getpid()
+    assert instances.known() == []
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_heartbeat_that_has_stopped_does_not_begin_again_in_a_child(
+    instances: FakeInstances, look: Look
+) -> None:
+    with running(instances, look):
+        pass
+    looks = look.calls
+
+    def work() -> None:
+        time.sleep(0.1)
+        assert look.calls == looks
+        assert instances.known() == []
+
+    assert in_child(work) == 0
+    gc.collect()

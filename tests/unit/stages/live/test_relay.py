@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import pytest
+
+from migrator.model.errors import ItemRefusedError, MigratorError, SettingsError, StoppedError, TargetError
+from migrator.model.live import Mark, Outcome
+from migrator.model.table import Item
+from migrator.stages.backfill.write import ConditionalPath
+from tests.fakes.store import FakeStore
+from tests.support_fence import no_fence
+from tests.unit.stages.live_world import Shop
+
+
+def test_a_changed_key_buries_the_old_item_and_the_mark_goes() -> None:
+    shop = Shop()
+    shop.change("users", 1, name="Ann", email="a@x")
+    shop.relay.once()
+    shop.change("users", 1, email="b@x")
+    worked = shop.relay.once()
+    assert set(shop.live()) == {("USER#1", "META"), ("EMAIL#b@x", "EMAIL")}
+    assert shop.store.items["EMAIL#a@x", "EMAIL"]["type"] == "_tombstone"
+    assert (worked.finished, shop.marks.state().waiting) == (1, 0)
+
+
+def test_a_parent_of_many_is_worked_in_pages_and_others_go_first() -> None:
+    shop = Shop(roots=10, marks=1)
+    shop.change("users", 1, name="Ann")
+    for number in range(1, 36):
+        shop.change("orders", number, user_id=1)
+    while shop.relay.once().taken:
+        pass
+    shop.change("users", 1, name="Zoë")
+    shop.change("users", 2, name="Bob")
+    assert shop.relay.once().advanced == 1
+    shop.relay.once()
+    assert ("USER#2", "META") in shop.live()
+    assert shop.marks.state().waiting == 1
+    pages = 0
+    while (worked := shop.relay.once()).taken:
+        pages += worked.advanced
+    assert pages == 2
+    assert {item["name"] for key, item in shop.live().items() if key[1] != "META"} == {"Zoë"}
+
+
+def test_a_mark_that_cannot_be_worked_stops_nobody_and_comes_again_later() -> None:
+    shop = Shop()
+    shop.marks.leave("dropped", {"id": 1}, None)
+    shop.change("users", 1, name="Ann")
+    worked = shop.relay.once()
+    assert ("USER#1", "META") in shop.live()
+    assert [one.kind for one in worked.findings] == ["mark"]
+    state = shop.marks.state()
+    assert (state.waiting, state.failed, state.unripe) == (0, 1, 1)
+
+
+def test_a_mark_that_cannot_be_read_becomes_a_finding_and_stops_nobody() -> None:
+    shop = Shop()
+    shop.marks.keep(Mark(0, root=("users", '["1"]'), fault="what it says of item keys is damaged"))
+    shop.change("users", 1, name="Ann")
+    worked = shop.relay.once()
+    assert ("USER#1", "META") in shop.live()
+    (found,) = worked.findings
+    assert "is damaged; run `migrator verify --repair`, and relay with --discard-failed" in found.reason
+    assert shop.marks.state().failed == 1
+
+
+def test_a_mark_that_lacks_the_mappings_columns_is_kept() -> None:
+    shop = Shop()
+    shop.marks.leave("users", {}, {})
+    worked = shop.relay.once()
+    assert "left for another mapping" in worked.findings[0].reason
+    assert (worked.finished, shop.marks.state().unripe) == (0, 1)
+
+
+class Refusing(FakeStore):
+    """Takes no item of one key."""
+
+    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+        if any(item["PK"] == "USER#2" for item in items):
+            raise ItemRefusedError("DynamoDB refused put_item")
+        return super().write(items, fresh=fresh)
+
+
+def test_an_item_that_the_table_refuses_is_one_marks_trouble() -> None:
+    shop = Shop()
+    shop.refresh.store = store = Refusing(shop.checked.mapping.table, no_fence)
+    for number in (1, 2, 3):
+        shop.change("users", number, name="Ann")
+    worked = shop.relay.once()
+    assert sorted(store.items) == [("USER#1", "META"), ("USER#3", "META")]
+    assert (worked.finished, worked.put_back) == (2, 1)
+
+
+@dataclass
+class Away(FakeStore):
+    error: MigratorError
+
+    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [StoppedError("no answer"), TargetError("not allowed")])
+def test_while_the_table_is_away_marks_stay_and_none_has_failed(error: MigratorError) -> None:
+    shop = Shop(lease_s=0.0)
+    shop.refresh.store = Away(error)
+    shop.change("users", 1, name="Ann")
+    with pytest.raises(type(error)):
+        shop.relay.once()
+    assert shop.marks.state().failed == 0
+    shop.refresh.store = shop.store
+    assert shop.relay.once().finished == 1
+    assert ("USER#1", "META") in shop.live()
+
+
+def test_a_row_that_is_refused_loses_its_items_and_is_a_finding() -> None:
+    shop = Shop()
+    shop.change("users", 1, name="Ann", email="a@x")
+    shop.relay.once()
+    shop.change("users", 1, email="")
+    shop.relay.once()
+    shop.change("users", 1, email="x" * 3000)
+    (refreshed,) = shop.relay.once().refreshed
+    assert [one.kind for one in refreshed.refused] == ["refused"]
+    assert shop.live() == {}
+
+
+def test_an_expired_row_is_buried_not_put() -> None:
+    shop = Shop()
+    shop.change("users", 1, name="Ann")
+    shop.change("orders", 1, user_id=1, expires_at=datetime(2999, 1, 1))
+    shop.relay.once()
+    assert ("USER#1", "ORDER#000001") in shop.live()
+    shop.change("orders", 1, expires_at=datetime(2001, 1, 1))
+    shop.relay.once()
+    assert ("USER#1", "ORDER#000001") not in shop.live()
+
+
+def test_a_row_that_was_not_asked_for_is_left_alone() -> None:
+    """A source whose keys ignore case answers with another row."""
+    shop = Shop()
+    shop.change("users", 1, name="Ann")
+    others = shop.source.read_rows
+    shop.source.read_rows = lambda plan, keys: others(plan, ["[1]"])  # type: ignore[method-assign]
+    shop.refresh({("users", "[2]"): [("USER#2", "META")]})
+    assert shop.live() == {}
+
+
+def test_a_counter_that_went_back_stops_the_relay_and_draws_nothing() -> None:
+    shop = Shop(lease_s=0.0)
+    shop.memory.reached(5 * 10**12)
+    before = shop.tickets.highest()
+    shop.change("users", 1, name="Ann")
+    for _ in range(3):
+        with pytest.raises(
+            SettingsError, match="restored to an older state, or capture was uninstalled and installed anew"
+        ):
+            shop.relay.once()
+    assert shop.tickets.highest() == before
+    state = shop.marks.state()
+    assert (state.waiting, state.failed) == (1, 0)
+
+
+def test_a_cursor_of_another_mapping_begins_anew() -> None:
+    shop = Shop(roots=2)
+    shop.change("users", 1, name="Ann")
+    for number in range(1, 6):
+        shop.change("orders", number, user_id=1)
+    while shop.relay.once().taken:
+        pass
+    shop.change("users", 1, name="Zoë")
+    shop.relay.once()
+    shop.refresh.revision = "another mapping's"
+    while shop.relay.once().taken:
+        pass
+    assert {item["name"] for item in shop.live().values() if item["type"] == "Order"} == {"Zoë"}
+
+
+def test_who_gives_up_a_key_leaves_it_to_the_one_who_wanted_it() -> None:
+    shop = Shop()
+    shop.change("users", 1, name="Ann", email="a@x")
+    shop.relay.once()
+    shop.change("users", 2, name="Bob", email="a@x")
+    (refreshed,) = shop.relay.once().refreshed
+    assert [wish.root for wish in refreshed.collisions] == [("users", "[2]")]
+    assert shop.live()["EMAIL#a@x", "EMAIL"]["_src"] == "users:[1]"
+    shop.change("users", 1, email="b@x")
+    shop.relay.once()
+    assert shop.live()["EMAIL#a@x", "EMAIL"]["_src"] == "users:[2]"
+    assert shop.memory.wishes == {}
+
+
+REFUSING = """
+  named:
+    table: users
+    items:
+      Named: {key: ["NAME#{name}", META]}
+"""
+
+
+def test_a_refused_row_is_open_before_its_mark_goes_and_closed_when_it_was_worked_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop = Shop(REFUSING)
+    shop.change("users", 1, email="a@x")
+
+    def crash(ids: object) -> None:
+        raise StoppedError("the source is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shop.marks, "finish", crash)
+        with pytest.raises(StoppedError):
+            shop.relay.once()
+    assert [(one.kind, one.entity, one.source_key) for one in shop.open_findings.read()] == [
+        ("refused", "named", "[1]")
+    ]
+    shop.change("users", 1, name="Ann")
+    shop.relay.once()
+    assert shop.open_findings.read() == []
+
+
+def test_a_row_that_is_refused_and_then_deleted_is_worked_well() -> None:
+    shop = Shop(REFUSING)
+    shop.change("users", 1, email="a@x")
+    shop.relay.once()
+    assert shop.open_findings.counts() == {"refused": 1}
+    shop.change("users", 1)
+    shop.relay.once()
+    assert shop.open_findings.read() == []
+
+
+def test_a_conditional_backfill_closes_what_it_finds_well_and_keeps_the_rest() -> None:
+    shop = Shop(REFUSING)
+    for number in (1, 2):
+        shop.change("users", number, email=f"{number}@x")
+    shop.relay.once()
+    shop.rows["users"][0]["name"] = "Ann"
+    named = next(one for one in shop.checked.entities if one.name == "named")
+    path = ConditionalPath(shop.refresh, shop.open_findings)
+    path.copy(named, lambda: shop.source.read_page(named.plan, None, None))
+    assert shop.open_findings.roots() == [("named", "[2]")]

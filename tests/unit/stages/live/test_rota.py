@@ -1,0 +1,99 @@
+"""A rota's places are as old as their oldest turn, and no older than they must be."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.model.errors import StoppedError
+from migrator.stages.live.refresh import RestoredError
+from migrator.stages.live.writers import TURN_S, Lifetimes, SharedLeases, WriterHeartbeats
+from tests.fakes.journal import FakeRevisions, FakeWriters
+from tests.fakes.time import VirtualTime
+from tests.support_fence import all_answered
+
+
+@pytest.fixture
+def clock() -> VirtualTime:
+    return VirtualTime()
+
+
+@pytest.fixture
+def shared_leases(clock: VirtualTime) -> SharedLeases:
+    writers = FakeWriters(clock.clock)
+    return SharedLeases(
+        WriterHeartbeats(writers, FakeRevisions(), Lifetimes(), clock.clock, all_answered),
+        "strict",
+        clock.clock,
+        lambda: None,
+    )
+
+
+def living(shared_leases: SharedLeases) -> int:
+    return len(shared_leases.heartbeats.writers.living(10_000))
+
+
+def test_turns_share_a_place(shared_leases: SharedLeases) -> None:
+    with shared_leases.turn(), shared_leases.turn():
+        assert living(shared_leases) == 1
+    assert living(shared_leases) == 1
+    shared_leases.close()
+    assert living(shared_leases) == 0
+
+
+def test_an_old_place_is_left_when_its_last_turn_has_ended(
+    shared_leases: SharedLeases, clock: VirtualTime
+) -> None:
+    first = shared_leases.enter()
+    clock.now += TURN_S
+    first.writer_lease.beat()
+    second = shared_leases.enter()
+    assert living(shared_leases) == 2
+    shared_leases.leave(first)
+    assert [one.since for one in shared_leases.heartbeats.writers.living(10_000)] == [clock.now]
+    shared_leases.leave(second)
+    shared_leases.close()
+    assert living(shared_leases) == 0
+
+
+def test_a_place_of_which_a_turn_failed_stays_as_long_as_its_requests_may_live(
+    shared_leases: SharedLeases,
+) -> None:
+    with pytest.raises(ValueError, match="x"), shared_leases.turn():
+        raise ValueError("x")
+    shared_leases.close()
+    assert living(shared_leases) == 1
+
+
+def test_a_turn_of_who_was_silent_for_too_long_is_refused(
+    shared_leases: SharedLeases, clock: VirtualTime
+) -> None:
+    with shared_leases.turn():
+        clock.now += 40
+    with pytest.raises(StoppedError), shared_leases.turn():
+        raise AssertionError("nobody may work here")
+
+
+def test_where_the_source_went_back_the_next_turn_is_guarded_before_it_begins(
+    shared_leases: SharedLeases, clock: VirtualTime
+) -> None:
+    asked: list[float] = []
+    shared_leases.guard = lambda: asked.append(clock.clock())
+    for _ in range(3):
+        with shared_leases.turn():
+            pass
+    assert len(asked) == 1, "before each place, not before each turn"
+    with pytest.raises(RestoredError), shared_leases.turn():
+        raise RestoredError("the counter went back")
+    with pytest.raises(StoppedError), shared_leases.turn():
+        raise StoppedError("DynamoDB is away")
+    with shared_leases.turn():
+        pass
+    assert len(asked) == 2
+
+    def refuse() -> None:
+        raise RestoredError("nobody writes before the repair")
+
+    shared_leases.guard = refuse
+    clock.sleep(TURN_S + 1)
+    with pytest.raises(RestoredError), shared_leases.turn():
+        raise AssertionError("no turn begins")

@@ -1,0 +1,55 @@
+"""Latencies in a histogram of bounded size."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.stages.patterns.latencies import Latencies, added
+
+
+def test_nothing_recorded_is_nothing() -> None:
+    assert Latencies().summary() is None
+
+
+def test_percentiles_are_exact_to_three_digits() -> None:
+    latencies = Latencies()
+    for ms in range(1, 1001):
+        latencies.record(ms)
+    found = latencies.summary()
+    assert found is not None
+    assert found.answers == 1000
+    shares = (found.p50_ms, found.p90_ms, found.p99_ms, found.max_ms)
+    assert shares == pytest.approx((500, 900, 990, 1000), rel=0.001)
+
+
+@pytest.mark.parametrize(("ms", "kept"), [(0, 0.001), (0.0004, 0.001), (1e12, 3_600_000)])
+def test_what_is_out_of_its_range_counts_at_its_end(ms: float, kept: float) -> None:
+    latencies = Latencies()
+    latencies.record(ms)
+    found = latencies.summary()
+    assert found is not None
+    assert found.max_ms == pytest.approx(kept, rel=0.001)
+
+
+def test_texts_of_several_are_added_up() -> None:
+    first, second = Latencies(), Latencies()
+    for _ in range(9):
+        first.record(2)
+    second.record(3_000)
+    together = added([first.text(), second.text()])
+    assert (together.answers, together.above(2), together.above(3_000)) == (10, 1, 0)
+    assert together.p99_ms == 3_000
+
+
+def test_a_text_that_is_none_of_ours_counts_as_unread() -> None:
+    good = Latencies()
+    good.record(1)
+    latencies = added(["", "HISTFAAAAA", "e30=", "bnVsbA==", good.text()[:-3], good.text()])
+    assert (latencies.unread, latencies.answers) == (5, 1)
+
+
+def test_answers_that_all_differ_take_bounded_room() -> None:
+    latencies = Latencies()
+    for number in range(200_000):
+        latencies.record(number * 18.0)
+    assert len(latencies.text()) < 30_000

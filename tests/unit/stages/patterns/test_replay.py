@@ -1,0 +1,280 @@
+"""Patterns replayed on both sides: what counts as a difference, and what was only in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from threading import Event
+from typing import Any
+
+import pytest
+
+from migrator.model.errors import Interrupted, SourceError
+from migrator.model.evidence import SAMPLES_KEPT, DiffKey
+from migrator.model.results import PatternReplay, ReplayResult
+from migrator.stages.patterns.replay import Replay, ReplayOptions
+from tests.fakes.source import MemorySource
+from tests.fakes.store import FakeStore
+from tests.golden.patterns import SCHEMA, checked, items, row
+from tests.support_fence import no_fence
+
+ROWS = 12
+LIST = """
+params: {tenant: text}
+query: {key: ["EVENT#{tenant}"]}
+returns: [id, n, kind]
+"""
+ONE = """
+params: {tenant: text}
+query: {key: ["EVENT#{tenant}"]}
+returns: {all: {type: Event, one: true, attributes: [id]}}
+sql: {all: SELECT 1}
+"""
+Answers = Callable[[Mapping[str, Any]], list[tuple[Any, ...]]]
+
+
+class Progress:
+    """Nobody looks."""
+
+    def pattern_started(self, pattern: str, samples: int) -> None: ...
+
+    def sample_done(self, pattern: str) -> None: ...
+
+    def pattern_done(self, pattern: str, samples: int, suspects: int) -> None: ...
+
+
+def rows_of(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return [(number, number, "k") for number in range(ROWS)] if params["tenant"] == "acme" else []
+
+
+class Replayed:
+    """A pattern on a table and a source that a test may spoil."""
+
+    def __init__(self, pattern: str = LIST, answers: Answers = rows_of, **options: Any) -> None:
+        self.made = checked(pattern)
+        self.store = FakeStore(self.made.mapping.table, no_fence)
+        self.store.put(items(self.made, *(row(number) for number in range(ROWS))))
+        self.source = MemorySource(
+            SCHEMA, {"events": [row(number) for number in range(ROWS)]}, {"SELECT 1": answers}
+        )
+        self.options = ReplayOptions(**{"samples": 20, "seed": 1, "workers": 2, **options})
+        self.sleep: Callable[[float], None] = lambda wait_s: None
+        self.lag_s = 0.0
+        self.stop = Event()
+        self.control = False
+
+    def spoil(self, number: int, **values: Any) -> None:
+        self.store.items["EVENT#acme", f"E#{number:04}"].update(values)
+
+    def run(self) -> ReplayResult:
+        stage = Replay(
+            self.made.mapping,
+            self.made.entities,
+            self.source,
+            None if self.control else self.store,
+            self.options,
+            progress=Progress(),
+            stop=self.stop,
+            lag_s=lambda: self.lag_s,
+            sleep=lambda wait_s: self.sleep(wait_s),
+        )
+        return stage.run(list(self.made.mapping.patterns.values()))
+
+    def pattern(self) -> PatternReplay:
+        (found,) = self.run().patterns
+        return found
+
+
+def test_equal_answers_are_clean() -> None:
+    replayed = Replayed()
+    result = replayed.run()
+    (found,) = result.patterns
+    assert result.clean
+    assert (found.samples, found.same, found.different, found.transient) == (20, 20, 0, 0)
+    assert found.empty == found.absent > 0
+    assert {side: one.answers for side, one in found.latency.items()} == {"table": 20, "sql": 20}
+    assert all(0 < one.p50_ms <= one.p90_ms <= one.p99_ms <= one.max_ms for one in found.latency.values())
+
+
+def spoiled(replayed: Replayed, how: str) -> None:
+    key = ("EVENT#acme", "E#0003")
+    if how == "missing":
+        del replayed.store.items[key]
+    elif how == "unexpected":
+        replayed.store.put(items(replayed.made, row(99, kind="x")))
+    elif how == "order":
+        one, other = replayed.store.items[key], replayed.store.items["EVENT#acme", "E#0004"]
+        kept = ("PK", "SK")
+        swapped = [{**b, **{name: a[name] for name in kept}} for a, b in ((one, other), (other, one))]
+        replayed.store.put(swapped)
+    else:
+        replayed.spoil(3, **{"value": {"n": 7}, "type": {"n": "3"}, "attribute": {"n": None}}[how])
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        ("missing", DiffKey("missing")),
+        ("unexpected", DiffKey("unexpected")),
+        ("value", DiffKey("value", attribute="n")),
+        ("type", DiffKey("type", attribute="n")),
+        ("attribute", DiffKey("missing", attribute="n")),
+        ("order", DiffKey("order")),
+    ],
+)
+def test_a_corruption_has_its_class(how: str, kind: DiffKey) -> None:
+    replayed = Replayed()
+    spoiled(replayed, how)
+    result = replayed.run()
+    (found,) = result.patterns
+    assert not result.clean
+    assert set(found.found) == {kind}
+    assert found.found[kind] == found.different == 20 - found.empty > 0
+    assert len(found.examples[kind]) == min(SAMPLES_KEPT, found.found[kind])
+    assert found.examples[kind][0].params == {"tenant": "acme"}
+
+
+def test_what_is_not_to_be_shown_is_told_with_it() -> None:
+    hidden = Replayed(LIST + "redact: [kind, tenant]\n").pattern().hidden
+    assert {"kind", "tenant"} <= hidden.attributes
+    assert hidden.params == {"tenant"}
+
+
+def test_what_goes_away_is_transient() -> None:
+    replayed = Replayed()
+    replayed.spoil(3, n=7)
+    replayed.sleep = lambda wait_s: replayed.spoil(3, n=3)
+    found = replayed.pattern()
+    assert found.transient == 20 - found.empty
+    assert (found.different, found.found) == (0, {})
+
+
+def test_without_time_to_settle_the_first_look_counts() -> None:
+    replayed = Replayed(settle_s=0)
+    replayed.spoil(3, n=7)
+    replayed.sleep = lambda wait_s: replayed.spoil(3, n=3)
+    assert replayed.pattern().different
+
+
+def test_another_row_in_flight_at_each_look_is_no_difference() -> None:
+    numbers = count()
+
+    def busy(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        rows = rows_of(params)
+        return [*rows[:-1], (11, 1000 + next(numbers), "k")] if rows else rows
+
+    replayed = Replayed(answers=busy)
+    found = replayed.pattern()
+    # The item of the busy row stays behind for good: that is one, and no more than that.
+    assert set(found.found) == {DiffKey("value", attribute="n")}
+
+    def moving(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        rows = rows_of(params)
+        if rows:
+            del rows[next(numbers) % len(rows)]
+        return rows
+
+    found = Replayed(answers=moving).pattern()
+    assert (found.different, found.transient > 0) == (0, True)
+
+
+def test_a_real_difference_is_found_among_rows_in_flight() -> None:
+    numbers = count()
+
+    def busy(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        rows = rows_of(params)
+        return [*rows, (500 + next(numbers), 1, "new")] if rows else rows
+
+    replayed = Replayed(answers=busy)
+    replayed.spoil(3, n=7)
+    assert set(replayed.pattern().found) == {DiffKey("value", attribute="n")}
+
+
+def test_an_error_of_one_side_is_a_difference_and_ends_nothing() -> None:
+    def failing(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        raise SourceError("the source is away")
+
+    found = Replayed(answers=failing, settle_s=0).pattern()
+    assert set(found.found) == {DiffKey("error", attribute="sql")}
+    assert found.examples[DiffKey("error", attribute="sql")][0].why == "the source is away"
+    assert found.samples < 20
+    assert "errors in a row" in found.missing_why
+    assert set(found.latency) == {"table"}
+
+
+def test_an_error_that_goes_away_is_transient() -> None:
+    numbers = count()
+
+    def once(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        if next(numbers) == 4:
+            raise SourceError("a moment")
+        return rows_of(params)
+
+    found = Replayed(answers=once).pattern()
+    assert (found.transient, found.different, found.same) == (1, 0, 19)
+
+
+def test_what_an_error_hid_still_counts() -> None:
+    numbers = count()
+
+    def first_fails(params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        if next(numbers) < 2:
+            raise SourceError("a moment")
+        return rows_of(params)
+
+    replayed = Replayed(answers=first_fails, samples=2, workers=1, seed=3)
+    replayed.spoil(3, n=7)
+    found = replayed.pattern()
+    assert found.empty == 0
+    assert (found.different, set(found.found)) == (2, {DiffKey("value", attribute="n")})
+
+
+@pytest.mark.parametrize("given", [(1, 2), (1, 2, 3, 4)])
+def test_a_statement_of_too_few_or_too_many_columns_is_an_error_of_sql(given: tuple[int, ...]) -> None:
+    found = Replayed(answers=lambda params: [given], settle_s=0).pattern()
+    (example, *_) = found.examples[DiffKey("error", attribute="sql")]
+    assert f"gives {len(given)} column(s), and it returns 3 attributes: id, n, kind" in example.why
+
+
+def test_control_compares_sql_with_sql() -> None:
+    numbers = count()
+    quiet = Replayed()
+    quiet.control = True
+    quiet.store.items.clear()
+    assert quiet.run().clean
+    assert quiet.run().control
+    noisy = Replayed(answers=lambda params: [(next(numbers), 1, "k")], settle_s=0)
+    noisy.control = True
+    assert noisy.pattern().different == 20
+
+
+def test_more_than_one_is_a_difference_where_a_part_has_one() -> None:
+    replayed = Replayed(ONE, lambda params: [(n,) for n, _, _ in rows_of(params)])
+    found = replayed.pattern()
+    assert set(found.found) == {DiffKey("unexpected", "all")}
+    (example, *_) = found.examples[DiffKey("unexpected", "all")]
+    assert example.why == "12 item(s), 12 row(s), though the part says one: true"
+
+
+def test_very_many_differences_are_counted_and_few_are_kept() -> None:
+    many = 3_000
+    replayed = Replayed(answers=lambda params: [(n, n, "q") for n in range(50, 50 + many)], samples=10)
+    found = replayed.pattern()
+    kind = DiffKey("missing")
+    assert found.found[kind] == 10 * many
+    assert sum(map(len, found.examples.values())) <= 2 * SAMPLES_KEPT
+
+
+def test_the_rules_of_the_pattern_hold() -> None:
+    replayed = Replayed(LIST + "compare: {tolerance: {n: 5}}")
+    replayed.spoil(3, n=7)
+    assert replayed.run().clean
+    replayed.spoil(3, n=9)
+    assert not replayed.run().clean
+
+
+def test_it_stops_when_it_is_asked_to() -> None:
+    replayed = Replayed()
+    replayed.stop.set()
+    with pytest.raises(Interrupted):
+        replayed.run()

@@ -1,0 +1,277 @@
+"""Which calls have a shadow, and what it comes to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from typing import Any
+
+import pytest
+
+from migrator.mapping.patterns.results import TooManyError
+from migrator.model.evidence import DiffKey, Window
+from migrator.model.patterns import Part, Pattern
+from migrator.model.phase import Side
+from migrator.model.results import Hidden, PartAnswer
+from migrator.settings.reads import ShadowSettings
+from migrator.stages.patterns.question import compared
+from migrator.stages.patterns.recheck import Sampler
+from migrator.stages.reads.backends import Bounds, SideError
+from migrator.stages.reads.metrics import ReadMetrics
+from migrator.stages.reads.shadow import ROUNDS, AnsweredCall, Shadow
+from tests.fakes.evidence import FakeEvidence
+
+PATTERN = Pattern("p", (), "get", (), parts=(Part("", "", ("id", "total")),))
+HIDDEN = Hidden(frozenset({"total"}), frozenset({"id"}))
+Rows = list[tuple[Any, ...]]
+
+
+class Call:
+    """Two sides that a test changes."""
+
+    pattern = PATTERN
+
+    def __init__(self, rows: Rows, items: Rows) -> None:
+        self.answers: dict[Side, Any] = {"sql": rows, "table": items}
+        self.asked: list[Side] = []
+
+    def ask(self, side: Side, bounds: Bounds) -> Any:
+        self.asked.append(side)
+        found = self.answers[side]
+        if isinstance(found, BaseException):
+            raise found
+        return found() if callable(found) else found
+
+    def compared(self, items: Rows, rows: Rows) -> tuple[PartAnswer, ...]:
+        return (compared(PATTERN, PATTERN.parts[0], items, rows),)
+
+
+class Ticks:
+    """A clock that goes on while a test waits for something, and stands while the test is busy itself."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Shadowing:
+    """A shadow and what it counted."""
+
+    def __init__(self, shadow: Shadow, ledger: ReadMetrics, evidence: FakeEvidence, clock: Ticks) -> None:
+        self.clock = clock
+        self.shadow = shadow
+        self.ledger = ledger
+        self.evidence = evidence
+
+    def offer(self, call: Call, side: Side = "sql") -> None:
+        given = call.answers[side]
+        self.shadow.offer("p", lambda: AnsweredCall(call, side, given, {"id": "1"}, ""))
+
+    def until(self, holds: Callable[[Window], bool]) -> Window:
+        ends_at = time.monotonic() + 120
+        while True:
+            self.ledger.flush()
+            found = self.evidence.windows(0)
+            if found and holds(found[0]):
+                return found[0]
+            assert time.monotonic() < ends_at, found
+            time.sleep(0.01)
+            self.clock.now_s += 0.02
+
+
+@contextmanager
+def shadowing(
+    lag_s: Callable[[], float] = lambda: 0.0, clock: Callable[[], float] | None = None, **given: Any
+) -> Iterator[Shadowing]:
+    settings = ShadowSettings(**{"settle_s": 0.2, "deadline_s": 60, "per_s": 1000, "at_once": 2, **given})
+    evidence, ticks = FakeEvidence(lambda: 6000.0), Ticks()
+    blank = Window("", 0, "", "shop", "rev", "service")
+    ledger = ReadMetrics(evidence, blank, lambda: "me", clock=lambda: 6000.0)
+    shadow = Shadow(
+        settings,
+        ledger,
+        lambda name: Sampler(PATTERN, HIDDEN, "me", "rev"),
+        lag_s=lag_s,
+        clock=clock or ticks,
+    )
+    with shadow:
+        yield Shadowing(shadow, ledger, evidence, ticks)
+
+
+def test_equal_answers_are_the_same() -> None:
+    with shadowing() as one:
+        call = Call([(1, 5)], [(1, 5)])
+        one.offer(call)
+        found = one.until(lambda window: window.compared == 1)
+        assert (found.same, found.answered, call.asked) == (1, {"table": 1}, ["table"])
+        one.offer(call, "table")
+        assert one.until(lambda window: window.compared == 2).answered == {"table": 1, "sql": 1}
+
+
+def test_what_differs_at_every_look_counts_and_both_sides_are_asked_again() -> None:
+    with shadowing() as one:
+        call = Call([(1, 5), (2, 6)], [(1, 5), (2, 7)])
+        one.offer(call)
+        found = one.until(lambda window: window.different == 1)
+        assert found.found == {DiffKey("value", "", "total"): 1}
+        assert call.asked == ["table", *["table", "sql"] * len(ROUNDS)]
+        (sample,) = one.evidence.samples()
+        assert sample.params["id"].startswith("…")
+        assert sample.row is not None
+        assert sample.item is not None
+        assert sample.row[0] == "2"
+        assert "6" not in {sample.row[1], sample.item[1]}
+
+
+def test_while_an_older_change_is_on_its_way_nothing_counts() -> None:
+    with shadowing(lag_s=lambda: 100.0, settle_s=1.0) as one:
+        call = Call([(1, 5)], [(1, 6)])
+        one.offer(call)
+        # More looks than what no change stands before would have had.
+        assert one.until(lambda window: len(call.asked) > 1 + 2 * len(ROUNDS)).compared == 0
+        call.answers["table"] = [(1, 5)]
+        assert one.until(lambda window: window.compared == 1).transient == 1
+
+
+def test_a_change_that_never_arrives_counts_in_the_end() -> None:
+    with shadowing(lag_s=lambda: 100.0, settle_s=0.4) as one:
+        call = Call([(1, 5)], [(1, 6)])
+        one.offer(call)
+        assert one.until(lambda window: window.compared == 1).different == 1
+        assert len(call.asked) > 1 + 2 * len(ROUNDS)
+
+
+def test_changes_from_after_the_first_look_keep_nothing_back() -> None:
+    with shadowing(lag_s=lambda: 0.05, settle_s=0.2) as one:
+        call = Call([(1, 5)], [(1, 6)])
+        one.offer(call)
+        assert one.until(lambda window: window.compared == 1).different == 1
+        assert len(call.asked) == 1 + 2 * len(ROUNDS)
+
+
+def test_what_goes_away_is_transient() -> None:
+    with shadowing() as one:
+        call = Call([(1, 5)], [])
+        one.offer(call)
+        one.until(lambda window: window.answered == {"table": 1})
+        call.answers["table"] = [(1, 5)]
+        found = one.until(lambda window: window.compared == 1)
+        assert (found.transient, found.found) == (1, {})
+
+
+def test_what_differs_in_another_way_each_time_was_in_flight() -> None:
+    numbers = iter(range(1000))
+    with shadowing() as one:
+        one.offer(Call([(1, 5)], lambda: [(next(numbers), 100)]))  # type: ignore[arg-type]
+        # The item is another one at every look; the row is missing at each.
+        found = one.until(lambda window: window.compared == 1)
+        assert found.found == {DiffKey("missing"): 1}
+
+
+def test_an_error_is_counted_and_is_no_difference() -> None:
+    with shadowing() as one:
+        one.offer(Call([(1, 5)], SideError("table", "it is away")))  # type: ignore[arg-type]
+        found = one.until(lambda window: window.errors == {"table": 1})
+        assert (found.compared, found.found) == (0, {DiffKey("error", "", "table"): 1})
+        assert one.evidence.samples()[0].why == "it is away"
+
+
+@pytest.mark.parametrize("error", [SystemExit, type("Timeout", (BaseException,), {})])
+def test_what_is_no_exception_to_python_is_an_error_all_the_same(error: type[BaseException]) -> None:
+    """As a framework raises it in a service's function."""
+    with shadowing() as one:
+        for number in range(1, 5):
+            one.offer(Call([(1, 5)], error()))  # type: ignore[arg-type]
+            one.until(lambda window, n=number: window.errors == {"table": n})  # type: ignore[misc]
+        assert one.evidence.samples()[0].why == f"{error.__name__} was raised"
+        call = Call([(1, 5)], [])
+        one.offer(call)
+        call.answers["sql"] = error()
+        one.until(lambda window: window.dropped == {"unsettled": 1})
+        # All threads are still there.
+        one.offer(Call([], []))
+        one.until(lambda window: window.same == 1)
+
+
+def test_an_error_at_a_later_look_says_nothing() -> None:
+    with shadowing() as one:
+        call = Call([(1, 5)], [])
+        one.offer(call)
+        call.answers["sql"] = SideError("sql", "away")
+        found = one.until(lambda window: bool(window.dropped))
+        assert (found.dropped, found.compared) == ({"unsettled": 1}, 0)
+
+
+def test_all_that_is_dropped_has_a_reason() -> None:
+    go = Event()
+    with shadowing(sample=0.0) as one:
+        one.offer(Call([], []))
+        one.until(lambda window: window.dropped == {"sampled": 1})
+    with shadowing(per_s=1.0) as one:
+        for _ in range(3):
+            one.offer(Call([], []))
+        one.until(lambda window: window.dropped == {"budget": 2} and window.same == 1)
+    with shadowing(deadline_s=60) as one:
+        for _ in range(5):
+            one.offer(Call([], go.wait))  # type: ignore[arg-type]
+        one.until(lambda window: window.dropped == {"busy": 3})
+        go.set()
+    with shadowing(breaker_after=2, breaker_pause_s=60) as one:
+        for number in range(1, 3):
+            one.offer(Call([], SideError("table", "away")))  # type: ignore[arg-type]
+            one.until(lambda window, n=number: window.errors == {"table": n})  # type: ignore[misc]
+        one.offer(Call([], []))
+        one.until(lambda window: window.dropped == {"breaker": 1})
+    one.offer(Call([], []))
+    one.until(lambda window: window.dropped == {"breaker": 1, "closed": 1})
+
+
+def test_after_its_pause_a_breaker_lets_one_try() -> None:
+    with shadowing(breaker_after=1, breaker_pause_s=0.1) as one:
+        one.offer(Call([], SideError("table", "away")))  # type: ignore[arg-type]
+        one.until(lambda window: window.errors == {"table": 1})
+        one.clock.now_s += 0.15
+        one.offer(Call([], []))
+        one.until(lambda window: window.same == 1)
+        one.offer(Call([], []))
+        one.until(lambda window: window.same == 2)
+
+
+def test_what_hangs_is_an_error_at_its_deadline() -> None:
+    go = Event()
+    with shadowing(deadline_s=0.3) as one:
+        one.offer(Call([], go.wait))  # type: ignore[arg-type]
+        found = one.until(lambda window: window.errors == {"table": 1})
+        assert one.evidence.samples()[0].why == "its deadline is over"
+        go.set()
+        time.sleep(0.1)
+        assert one.until(lambda window: True) == found
+
+
+@pytest.mark.parametrize("error", [TooManyError("x"), SideError("sql", "x"), ZeroDivisionError()])
+def test_an_answer_that_cannot_be_compared_is_not_the_caller_s_trouble(error: Exception) -> None:
+    def fails() -> AnsweredCall:
+        raise error
+
+    with shadowing(at_once=1) as one:
+        for _ in range(3):
+            one.shadow.offer("p", fails)
+        # The places are free again.
+        one.offer(Call([], []))
+        found = one.until(lambda window: window.same == 1)
+        assert found.errors.get("sql", 0) + sum(found.dropped.values()) == 3
+
+
+def test_differences_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.stages.reads.shadow.DOUBTS_AT_ONCE", 3)
+    with shadowing(settle_s=60.0) as one:
+        for number in range(1, 6):
+            one.offer(Call([(1, 5)], []))
+            one.until(lambda window, n=number: window.answered == {"table": n})  # type: ignore[misc]
+        assert one.until(lambda window: True).dropped == {"unsettled": 2}
+    # At the end the others are given up, too.
+    assert one.until(lambda window: window.dropped == {"unsettled": 2, "ended": 3}).compared == 0

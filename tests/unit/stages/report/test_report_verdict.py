@@ -1,0 +1,209 @@
+"""What a report comes to, and the command that helps next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from migrator.model.report import LagReport, PatternReport, Refused, RunReport
+from migrator.stages.report.verdict import Standings, verdict_of
+from tests.support_report import EMAIL, PRICE
+
+FILL = RunReport("backfill", 1, "done", "", "", "", 10, 10, 0, {}, None)
+VERIFY = replace(FILL, kind="verify", number=2, current=True)
+GOOD = PatternReport("get", "off", 0.0, compared=5, same=5)
+MOVED = replace(GOOD, name="get_product", phase="shadow")
+CLEAN = Standings("jobs/shop.yaml", [], [], [GOOD], [FILL, VERIFY], LagReport(0))
+
+
+def test_a_clean_job_goes_on_to_the_next_pattern_that_has_not_moved_all_the_way() -> None:
+    done = replace(GOOD, name="done", phase="complete")
+    verdict = verdict_of(replace(CLEAN, patterns=[done, GOOD]))
+    assert (verdict.standing, verdict.command) == ("clean", "migrator cutover advance jobs/shop.yaml get")
+    assert verdict.reasons == [
+        "10 answer(s) of 2 pattern(s) compared, none differs",
+        "10 row(s) and their items say the same",
+    ]
+    assert verdict_of(replace(CLEAN, patterns=[done])).command == "migrator decommission check jobs/shop.yaml"
+
+
+POINTS: list[tuple[dict[str, Any], str, str, str]] = [
+    (
+        {"groups": [EMAIL]},
+        "different",
+        "migrator verify jobs/shop.yaml --repair",
+        "2 difference(s) between rows and items, of 1 kind(s), in user",
+    ),
+    (
+        {"groups": [EMAIL], "lag": LagReport(None)},
+        "different",
+        "migrator backfill jobs/shop.yaml --restart",
+        "2 difference(s) between rows and items, of 1 kind(s), in user",
+    ),
+    (
+        {"groups": [PRICE], "lag": LagReport(None)},
+        "different",
+        "migrator shadow replay jobs/shop.yaml",
+        "214 difference(s) in answers, of get_product",
+    ),
+    (
+        {"refused": [Refused("order", "why", 3, ())]},
+        "different",
+        "migrator findings jobs/shop.yaml",
+        "3 row(s) were refused and have no items",
+    ),
+    (
+        {"lag": LagReport(7, 400.0)},
+        "different",
+        "migrator relay jobs/shop.yaml --once",
+        "7 mark(s) wait for a relay; the oldest for 400 s",
+    ),
+    (
+        {"lag": LagReport(7, 1.0, 2)},
+        "different",
+        "migrator relay jobs/shop.yaml --once",
+        "7 mark(s) wait for a relay, 2 of them failed; the oldest for 1 s",
+    ),
+    ({"runs": [VERIFY]}, "unproven", "migrator backfill jobs/shop.yaml", "no backfill was run"),
+    (
+        {"runs": [replace(FILL, state="failed"), VERIFY]},
+        "unproven",
+        "migrator backfill jobs/shop.yaml",
+        "the last backfill is failed",
+    ),
+    ({"runs": [FILL]}, "unproven", "migrator verify jobs/shop.yaml", "rows and items were never compared"),
+    (
+        {"runs": [FILL, replace(VERIFY, state="interrupted")]},
+        "unproven",
+        "migrator verify jobs/shop.yaml",
+        "the last verify is interrupted",
+    ),
+    (
+        {"runs": [FILL, replace(VERIFY, scope="sample=1%;seed=1")]},
+        "unproven",
+        "migrator verify jobs/shop.yaml",
+        "the last verify looked at a sample alone",
+    ),
+    (
+        {"runs": [FILL, replace(VERIFY, current=False)]},
+        "unproven",
+        "migrator verify jobs/shop.yaml",
+        "the last verify was of another mapping, or of other columns",
+    ),
+    (
+        {"patterns": [GOOD, *(PatternReport(name, "off", 0.0) for name in "abcde")]},
+        "unproven",
+        "migrator shadow replay jobs/shop.yaml",
+        "5 of 6 pattern(s) were not compared in this time by this mapping: a, b, c and 2 more",
+    ),
+    (
+        {"patterns": [replace(GOOD, dropped={"unsettled": 2, "ended": 1, "busy": 9})]},
+        "unproven",
+        "migrator shadow replay jobs/shop.yaml",
+        "3 answer(s) differed and were never looked at again, of get",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "standing", "command", "reason"), POINTS, ids=[reason for *_, reason in POINTS]
+)
+def test_each_thing_against_it_is_said_with_what_helps(
+    change: dict[str, Any], standing: str, command: str, reason: str
+) -> None:
+    verdict = verdict_of(replace(CLEAN, **change))
+    assert (verdict.standing, verdict.command, list(verdict.reasons)) == (standing, command, [reason])
+
+
+def test_differences_come_before_gaps_and_all_are_said() -> None:
+    everything = replace(
+        CLEAN, groups=[EMAIL], runs=[], patterns=[PatternReport("a", "off", 0.0)], lag=LagReport(1, 900.0)
+    )
+    verdict = verdict_of(everything)
+    assert verdict.standing == "different"
+    assert verdict.command == "migrator verify jobs/shop.yaml --repair"
+    assert len(verdict.reasons) == 5
+
+
+def test_differences_of_patterns_alone_ask_for_a_verify_first() -> None:
+    verdict = verdict_of(replace(CLEAN, groups=[PRICE], runs=[FILL]))
+    assert verdict.command == "migrator verify jobs/shop.yaml"
+
+
+WAYS_OUT = {
+    "off": "migrator cutover advance jobs/shop.yaml get_product",
+    "shadow": "migrator cutover rollback jobs/shop.yaml get_product --to off && migrator cutover advance "
+    "jobs/shop.yaml get_product",
+}
+
+
+@pytest.mark.parametrize("phase", ["off", "shadow", "ramp 10 %", "live"])
+def test_what_was_found_stands_until_counts_begin_anew_and_the_way_is_said(phase: str) -> None:
+    verdict = verdict_of(replace(CLEAN, groups=[PRICE], patterns=[replace(MOVED, phase=phase)]))
+    way = WAYS_OUT["off" if phase == "off" else "shadow"]
+    assert verdict.command == f"{way} && migrator shadow replay jobs/shop.yaml --pattern get_product"
+    assert verdict.purpose == "count get_product anew, once what differs is mended"
+
+
+def test_from_complete_no_way_leads_back() -> None:
+    verdict = verdict_of(replace(CLEAN, groups=[PRICE], patterns=[replace(MOVED, phase="complete")]))
+    assert verdict.command == "migrator shadow replay jobs/shop.yaml"
+
+
+def test_what_was_found_before_the_last_move_stands_against_nothing() -> None:
+    before = replace(PRICE, before_move=True)
+    assert verdict_of(replace(CLEAN, groups=[before])).standing == "clean"
+    both = verdict_of(replace(CLEAN, groups=[EMAIL, before]))
+    assert list(both.reasons) == ["2 difference(s) between rows and items, of 1 kind(s), in user"]
+
+
+def test_a_pattern_that_was_just_moved_waits_for_new_comparisons_unless_it_is_complete() -> None:
+    moved = replace(MOVED, compared=0, same=0, before_move=700)
+    verdict = verdict_of(replace(CLEAN, patterns=[GOOD, moved]))
+    assert (verdict.standing, list(verdict.reasons)) == (
+        "unproven",
+        [
+            "1 of 2 pattern(s) were not compared in this time by this mapping: get_product; of get_product only "
+            "what was compared since the last move counts"
+        ],
+    )
+    assert verdict_of(replace(CLEAN, patterns=[GOOD, replace(moved, phase="complete")])).standing == "clean"
+
+
+def test_calls_that_failed_are_told_by_how_many_they_are() -> None:
+    failing = replace(GOOD, answered={"table": 900, "sql": 1_000}, errors={"table": 100})
+    verdict = verdict_of(replace(CLEAN, patterns=[failing]))
+    assert (verdict.standing, verdict.command) == ("different", "migrator doctor jobs/shop.yaml")
+    assert list(verdict.reasons) == ["100 of 1,000 call(s) of DynamoDB failed, of get"]
+    assert verdict.title == "Do not move a pattern yet"
+    of_sql = replace(failing, errors={"sql": 1_000})
+    verdict = verdict_of(replace(CLEAN, patterns=[of_sql]))
+    assert (verdict.standing, list(verdict.reasons)) == (
+        "unproven",
+        ["1,000 of 2,000 call(s) of SQL failed, of get"],
+    )
+
+
+def test_a_few_failed_calls_are_told_and_stand_against_nothing() -> None:
+    few = replace(GOOD, answered={"table": 5_000, "sql": 5_000}, errors={"table": 3, "sql": 1})
+    verdict = verdict_of(replace(CLEAN, patterns=[few]))
+    assert verdict.standing == "clean"
+    assert "4 of 10,004 call(s) failed, too few to stand against a move" in verdict.reasons
+
+
+def test_without_capture_the_next_step_is_to_install_it() -> None:
+    assert (
+        verdict_of(replace(CLEAN, lag=LagReport(None))).command == "migrator capture install jobs/shop.yaml"
+    )
+    away = replace(CLEAN, lag=LagReport(None, reason="it does not answer"))
+    assert verdict_of(away).command == "migrator cutover advance jobs/shop.yaml get"
+
+
+def test_a_few_young_marks_are_no_reason() -> None:
+    assert verdict_of(replace(CLEAN, lag=LagReport(12, 3.0))).standing == "clean"
+
+
+def test_a_mapping_without_patterns_is_no_gap() -> None:
+    assert verdict_of(replace(CLEAN, patterns=[])).command == "migrator decommission check jobs/shop.yaml"
