@@ -11,6 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.model.errors import UnmarkedError
+from tests.integration.conftest import mariadb as mariadb
+from tests.integration.conftest import postgresql as postgresql
 from tests.support_adapter import Seen, left_marks, seen_marks
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import Capturing

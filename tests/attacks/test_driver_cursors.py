@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from migrator.model.errors import UnmarkedError
+from tests.integration.conftest import mariadb as mariadb
+from tests.integration.conftest import postgresql as postgresql
 from tests.support_adapter_service import assert_same, heard
 from tests.support_capture import Capturing
 

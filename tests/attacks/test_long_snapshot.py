@@ -11,6 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.source.capture.marks import Begin, SqlMarks
+from tests.integration.conftest import mariadb as mariadb
+from tests.integration.conftest import postgresql as postgresql
 from tests.support_capture import Capturing, captured, connect
 
 WORKED = 30_000

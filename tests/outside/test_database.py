@@ -10,7 +10,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from syrupy.assertion import SnapshotAssertion
 
 from migrator.journal import schema
-from tests.integration.conftest import mariadb
+from tests.integration.conftest import mariadb as mariadb
 from tests.integration.conftest import postgresql as postgresql_source
 from tests.integration.conftest import sqlite as sqlite_source
 from tests.support_capture import Capturing, captured
