@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from pathlib import Path
 from threading import Event
 
 import click
@@ -19,7 +18,6 @@ from migrator.cli.options import (
     chosen,
     need_yes,
     progress,
-    read_job,
     stdout,
     stop_on_signals,
     stopped_says,
@@ -61,7 +59,7 @@ from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, Pa
 from migrator.stages.live.writers import WriterLease, outlive
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live, moves
-from migrator.wiring.job import JobContext
+from migrator.wiring.job import CommandJob, JobContext
 from migrator.wiring.live import ConcurrentEdges, both
 
 # ──
@@ -266,12 +264,14 @@ class Asked:
 
 
 @belonging(begins=True)
-def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool, **asked: object) -> int:
+def backfill(
+    command_job: CommandJob, max_refused: int | None, as_json: bool, whole_keys: bool, **asked: object
+) -> int:
     """The exit code of `migrator backfill`."""
     if asked["explain"] and not asked["dry_run"]:
         raise click.UsageError("--explain goes with --dry-run")
     wanted = Asked(**asked)  # type: ignore[arg-type]
-    read = _tuned(read_job(job), wanted)
+    read = _tuned(command_job.job, wanted)
     allowed = read.tuning.max_refused if max_refused is None else max_refused
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -282,7 +282,7 @@ def backfill(job: Path, max_refused: int | None, as_json: bool, whole_keys: bool
         need_bucket(read, entities)
         if wanted.explain:
             _explain(context, entities)
-        session = _session(stack, context, wanted, stop)
+        session = _session(stack, command_job, context, wanted, stop)
         _need_rows(context, session, wanted)
         around = look_around(stack, context, session, stop)
         identity = _identity(context, session, entities, wanted, around.installation)
@@ -316,11 +316,13 @@ def _explain(context: JobContext, entities: list[CompiledEntity]) -> None:
             click.echo(line, err=True)
 
 
-def _session(stack: ExitStack, context: JobContext, wanted: Asked, stop: Event) -> Session:
+def _session(
+    stack: ExitStack, command_job: CommandJob, context: JobContext, wanted: Asked, stop: Event
+) -> Session:
     design = context.checked.mapping.table
     if wanted.dry_run:
         return dry_session(stack, design)
-    return live_session(stack, context.job, design, stop, into_existing=wanted.into_existing)
+    return live_session(stack, context.job, design, command_job, stop, into_existing=wanted.into_existing)
 
 
 def _need_rows(context: JobContext, session: Session, wanted: Asked) -> None:

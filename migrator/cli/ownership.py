@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from migrator.cli.options import read_job
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import MappingError, MigratorError
 from migrator.settings.job import Job
@@ -19,7 +18,7 @@ from migrator.target.store import by_condition
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring import ownership
-from migrator.wiring.job import JobContext, Target
+from migrator.wiring.job import CommandJob, JobContext, Target
 from migrator.wiring.live import ONCE, Live
 from migrator.wiring.ownership import adoption_of, control_of, hasty_target, keep_on_record, keeping_of
 
@@ -35,7 +34,8 @@ def belonging(
     tells: bool = False,
     begins: bool = False,
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Refuses a command whose journal is not the table's, unless --adopt-journal is given (`adopt_option`).
+    """Refuses a command whose journal is not the table's, unless --adopt-journal is given (`adopt_option`). The command is
+    given the job with the journal that was asked.
 
     `applies`: whether the options asked for ask for it, too. `older`: whether one that went back is refused as well.
     `keeps`: it may have changed what the table is to keep of the journal. `tells`: it is given `table_away`, why the table
@@ -47,31 +47,34 @@ def belonging(
         @functools.wraps(command)
         def guarded(job: Path, adopt_journal: bool, **asked: Any) -> int:
             is_dry = bool(asked.get("dry_run"))
-            # What tells or moves phases needs the right journal even where it only looks.
-            if not applies(asked) or (is_dry and not keeps):
-                return command(job=job, **asked)
-            read, away = read_job(job), ""
-            if adopt_journal and not is_dry:
-                _adopt_journal(read)
-            elif not adopt_journal:
-                away = refuse_strange(read, older=older, is_told=keeps, begins=begins)
-            code = command(job=job, **asked, **({"table_away": away} if tells else {}))
-            if keeps and not is_dry:
-                _keep(read)
-            return code
+            with CommandJob(job) as command_job:
+                # What tells or moves phases needs the right journal even where it only looks.
+                if not applies(asked) or (is_dry and not keeps):
+                    return command(command_job, **asked)
+                away = ""
+                if adopt_journal and not is_dry:
+                    _adopt_journal(command_job)
+                elif not adopt_journal:
+                    away = refuse_strange(command_job, older=older, is_told=keeps, begins=begins)
+                code = command(command_job, **asked, **({"table_away": away} if tells else {}))
+                if keeps and not is_dry:
+                    _keep(command_job)
+                return code
 
         return guarded
 
     return decorated
 
 
-def refuse_strange(job: Job, *, older: bool, is_told: bool, begins: bool) -> str:
+def refuse_strange(command_job: CommandJob, *, older: bool, is_told: bool, begins: bool) -> str:
     """Why the table could not be asked, which is found out by the command itself, if it needs one; `is_told`: it may not.
 
     Raises: AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError.
     """
+    job = command_job.job
     failures: list[str] = []
-    with _asking(is_told=is_told), job_wiring.open_journal(job) as journal:
+    with _asking(is_told=is_told):
+        journal = command_job.journal()
         with _asking(is_told=is_told) as failures:
             ownership.refuse_strange(job, hasty_target(job), journal, older=older)
         # Also where the table does not answer: this is asked of the source.
@@ -101,11 +104,12 @@ def _is_empty(job: Job) -> bool:
     return not any(page.items for page in hasty_target(job).store.scan(0, 1))
 
 
-def _keep(job: Job) -> None:
+def _keep(command_job: CommandJob) -> None:
+    job = command_job.job
     try:
         target = hasty_target(job)
-        with job_wiring.open_journal(job) as journal:
-            keep_on_record(job, target, journal, lambda: live_wiring.existing_table(job, target))
+        journal = command_job.journal()
+        keep_on_record(job, target, journal, lambda: live_wiring.existing_table(job, target))
     except MigratorError as error:
         _warn(error, f"{_TOLD}; `migrator cutover status` tells it again")
 
@@ -119,11 +123,12 @@ def _warn(error: MigratorError, what: str) -> None:
 # ── adoption ──
 
 
-def _adopt_journal(job: Job) -> None:
+def _adopt_journal(command_job: CommandJob) -> None:
+    job = command_job.job
     with ExitStack() as stack:
         context = stack.enter_context(job_wiring.open_job(job, "journal", workers=1))
         target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
-        journal = stack.enter_context(job_wiring.open_journal(job))
+        journal = command_job.journal()
         table_id = live_wiring.existing_table(job, target)
         opened = live_wiring.open_live(job, "journal", patience=ONCE, source=context.source)
         try:

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from threading import Event
 
 import click
@@ -15,7 +14,6 @@ from migrator.cli.options import (
     console_on,
     entity_named,
     need_yes,
-    read_job,
     row_key,
     stdout,
     stop_on_signals,
@@ -51,15 +49,15 @@ from migrator.target.store import reads_only
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring import moves, removal
-from migrator.wiring.job import JobContext, Target
+from migrator.wiring.job import CommandJob, JobContext, Target
 
 # ── `migrator undo`: what a job wrote, taken out of the table again ──
 
 
 @belonging()
-def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
+def undo(command_job: CommandJob, entities: tuple[str, ...], yes: bool, as_json: bool, **how: bool) -> int:
     """The exit code of `migrator undo`."""
-    read, dry_run = read_job(job), how["dry_run"]
+    read, dry_run = command_job.job, how["dry_run"]
     mapping = _mapping(read)
     wanted = _chosen(mapping, entities, read.direct)
     if not (yes or dry_run or sys.stdin.isatty()):
@@ -70,7 +68,7 @@ def undo(job: Path, entities: tuple[str, ...], yes: bool, as_json: bool, **how: 
         stop = stack.enter_context(stop_on_signals())
         target = job_wiring.open_target(read, mapping.table, stop.is_set)
         table_id = live_wiring.existing_table(read, target)
-        journal = stack.enter_context(job_wiring.open_journal(read, stop.is_set))
+        journal = command_job.journal(stop.is_set)
         _refuse_late(read, mapping, journal, wanted, how)
         names = _own(journal, read, table_id, wanted, named=bool(entities), force=how["force"])
         if dry_run:
@@ -201,9 +199,9 @@ def _print(counts: UndoCounts, *, dry_run: bool, as_json: bool) -> None:
 
 
 @belonging()
-def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
+def forget(command_job: CommandJob, entity: str, keys: tuple[str, ...], as_json: bool, **how: bool) -> int:
     """The exit code of `migrator forget`."""
-    read = read_job(job)
+    read = command_job.job
     if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
         what = "forget takes traces away for good and nobody can be asked here"
         raise SettingsError(f"{what}; say --yes, or --dry-run to count")
@@ -212,7 +210,13 @@ def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: 
         context = stack.enter_context(job_wiring.open_job(read, "forget", stop=stop.is_set))
         compiled = entity_named(context.checked, entity)
         stage = _forget_stage(
-            stack, context, compiled, row_key(compiled, keys), stop, alone=not how["dry_run"]
+            stack,
+            context,
+            command_job,
+            compiled,
+            row_key(compiled, keys),
+            stop,
+            alone=not how["dry_run"],
         )
         found = stage.look()
         left = left_of(found, in_s3=bool(compiled.contents))
@@ -231,6 +235,7 @@ def forget(job: Path, entity: str, keys: tuple[str, ...], as_json: bool, **how: 
 def _forget_stage(
     stack: ExitStack,
     context: JobContext,
+    command_job: CommandJob,
     compiled: CompiledEntity,
     key: SourceKey,
     stop: Event,
@@ -241,7 +246,7 @@ def _forget_stage(
     job = context.job
     target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
-    journal = stack.enter_context(job_wiring.open_journal(job, stop.is_set))
+    journal = command_job.journal(stop.is_set)
     live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set, source=context.source))
     is_captured = live_wiring.found_installation(live, context) is not None
     check = stack.enter_context(RunLease(journal, job.name)).check if alone else reads_only

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from migrator.cli.lag import Lag, lag_of
-from migrator.cli.options import read_job, stdout, stop_on_signals
+from migrator.cli.options import stdout, stop_on_signals
 from migrator.cli.ownership import belonging
 from migrator.journal.evidence import SqlEvidence
 from migrator.journal.findings import SqlFindingGroups
@@ -28,27 +28,30 @@ from migrator.settings.transforms import load_transforms
 from migrator.stages.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
+from migrator.wiring.job import CommandJob
 
 _PATIENCE_S = 5.0
 """How long a side that does not answer is asked again: the rest is worth showing without it."""
 
 
 @belonging()
-def report(job: Path, html: Path | None, since_s: float, as_json: bool, **how: bool | None) -> int:
+def report(
+    command_job: CommandJob, html: Path | None, since_s: float, as_json: bool, **how: bool | None
+) -> int:
     """The exit code of `migrator report`."""
-    read = read_job(job)
+    read = command_job.job
     samples = how["samples"]
     options = ReportOptions(since_s, samples is not False, bool(samples), bool(how["whole_keys"]))
     if html is not None:
         _refuse_unwritable(html)
     with ExitStack() as stack:
         stack.enter_context(stop_on_signals())
-        journal = stack.enter_context(job_wiring.open_journal(read))
-        stage = Report(_records(journal, read), _sides(stack, read), _around(read, journal, job), options)
+        journal, file = command_job.journal(), command_job.path
+        stage = Report(_records(journal, read), _sides(stack, read), _around(read, journal, file), options)
         if stage.is_empty():
             what = f"job {read.name}: nothing is on record yet"
             raise SettingsError(
-                f"{what}; run `migrator backfill {job}` or `migrator shadow replay {job}` first"
+                f"{what}; run `migrator backfill {file}` or `migrator shadow replay {file}` first"
             )
         model = stage.gather()
     if html is not None:

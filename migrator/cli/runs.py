@@ -38,7 +38,7 @@ from migrator.stages.backfill.write import DryStore, sends_nothing
 from migrator.stages.cutover.hooks import tell
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
-from migrator.wiring.job import JobContext, Target
+from migrator.wiring.job import CommandJob, JobContext, Target
 
 # ── Runs as commands begin them: the table is there and fits, one run a job, resumed where one was left ──
 
@@ -67,7 +67,13 @@ def dry_session(stack: ExitStack, design: TableDesign) -> Session:
 
 
 def live_session(
-    stack: ExitStack, job: Job, design: TableDesign, stop: Event, *, into_existing: bool
+    stack: ExitStack,
+    job: Job,
+    design: TableDesign,
+    command_job: CommandJob,
+    stop: Event,
+    *,
+    into_existing: bool,
 ) -> Session:
     """A session on the job's table, holding the job's lease until the stack unwinds.
 
@@ -76,7 +82,7 @@ def live_session(
     """
     target = job_wiring.open_target(job, design, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
-    journal = stack.enter_context(job_wiring.open_journal(job, stop.is_set))
+    journal = command_job.journal(stop.is_set)
     lease = stack.enter_context(RunLease(journal, job.name))
     if into_existing:
         # For good: a run that goes on without the option finds the same items there.
@@ -228,17 +234,17 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
 
 
 @belonging(applies=lambda asked: not asked["same_job"], tells=True)
-def status(job: Path, as_json: bool, same_job: bool, table_away: str = "") -> int:
+def status(command_job: CommandJob, as_json: bool, same_job: bool, table_away: str = "") -> int:
     """The exit code of `migrator status`."""
-    read = read_job(job)
+    read = command_job.job
     if same_job:
         for kind, name in job_wiring.keep_names(read).items():
             click.echo(f"on record as job {read.name}'s {kind}: {name}", err=True)
-    with job_wiring.open_journal(read) as journal:
-        runs = [_run_data(journal, run) for run in journal.runs(read.name)]
-        lag = lag_of(read, journal)
-        service_registry = live_wiring.registry_of(read, journal)
-        where = journal.name
+    journal = command_job.journal()
+    runs = [_run_data(journal, run) for run in journal.runs(read.name)]
+    lag = lag_of(read, journal)
+    service_registry = live_wiring.registry_of(read, journal)
+    where = journal.name
     revision = known_revision(read) if service_registry.known or lag.newest is not None else None
     if as_json:
         live = lag.data() | {

@@ -7,12 +7,11 @@ import secrets
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 
-from migrator.cli.options import console_on, read_job, stdout, stop_on_signals
+from migrator.cli.options import console_on, stdout, stop_on_signals
 from migrator.cli.ownership import belonging
 from migrator.journal.evidence import SqlEvidence
 from migrator.model.entities import Mapping
@@ -28,6 +27,7 @@ from migrator.stages.patterns import question
 from migrator.stages.patterns.replay import Replay, ReplayOptions, ReplayRecord
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
+from migrator.wiring.job import CommandJob
 from migrator.wiring.live import ONCE, open_live
 
 DEFAULT_SETTLE_S = 3.0
@@ -36,9 +36,11 @@ _PATIENCE_S = 10.0
 
 
 @belonging(applies=lambda asked: not (asked["control"] or asked["no_record"]))
-def replay(job: Path, names: tuple[str, ...], questions: int, workers: int, **asked: Any) -> int:
+def replay(
+    command_job: CommandJob, names: tuple[str, ...], questions: int, workers: int, **asked: Any
+) -> int:
     """The exit code of `migrator shadow replay`."""
-    read = _tuned(read_job(job), workers)
+    read = _tuned(command_job.job, workers)
     seed = _seed(asked["seed"])
     settle_s = DEFAULT_SETTLE_S if asked["settle_s"] is None else asked["settle_s"]
     with ExitStack() as stack:

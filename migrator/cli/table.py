@@ -48,7 +48,7 @@ from migrator.stages.doctor import (
 from migrator.target.create import creation_request, definition, later_requests
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live, ownership
-from migrator.wiring.job import JobContext
+from migrator.wiring.job import CommandJob, JobContext
 
 # ── `migrator table`: the DynamoDB table that a mapping describes ──
 
@@ -171,8 +171,10 @@ def doctor(job: Path, write: bool, as_json: bool) -> int:
                 _target(found, read, parsed.mapping.table, write=write)
             journal = check_journal(found, lambda: job_wiring.try_journal(read))
             if journal is not None:
+                command_job = stack.enter_context(CommandJob(job))
                 found.ask(
-                    "journal's job", lambda: refuse_strange(read, older=True, is_told=False, begins=True)
+                    "journal's job",
+                    lambda: refuse_strange(command_job, older=True, is_told=False, begins=True),
                 )
     if as_json:
         checks = [asdict(check) for check in found.checks]

@@ -53,7 +53,7 @@ from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring import moves
 from migrator.wiring import verify as verify_wiring
-from migrator.wiring.job import JobContext, Target
+from migrator.wiring.job import CommandJob, JobContext, Target
 from migrator.wiring.live import Live
 
 # ── `migrator verify`: rows against items, both ways ──
@@ -62,11 +62,13 @@ DEFAULT_SETTLE_S = 10.0
 
 
 @belonging(applies=lambda asked: asked["repair"], older=False, begins=True)
-def verify(job: Path, workers: int | None, part: str | None, seed: int | None, **asked: Any) -> int:
+def verify(
+    command_job: CommandJob, workers: int | None, part: str | None, seed: int | None, **asked: Any
+) -> int:
     """The exit code of `migrator verify`."""
     if asked["dry_run"] and not asked["repair"]:
         raise SettingsError("--dry-run goes with --repair; without it verify writes nothing anyway")
-    read, sample = read_job(job), _sample(part, seed)
+    read, sample = command_job.job, _sample(part, seed)
     rows_of = _read_by(read, asked["source_url"])
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -76,7 +78,7 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
         need_bucket(read, context.checked.entities)
         target = job_wiring.open_target(read, context.checked.mapping.table, stop.is_set)
         table_id = live_wiring.existing_table(read, target)
-        journal = stack.enter_context(job_wiring.open_journal(read, stop.is_set))
+        journal = command_job.journal(stop.is_set)
         lease = stack.enter_context(RunLease(journal, read.name))
         if asked["repair"] and not asked["force"]:
             moves.refuse_complete(read, context.checked.mapping, journal)
@@ -86,7 +88,7 @@ def verify(job: Path, workers: int | None, part: str | None, seed: int | None, *
         live, captured = _live(stack, context, stop, asked | {"job": read})
         recheck = _recheck(live, context, target, journal, stop, asked["settle_s"]) if captured else _STILL
         stage = _stage(context, target, journal, lease, recheck, _options(context, sample, workers), stop)
-        run = _begin(journal, identity, live.capture.installation(), again=again)
+        run = _begin(journal, identity, captured, again=again)
         stack.enter_context(stopped_says(lambda: _stopped(journal, run, sample, seed, again=again)))
         with RunEnd(journal, run, read.hooks), stage.progress:
             if sample is None:
@@ -173,19 +175,20 @@ _STILL = _Recheck(None, lambda: True)
 """Of a source whose changes leave no marks: it is taken to stand still."""
 
 
-def _live(stack: ExitStack, context: JobContext, stop: Event, asked: Mapping[str, Any]) -> tuple[Live, bool]:
-    """Capture's edges, and whether it is installed; then the verify knows that rows change meanwhile."""
+def _live(
+    stack: ExitStack, context: JobContext, stop: Event, asked: Mapping[str, Any]
+) -> tuple[Live, Installation | None]:
+    """Capture's edges, and what is installed of it; where it is, the verify knows that rows change meanwhile."""
     source = None if asked["source_url"] else context.source
     live = stack.enter_context(live_wiring.open_live(asked["job"], "verify", stop=stop.is_set, source=source))
     if asked["repair"]:
-        live_wiring.need_installation(live, context)
-    elif live.capture.installation() is None:
-        if asked["settle_s"] is not None:
-            raise SettingsError(
-                "--settle is for a source whose changes are captured; see `migrator capture install`"
-            )
-        return live, False
-    return live, True
+        return live, live_wiring.need_installation(live, context)
+    installation = live.capture.installation()
+    if installation is None and asked["settle_s"] is not None:
+        raise SettingsError(
+            "--settle is for a source whose changes are captured; see `migrator capture install`"
+        )
+    return live, installation
 
 
 def _recheck(

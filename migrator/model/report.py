@@ -310,7 +310,7 @@ class ReportModel:
 
     @property
     def items_differing(self) -> int:
-        """Differences between rows and items, those that many answers show once."""
+        """Differences between rows and items, those that many answers show once. The page's template asks for it."""
         return sum(one.count for one in self.standing if not one.is_of_answers)
 
     @property

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -62,7 +62,13 @@ def read_mapping(path: Path) -> ParsedMapping:
         raise SettingsError(f"{path}: this is no UTF-8 text, so no mapping") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
-    return examine_mapping(text, str(path))
+    return _parsed(text, str(path))
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str, file: str) -> ParsedMapping:
+    """Parsed once, however many parts of a command ask: the same text of the same file is the same mapping."""
+    return examine_mapping(text, file)
 
 
 def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Transform]]:

@@ -34,7 +34,7 @@ from migrator.settings.job import Job
 from migrator.source.capture.activity import SqlActivity
 from migrator.stages.cutover.dependence import Dependence, Tombstones, may_be_direct, still_needed
 from migrator.stages.cutover.evidence import Facts, Unknown, Verified, judge
-from migrator.stages.live.capture import MEANINGS, CaptureStage
+from migrator.stages.live.capture import MEANINGS
 from migrator.stages.live.writers import Purge
 from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import reads_only
@@ -65,13 +65,17 @@ class JobJournal:
         return live_wiring.registry_of(self.job, self.journal).without(self.gone)
 
 
+def job_journal_of(job: Job, journal: SqlJournal) -> JobJournal:
+    database, name = journal.database, job.name
+    return JobJournal(
+        job, journal, SqlPhases(database, name), SqlEvidence(database, name), SqlInstances(database, name)
+    )
+
+
 @contextmanager
 def open_job_journal(job: Job) -> Iterator[JobJournal]:
     with job_wiring.open_journal(job) as journal:
-        database, name = journal.database, job.name
-        yield JobJournal(
-            job, journal, SqlPhases(database, name), SqlEvidence(database, name), SqlInstances(database, name)
-        )
+        yield job_journal_of(job, journal)
 
 
 @dataclass(frozen=True)
@@ -85,10 +89,10 @@ class EvidenceSources:
     stop: Callable[[], bool] = lambda: False
 
     def evidence(self, known: PatternPhase, after: State) -> Sequence[Line]:
-        """The lines by which a move of the pattern to `after` is judged."""
-        limits = self.job_journal.job.cutover
-        lines = judge(self.facts(known, is_paused=after.phase == "complete"), limits, after)
-        return [*lines, *still_needed(self.dependence(), limits)] if after.phase == "complete" else lines
+        """The lines by which a move of the pattern to `after` is judged. Each time everything is asked anew, once."""
+        limits, now = self.job_journal.job.cutover, replace(self)
+        lines = judge(now.facts(known, is_paused=after.phase == "complete"), limits, after)
+        return [*lines, *still_needed(now.dependence(), limits)] if after.phase == "complete" else lines
 
     def facts(self, known: PatternPhase, *, is_paused: bool = False) -> Facts:
         """What is known of the pattern now. What cannot be asked is unknown, and no failure.
@@ -128,14 +132,15 @@ class EvidenceSources:
 
     def table_fault(self) -> str:
         """What is wrong with the table, '' for nothing."""
-        return _fault(lambda: live_wiring.existing_table(self.job_journal.job, self.target))
+        return _fault(lambda: self.table_id)
 
     def capture_fault(self, *, is_paused: bool = False) -> str:
         """Why a change could leave no mark, '' where all do. `is_paused`: services are to write nothing just now."""
-        if fault := _fault(lambda: live_wiring.need_installation(self.live, self.context)):
-            return fault
-        stage = CaptureStage(self.live.capture, self.context.job.name, self.context.checked.mapping.table)
-        found = stage.status(self._plans)
+        stage = live_wiring.capture_stage(self.live, self.context)
+        try:
+            found = stage.need_captured(self._plans, self.installation)
+        except (SettingsError, TargetError) as error:
+            return str(error)
         wrong = [
             f"{one.table}: {MEANINGS[one.state]}"
             for one in found.tables
@@ -151,12 +156,18 @@ class EvidenceSources:
 
     def marks(self) -> MarksState | Unknown:
         """What waits; where nothing is captured there is no mark, whatever has changed."""
-        if self.live.capture.installation() is None:
+        if self.installation is None:
             return Unknown("nothing is captured, so no change leaves a mark")
         return self.live.marks.state()
 
     @cached_property
+    def installation(self) -> Installation | None:
+        """Of capture."""
+        return self.live.capture.installation()
+
+    @cached_property
     def table_id(self) -> str:
+        """Raises: TargetError where the table is not there, or another one."""
         return live_wiring.existing_table(self.job_journal.job, self.target)
 
     def relays(self) -> int | Unknown:
@@ -192,16 +203,20 @@ class EvidenceSources:
         known = job_journal.phases.all()
         names = self.context.checked.mapping.patterns
         now_s = job_journal.evidence.now_s()
+        service_registry, unread = job_journal.service_registry(), self.unread()
+        looks = _asked(lambda: self._looks(quiet_s, self.tables if tables is None else tables))
+        # After the looks, which take a while: the rest is as it is then.
+        now = replace(self)
         return Dependence(
             phases={name: known.get(name, PatternPhase(name)) for name in names},
-            service_registry=job_journal.service_registry(),
+            service_registry=service_registry,
             tables=self.tables,
-            unread=self.unread(),
-            looks=_asked(lambda: self._looks(quiet_s, self.tables if tables is None else tables)),
+            unread=unread,
+            looks=looks,
             apart_s=quiet_s,
-            marks=_asked(self.marks),
-            waiting=_asked(self._waiting),
-            verified=_asked(lambda: self.verified(None, now_s)),
+            marks=_asked(now.marks),
+            waiting=_asked(now._waiting),
+            verified=_asked(lambda: now.verified(None, now_s)),
             tombstones=self.tombstones() if with_tombstones else None,
             revision=self.context.checked.mapping.revision,
             confirmed=job_journal.phases.confirmed(),
@@ -236,7 +251,7 @@ class EvidenceSources:
         return [entity.plan for entity in self.context.checked.entities]
 
     def _waiting(self) -> Mapping[str, int]:
-        return self.activity.waiting() if self.live.capture.installation() is not None else {}
+        return self.activity.waiting() if self.installation is not None else {}
 
     def _looks(self, apart_s: float, tables: Sequence[str]) -> tuple[ActivityCounts, ActivityCounts]:
         before = self.activity.look(tables)
@@ -251,7 +266,7 @@ class EvidenceSources:
         first = newest.runs_before if newest is not None else 0
         known = self.job_journal.journal.runs(self.job_journal.job.name)
         runs = [run for run in known if run.identity == self._identity() and run.id > first]
-        here = self.live.capture.installation()
+        here = self.installation
         runs = [run for run in runs if self._is_of_this_capture(run, here)]
         done = [run for run in runs if run.state == "done"]
         if not done:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from migrator.journal.identity import SqlIdentity
@@ -14,12 +14,12 @@ from migrator.journal.lease import RunLease
 from migrator.journal.place import place_of, settle
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.language.parse import ParsedMapping, examine_mapping
+from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.live.direct import without_direct
 from migrator.model.edges import NameKind
 from migrator.model.errors import Fault, MappingError, MigratorError, SettingsError
 from migrator.model.table import TableDesign
-from migrator.runtime.files import HOME, small_text
+from migrator.runtime.files import HOME
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Backoff, Retry
 from migrator.settings.job import Job, TargetSettings, Tuning, load_job
@@ -113,6 +113,41 @@ def open_journal(
         yield journal
 
 
+class CommandJob:
+    """What all parts of one command share of a job: its file, read once, and its journal, opened once.
+
+    Neither is asked for before a part needs it. The journal is closed as the block ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._open_until = ExitStack()
+        self._journal: SqlJournal | None = None
+        self._stop: Callable[[], bool] = _never
+
+    @cached_property
+    def job(self) -> Job:
+        return read_job(self.path)
+
+    def journal(self, stop: Callable[[], bool] | None = None) -> SqlJournal:
+        """`stop`: whether to give up waiting for it, from now on. Raises: as open_journal does."""
+        self._stop = stop or _never
+        if self._journal is None:
+            opening = open_journal(self.job, lambda: self._stop())
+            self._journal = self._open_until.enter_context(opening)
+        return self._journal
+
+    def __enter__(self) -> CommandJob:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._open_until.close()
+
+
+def _never() -> bool:
+    return False
+
+
 _Names = Mapping[NameKind, frozenset[str]]
 
 
@@ -158,18 +193,13 @@ def _names(job: Job) -> dict[NameKind, str]:
     """What the job's table and source are called, '' where that cannot be known. Neither is asked."""
     table = job.target.table
     if table is None:
-        with suppress(MigratorError, OSError, UnicodeDecodeError):
-            table = _table_named(small_text(job.mapping))
+        with suppress(MigratorError):
+            parsed = read_mapping(job.mapping)
+            table = None if parsed.faults else parsed.mapping.table.name
     if job.journal == IN_SOURCE:
         return {"table": table or ""}
     source = identity_of(job.source.url, secret_providers(job.path.parent))
     return {"table": table or "", "source": source}
-
-
-@lru_cache(maxsize=8)
-def _table_named(text: str) -> str:
-    parsed = examine_mapping(text, "")
-    return "" if parsed.faults else parsed.mapping.table.name
 
 
 def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:

@@ -23,7 +23,6 @@ from migrator.model.edges import UNREPAIRED
 from migrator.model.errors import MigratorError, OldRevisionError, SettingsError, TargetError
 from migrator.model.facts import EntityPlan
 from migrator.model.instances import Revision, Revisions, ServiceRegistry
-from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Backoff, Retry
 from migrator.settings.job import Job
 from migrator.source.capture.install import SqlCapture
@@ -32,7 +31,7 @@ from migrator.source.capture.writing import Writing
 from migrator.source.connect import address_of
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
-from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStage, CaptureStatus, own_installation
+from migrator.stages.live.capture import CaptureStage, CaptureStatus, owned
 from migrator.stages.live.refresh import LiveEntity, Refresh, behind
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities
 from migrator.stages.live.writers import Lifetimes, WriterHeartbeats
@@ -47,7 +46,6 @@ DDL_LOCK_WAIT_S = 1.0
 """A change of a table that waits for its lock makes the service's writes wait behind it."""
 DDL_PATIENCE = Backoff(attempts=30, base_s=1.0, cap_s=5.0, limit_s=120.0)
 ONCE = Backoff(attempts=1)
-_log = get_logger("capture")
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,12 @@ def refuse_unknown(
 
 def found_installation(live: Live, context: JobContext) -> Installation | None:
     """The job's installation of capture, None where there is none. Raises: as need_installation does."""
-    return None if live.capture.installation() is None else need_installation(live, context)
+    found = live.capture.installation()
+    return (
+        None
+        if found is None
+        else capture_stage(live, context).need_captured(_plans(context), found).installation
+    )
 
 
 def need_installation(live: Live, context: JobContext) -> Installation:
@@ -123,18 +126,13 @@ def need_installation(live: Live, context: JobContext) -> Installation:
     Raises: SettingsError where there is none, where it is another job's, or where it does not capture all that the
     mapping reads.
     """
-    found = own_installation(live.capture, context.job.name)
-    stage = CaptureStage(live.capture, context.job.name, context.checked.mapping.table)
-    status = stage.status(_plans(context))
-    open_ = [one.table for one in status.tables if one.state not in ROWS_CAPTURED]
-    if open_:
-        what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"
-        raise SettingsError(f"{what}; run `migrator capture install`, then `migrator verify --repair`")
-    if status.partitions:
-        _log.warning(
-            "truncate_leaves_no_mark", new_partitions=status.partitions, mend="migrator capture install"
-        )
+    found = owned(live.capture.installation(), context.job.name)
+    capture_stage(live, context).need_captured(_plans(context), found)
     return found
+
+
+def capture_stage(live: Live, context: JobContext) -> CaptureStage:
+    return CaptureStage(live.capture, context.job.name, context.checked.mapping.table)
 
 
 def unverified(journal: SqlJournal, job: Job, installation: Installation | None) -> str:
@@ -150,16 +148,13 @@ def unverified(journal: SqlJournal, job: Job, installation: Installation | None)
 def capture_status(context: JobContext) -> CaptureStatus:
     """What is captured in the job's source, by whom."""
     with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
-        stage = CaptureStage(live.capture, context.job.name, context.checked.mapping.table)
-        return stage.status(_plans(context))
+        return capture_stage(live, context).status(_plans(context))
 
 
 def capture_refusals(context: JobContext) -> list[str]:
     """Why capture cannot be installed in the job's source by its user."""
     with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
-        return CaptureStage(live.capture, context.job.name, context.checked.mapping.table).refusals(
-            _plans(context)
-        )
+        return capture_stage(live, context).refusals(_plans(context))
 
 
 def try_marks(context: JobContext) -> None:

@@ -7,13 +7,12 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
-from pathlib import Path
 from threading import Event
 
 import click
 
 from migrator.cli.cutover.options import evidence_table
-from migrator.cli.options import need_yes, read_job, stdout, stop_on_signals
+from migrator.cli.options import need_yes, stdout, stop_on_signals
 from migrator.cli.ownership import belonging
 from migrator.cli.runs import RunEnd, begin
 from migrator.journal.lease import RunLease
@@ -31,23 +30,23 @@ from migrator.target.control import DynamoStripping
 from migrator.target.store import reads_only
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
-from migrator.wiring.cutover import EvidenceSources, JobJournal, open_evidence, open_job_journal
-from migrator.wiring.job import Target
+from migrator.wiring.cutover import EvidenceSources, JobJournal, job_journal_of, open_evidence
+from migrator.wiring.job import CommandJob, Target
 
 
 @belonging()
-def check(job: Path, as_json: bool) -> int:
+def check(command_job: CommandJob, as_json: bool) -> int:
     """The exit code of `migrator decommission check`."""
-    read = read_job(job)
+    read = command_job.job
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        job_journal = stack.enter_context(open_job_journal(read))
+        job_journal = job_journal_of(read, command_job.journal())
         evidence_sources = stack.enter_context(open_evidence(job_journal, "decommission", stop.is_set))
         live.existing_table(read, evidence_sources.target)
         found = evidence_sources.dependence(with_tombstones=True)
         lines = before_the_end(found, read.cutover)
         left = [name for name, one in found.phases.items() if one.state.phase != "complete"]
-        steps = _steps(evidence_sources, str(job), left)
+        steps = _steps(evidence_sources, str(command_job.path), left)
     is_green = all(line.verdict == "ok" for line in lines)
     if as_json:
         data = {
@@ -74,9 +73,9 @@ def _steps(evidence_sources: EvidenceSources, job: str, left: list[str]) -> list
 
 
 @belonging()
-def strip(job: Path, dry_run: bool, yes: bool, as_json: bool) -> int:
+def strip(command_job: CommandJob, dry_run: bool, yes: bool, as_json: bool) -> int:
     """The exit code of `migrator decommission strip`."""
-    read = read_job(job)
+    read = command_job.job
     mapping = job_wiring.sound_mapping(read.mapping).mapping
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
@@ -86,7 +85,7 @@ def strip(job: Path, dry_run: bool, yes: bool, as_json: bool) -> int:
         stop = stack.enter_context(stop_on_signals())
         target = job_wiring.open_target(read, mapping.table, stop.is_set)
         table_id = live.existing_table(read, target)
-        job_journal = stack.enter_context(open_job_journal(read))
+        job_journal = job_journal_of(read, command_job.journal())
         _refuse_early(job_journal, list(mapping.patterns), table_id)
         names = frozenset(entity.name for entity in entities_of(mapping))
         if dry_run:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +22,7 @@ from migrator.cli.cutover.options import (
     told,
     vouched_for,
 )
-from migrator.cli.options import read_job, shown_path, stdout, stop_on_signals
+from migrator.cli.options import shown_path, stdout, stop_on_signals
 from migrator.cli.ownership import belonging
 from migrator.cli.runs import known_revision
 from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
@@ -42,7 +41,8 @@ from migrator.output.cutover import (
 )
 from migrator.stages.cutover.moves import Cutover, next_step
 from migrator.wiring import cutover
-from migrator.wiring.cutover import EvidenceSources, JobJournal, open_evidence, open_job_journal
+from migrator.wiring.cutover import EvidenceSources, JobJournal, job_journal_of, open_evidence
+from migrator.wiring.job import CommandJob
 
 # ──
 # `migrator cutover`: who is in charge of each access pattern, moved forward on evidence and back at any
@@ -50,18 +50,18 @@ from migrator.wiring.cutover import EvidenceSources, JobJournal, open_evidence, 
 
 
 @belonging(keeps=True)
-def status(job: Path, pattern: str | None, as_json: bool) -> int:
+def status(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
     """The exit code of `migrator cutover status`."""
-    read = read_job(job)
+    read = command_job.job
     patterns = cutover.known_patterns(read)
     if isinstance(patterns, MigratorError):
         raise patterns
-    with open_job_journal(read) as job_journal:
-        phases = job_journal.phases.all()
-        if pattern is not None:
-            known_pattern(pattern, [*patterns, *phases])
-        service_registry = job_journal.service_registry()
-        found = views(patterns, phases, service_registry, job_journal.phases.confirmed())
+    job_journal = job_journal_of(read, command_job.journal())
+    phases = job_journal.phases.all()
+    if pattern is not None:
+        known_pattern(pattern, [*patterns, *phases])
+    service_registry = job_journal.service_registry()
+    found = views(patterns, phases, service_registry, job_journal.phases.confirmed())
     shown = [one for one in found if pattern in (None, one.phase.pattern)]
     if as_json:
         about = {"job": read.name, "journal": job_journal.journal.name, "patterns": views_data(shown)}
@@ -82,11 +82,10 @@ def status(job: Path, pattern: str | None, as_json: bool) -> int:
 
 
 @belonging()
-def history(job: Path, pattern: str | None, as_json: bool) -> int:
+def history(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
     """The exit code of `migrator cutover history`."""
-    read = read_job(job)
-    with open_job_journal(read) as job_journal:
-        moves = job_journal.phases.history(pattern)
+    read = command_job.job
+    moves = job_journal_of(read, command_job.journal()).phases.history(pattern)
     if pattern is not None and not moves:
         # What was ever moved has a history, whether the mapping can be read or not.
         patterns = cutover.known_patterns(read)
@@ -100,13 +99,13 @@ def history(job: Path, pattern: str | None, as_json: bool) -> int:
 
 
 @belonging(keeps=True)
-def advance(job: Path, pattern: str, **asked: Any) -> int:
+def advance(command_job: CommandJob, pattern: str, **asked: Any) -> int:
     """The exit code of `migrator cutover advance`."""
-    return _move(job, pattern, lambda known: next_step(known.state), Asked(**asked))
+    return _move(command_job, pattern, lambda known: next_step(known.state), Asked(**asked))
 
 
 @belonging(keeps=True)
-def ramp(job: Path, pattern: str, percent: int, **asked: Any) -> int:
+def ramp(command_job: CommandJob, pattern: str, percent: int, **asked: Any) -> int:
     """The exit code of `migrator cutover ramp`."""
     if percent < 1:
         raise SettingsError(
@@ -116,24 +115,23 @@ def ramp(job: Path, pattern: str, percent: int, **asked: Any) -> int:
         raise SettingsError(
             f"a ramp has 1 to 100 percent, not {percent}; at 100 the table answers all, then `migrator cutover advance`"
         )
-    return _move(job, pattern, lambda known: State("ramp", percent), Asked(**asked))
+    return _move(command_job, pattern, lambda known: State("ramp", percent), Asked(**asked))
 
 
-def _move(job: Path, pattern: str, to: Callable[[PatternPhase], State], asked: Asked) -> int:
-    read = read_job(job)
-    with open_job_journal(read) as job_journal:
-        known = job_journal.phases.all().get(pattern, PatternPhase(pattern))
-        refuse_moved(known, asked.shown)
-        after = to(known)
-        if not known.fault and is_back(known.state, after):
-            return _down(job_journal, known, after, asked)
+def _move(command_job: CommandJob, pattern: str, to: Callable[[PatternPhase], State], asked: Asked) -> int:
+    read = command_job.job
+    job_journal = job_journal_of(read, command_job.journal())
+    known = job_journal.phases.all().get(pattern, PatternPhase(pattern))
+    refuse_moved(known, asked.shown)
+    after = to(known)
+    if not known.fault and is_back(known.state, after):
+        return _down(job_journal, known, after, asked)
     patterns = cutover.known_patterns(read)
     if isinstance(patterns, MigratorError):
         raise patterns
     known_pattern(pattern, patterns)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        job_journal = stack.enter_context(open_job_journal(read))
         gone = vouched_for(job_journal, asked)
         evidence_sources = stack.enter_context(
             open_evidence(replace(job_journal, gone=gone.ids), "cutover", stop.is_set)
@@ -196,29 +194,29 @@ def _stays(judged: Judgement, asked: Asked) -> int:
 
 
 @belonging(keeps=True)
-def rollback(job: Path, pattern: str | None, every: bool, to: str | None, **asked: Any) -> int:
+def rollback(command_job: CommandJob, pattern: str | None, every: bool, to: str | None, **asked: Any) -> int:
     """The exit code of `migrator cutover rollback`."""
     if every == (pattern is not None):
         raise click.UsageError("name one pattern, or say --all")
     if every and asked["shown"] is not None:
         raise click.UsageError("--from goes with one pattern")
     fit_reason(asked["reason"])
-    read = read_job(job)
+    read = command_job.job
     patterns = cutover.known_patterns(read)
     after = None if to is None else State("shadow") if to == "shadow" else State("off")
-    with open_job_journal(read) as job_journal:
-        phases = job_journal.phases.all()
-        if pattern is not None:
-            known_pattern(pattern, [*(patterns if isinstance(patterns, list) else []), *phases])
-        stage = Cutover(job_journal.phases, asked["who_"], known_revision(read) or "")
-        if pattern is not None:
-            known = stage.phase(pattern)
-            refuse_moved(known, asked["shown"])
-            moved, code = [_back(stage, known, after, asked["reason"])], CLEAN
-        else:
-            moved, code = _all_back(stage, phases, after, asked["reason"])
-        # All of them are moved before anybody is waited for: a reader that hangs must not hold the others' way out.
-        late = told(job_journal, moved, as_json=asked["as_json"], wait=asked["wait"], as_list=every)
+    job_journal = job_journal_of(read, command_job.journal())
+    phases = job_journal.phases.all()
+    if pattern is not None:
+        known_pattern(pattern, [*(patterns if isinstance(patterns, list) else []), *phases])
+    stage = Cutover(job_journal.phases, asked["who_"], known_revision(read) or "")
+    if pattern is not None:
+        known = stage.phase(pattern)
+        refuse_moved(known, asked["shown"])
+        moved, code = [_back(stage, known, after, asked["reason"])], CLEAN
+    else:
+        moved, code = _all_back(stage, phases, after, asked["reason"])
+    # All of them are moved before anybody is waited for: a reader that hangs must not hold the others' way out.
+    late = told(job_journal, moved, as_json=asked["as_json"], wait=asked["wait"], as_list=every)
     if not moved and not code and not asked["as_json"]:
         click.echo("nothing to roll back: SQL answers every pattern, or it is complete")
     return max(code, late)

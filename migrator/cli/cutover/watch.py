@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
-from migrator.cli.options import read_job, shown_live, stop_on_signals
+from migrator.cli.options import shown_live, stop_on_signals
 from migrator.cli.ownership import belonging
 from migrator.model import entities
 from migrator.model.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError
@@ -25,20 +24,21 @@ from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.watch import LagWatch, MovedBack, Watch, keep_watch
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
-from migrator.wiring.cutover import JobJournal, open_job_journal
+from migrator.wiring.cutover import JobJournal, job_journal_of
+from migrator.wiring.job import CommandJob
 from migrator.wiring.live import Live
 
 WHO = "migrator cutover watch"
 
 
 @belonging()
-def watch(job: Path, once: bool, as_json: bool) -> int:
+def watch(command_job: CommandJob, once: bool, as_json: bool) -> int:
     """The exit code of `migrator cutover watch`."""
-    read = read_job(job)
+    read = command_job.job
     mapping = job_wiring.sound_mapping(read.mapping).mapping
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        job_journal = stack.enter_context(open_job_journal(read))
+        job_journal = job_journal_of(read, command_job.journal())
         # Neither a hook that takes its time nor a source that hangs may hold up the looks at patterns.
         source = stack.enter_context(ExitStack())
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))

@@ -15,7 +15,7 @@ from migrator.cli.command_line import print_json
 from migrator.cli.cutover.options import evidence_table
 from migrator.cli.options import console_on, read_job, stdout, stop_on_signals
 from migrator.cli.ownership import belonging
-from migrator.cli.runs import read_roster, refuse_living
+from migrator.cli.runs import refuse_living
 from migrator.journal.revisions import newest_of
 from migrator.model.capture import Installation, MarkedBy
 from migrator.model.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
@@ -30,14 +30,15 @@ from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, 
 from migrator.stages.ownership import AnotherJournalError
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
-from migrator.wiring.cutover import direct_evidence, keep_direct, open_evidence, open_job_journal
-from migrator.wiring.job import JobContext
+from migrator.wiring.cutover import direct_evidence, job_journal_of, keep_direct, open_evidence
+from migrator.wiring.job import CommandJob, JobContext
 from migrator.wiring.live import Live
 from migrator.wiring.moves import kept_direct
 
 
 @dataclass(frozen=True)
 class _Session:
+    command_job: CommandJob
     job: Job
     context: JobContext
     live: Live
@@ -46,9 +47,9 @@ class _Session:
 
 
 @contextmanager
-def _session(path: Path, command: str, marked_by: MarkedBy = "triggers") -> Iterator[_Session]:
+def _session(command_job: CommandJob, command: str, marked_by: MarkedBy = "triggers") -> Iterator[_Session]:
     """The job's mapping laid over its source, and capture's edges there."""
-    job = read_job(path)
+    job = command_job.job
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         context = stack.enter_context(job_wiring.open_job(job, f"capture {command}", stop=stop.is_set))
@@ -56,13 +57,14 @@ def _session(path: Path, command: str, marked_by: MarkedBy = "triggers") -> Iter
             live_wiring.open_live(job, f"capture {command}", stop=stop.is_set, source=context.source)
         )
         stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, marked_by)
-        yield _Session(job, context, live, stage, [entity.plan for entity in context.checked.entities])
+        plans = [entity.plan for entity in context.checked.entities]
+        yield _Session(command_job, job, context, live, stage, plans)
 
 
 # Triggers are what a journal that went back needs to be made whole: it is no reason to refuse them.
 @belonging(applies=lambda asked: not asked["form"], older=False, keeps=True, begins=True)
 def install(
-    job: Path,
+    command_job: CommandJob,
     dry_run: bool,
     form: str | None,
     by_services: bool,
@@ -71,7 +73,7 @@ def install(
     as_json: bool,
 ) -> int:
     """The exit code of `migrator capture install`."""
-    with _session(job, "install", "services" if by_services else "triggers") as session:
+    with _session(command_job, "install", "services" if by_services else "triggers") as session:
         if dry_run or form:
             return _print_install(session, form or "sql", as_json=as_json)
         _need_direct(session, take_back=take_back, as_json=as_json)
@@ -124,13 +126,13 @@ _HALF = (
 def _register(session: _Session, *, go_back: bool, take_back: bool) -> Standing:
     """What the mapping was to the job. Before triggers change: relays by the mapping before cannot read all that new ones
     hold."""
-    with job_wiring.open_journal(session.job) as journal:
-        newest = newest_of(journal.database, session.job.name)
-        own = live_wiring.own_revision(session.context)
-        # An entity that is direct no more makes the job what it was before; another mapping than the newest does not.
-        is_same = newest is not None and newest.revision.mapping == own.mapping
-        revisions = live_wiring.revisions_of(session.context, journal)
-        before = revisions.register(go_back=go_back or (take_back and is_same))
+    journal = session.command_job.journal()
+    newest = newest_of(journal.database, session.job.name)
+    own = live_wiring.own_revision(session.context)
+    # An entity that is direct no more makes the job what it was before; another mapping than the newest does not.
+    is_same = newest is not None and newest.revision.mapping == own.mapping
+    revisions = live_wiring.revisions_of(session.context, journal)
+    before = revisions.register(go_back=go_back or (take_back and is_same))
     tell_registered(before)
     return before
 
@@ -139,20 +141,20 @@ def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
     """Returns where the job's direct entities may be that from now on, which goes on record; new ones need evidence, and it
     is shown. Raises: SettingsError where one was taken out of the job; RefusedError where evidence is against it."""
     job = session.job
-    with open_job_journal(job) as job_journal:
-        known = kept_direct(job, job_journal.journal)
-        if known == set(job.direct):
-            return
-        if not take_back and (taken_out := sorted(known - set(job.direct))):
-            what = f"the service writes {', '.join(taken_out)} itself, and writes.direct does not say so any more"
-            raise SettingsError(
-                f"{what}; write it there again, or say --take-back, and old rows go over newer items"
-            )
-        with open_evidence(job_journal, "capture install", lambda: False) as evidence_sources:
-            if set(job.direct) - known:
-                _need_proof(job, direct_evidence(evidence_sources), as_json=as_json)
-            # Before the triggers go: who finds them gone must find the reason, too.
-            keep_direct(evidence_sources)
+    job_journal = job_journal_of(job, session.command_job.journal())
+    known = kept_direct(job, job_journal.journal)
+    if known == set(job.direct):
+        return
+    if not take_back and (taken_out := sorted(known - set(job.direct))):
+        what = f"the service writes {', '.join(taken_out)} itself, and writes.direct does not say so any more"
+        raise SettingsError(
+            f"{what}; write it there again, or say --take-back, and old rows go over newer items"
+        )
+    with open_evidence(job_journal, "capture install", lambda: False) as evidence_sources:
+        if set(job.direct) - known:
+            _need_proof(job, direct_evidence(evidence_sources), as_json=as_json)
+        # Before the triggers go: who finds them gone must find the reason, too.
+        keep_direct(evidence_sources)
 
 
 def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
@@ -184,9 +186,11 @@ def _installed_by_services(done: Installed) -> Iterator[str]:
 
 def status(job: Path, as_json: bool) -> int:
     """The exit code of `migrator capture status`."""
-    with _session(job, "status") as session:
+    with CommandJob(job) as command_job, _session(command_job, "status") as session:
         found = session.stage.status(session.plans)
-        service_registry = read_roster(session.job) if found.marked_by == "services" else None
+        service_registry = None
+        if found.marked_by == "services":
+            service_registry = live_wiring.registry_of(session.job, command_job.journal())
         standing, unverified = _standing(session), _unverified(session, found.installation)
     if as_json:
         marking = {} if service_registry is None else {"marking": len(service_registry.marking)}
@@ -204,13 +208,11 @@ def status(job: Path, as_json: bool) -> int:
 
 
 def _unverified(session: _Session, installation: Installation | None) -> str:
-    with job_wiring.open_journal(session.job) as journal:
-        return live_wiring.unverified(journal, session.job, installation)
+    return live_wiring.unverified(session.command_job.journal(), session.job, installation)
 
 
 def _standing(session: _Session) -> Standing:
-    with job_wiring.open_journal(session.job) as journal:
-        return live_wiring.revisions_of(session.context, journal).standing()
+    return live_wiring.revisions_of(session.context, session.command_job.journal()).standing()
 
 
 def _print(found: CaptureStatus) -> None:
@@ -256,7 +258,7 @@ def _refuse_living(job: Job) -> None:
             live_wiring.refuse_unknown(job, journal)
         except AnotherJournalError as error:
             raise SettingsError(f"{error}; --force where no service runs") from None
-    refuse_living(read_roster(job))
+        refuse_living(live_wiring.registry_of(job, journal))
 
 
 def epoch(job: Path, raising: bool, above: int, dry_run: bool, as_json: bool) -> int:

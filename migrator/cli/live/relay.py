@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -17,7 +16,7 @@ import click
 from migrator.cli.backfill import begin_revision, tell_unverified
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
-from migrator.cli.options import read_job, shown_live, stop_on_signals
+from migrator.cli.options import shown_live, stop_on_signals
 from migrator.cli.ownership import belonging
 from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket, tell_unmarked
 from migrator.journal.runs import SqlJournal
@@ -34,7 +33,7 @@ from migrator.target.store import by_condition
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring import moves
-from migrator.wiring.job import JobContext
+from migrator.wiring.job import CommandJob, JobContext
 from migrator.wiring.live import ConcurrentEdges
 
 # ──
@@ -89,16 +88,17 @@ DISCARDED_TRIES = 3
 
 
 @belonging()
-def relay(job: Path, once: bool, dry_run: bool, workers: int, **asked: Any) -> int:
+def relay(command_job: CommandJob, once: bool, dry_run: bool, workers: int, **asked: Any) -> int:
     """The exit code of `migrator relay`."""
-    read = read_job(job)
+    read = command_job.job
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         context = stack.enter_context(job_wiring.open_job(read, "relay", workers=workers, stop=stop.is_set))
         need_bucket(read, context.checked.entities)
         if dry_run or asked["discard_failed"]:
-            return _marks_alone(stack, context, stop, discard=not dry_run, as_json=asked["as_json"])
-        beside, journal, run = _open(stack, context, stop, force=asked["force"])
+            is_discarded, as_json = not dry_run, asked["as_json"]
+            return _marks_alone(stack, command_job, context, stop, discard=is_discarded, as_json=as_json)
+        beside, journal, run = _open(stack, context, command_job, stop, force=asked["force"])
         look = CaptureLook(partial(live_wiring.capture_status, context))
         keep = partial(_keep, beside, journal, stop, look, force=asked["force"])
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
@@ -130,7 +130,15 @@ def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
         click.echo(f"warning: {what}; see whether it is stuck, and give the same command again", err=True)
 
 
-def _marks_alone(stack: ExitStack, context: JobContext, stop: Event, *, discard: bool, as_json: bool) -> int:
+def _marks_alone(
+    stack: ExitStack,
+    command_job: CommandJob,
+    context: JobContext,
+    stop: Event,
+    *,
+    discard: bool,
+    as_json: bool,
+) -> int:
     live = stack.enter_context(
         live_wiring.open_live(context.job, "relay", stop=stop.is_set, source=context.source)
     )
@@ -142,8 +150,7 @@ def _marks_alone(stack: ExitStack, context: JobContext, stop: Event, *, discard:
             f"{discarded:,} mark(s) discarded; run `migrator verify --repair`",
         )
     else:
-        with job_wiring.open_journal(context.job) as journal:
-            counts = live_wiring.open_findings_of(context.job, journal).counts()
+        counts = live_wiring.open_findings_of(context.job, command_job.journal()).counts()
         state = live.marks.state()
         data = asdict(state) | {"open_findings": counts}
         line = "\n".join(filter(None, (lag_line(state, counts), open_line(counts))))
@@ -155,12 +162,17 @@ def _marks_alone(stack: ExitStack, context: JobContext, stop: Event, *, discard:
 
 
 def _open(
-    stack: ExitStack, context: JobContext, stop: Event, *, force: bool
+    stack: ExitStack,
+    context: JobContext,
+    command_job: CommandJob,
+    stop: Event,
+    *,
+    force: bool,
 ) -> tuple[ConcurrentEdges, SqlJournal, Run]:
     job = context.job
     target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
     table_id = live_wiring.existing_table(job, target)
-    journal = stack.enter_context(job_wiring.open_journal(job, stop.is_set))
+    journal = command_job.journal(stop.is_set)
     beside = stack.enter_context(
         live_wiring.open_concurrent_edges(context, target, journal, table_id, stop.is_set)
     )
@@ -204,15 +216,15 @@ def _run(daemon: Daemon, *, once: bool) -> None:
 
 
 @belonging()
-def purge(job: Path, dry_run: bool, as_json: bool) -> int:
+def purge(command_job: CommandJob, dry_run: bool, as_json: bool) -> int:
     """The exit code of `migrator purge`."""
-    read = read_job(job)
+    read = command_job.job
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         design = job_wiring.sound_mapping(read.mapping).mapping.table
         target = job_wiring.open_target(read, design, stop.is_set)
         table_id = live_wiring.existing_table(read, target)
-        journal = stack.enter_context(job_wiring.open_journal(read, stop.is_set))
+        journal = command_job.journal(stop.is_set)
         writers = SqlWriters(journal.database, table_id)
         lifetimes = live_wiring.lifetimes_of(read)
         removed = 0

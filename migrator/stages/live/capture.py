@@ -10,6 +10,7 @@ from migrator.model.errors import SettingsError
 from migrator.model.facts import EntityPlan
 from migrator.model.live import Marks, Tickets
 from migrator.model.table import TableDesign
+from migrator.runtime.logs import get_logger
 
 MEANINGS = {
     "captured": "every change leaves a mark",
@@ -32,6 +33,7 @@ CAPTURED = frozenset({"captured", "services", "extra"})
 """States in which no change of the mapping's tables goes unmarked."""
 ROWS_CAPTURED = CAPTURED | {"partition"}
 """States in which no change of a row goes unmarked, so that whoever works marks may go on."""
+_log = get_logger("capture")
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,23 @@ class CaptureStage:
     def status(self, plans: Sequence[EntityPlan]) -> CaptureStatus:
         return CaptureStatus(self.capture.installation(), tuple(self.capture.states(self._tables(plans))))
 
+    def need_captured(self, plans: Sequence[EntityPlan], found: Installation | None) -> CaptureStatus:
+        """What is captured, which is all that the mapping reads. `found`: what is installed, asked a moment ago.
+
+        Raises: SettingsError where nothing is, where it is another job's, or where a table is not captured.
+        """
+        own = owned(found, self.job)
+        status = CaptureStatus(own, tuple(self.capture.states(self._tables(plans))))
+        open_ = [one.table for one in status.tables if one.state not in ROWS_CAPTURED]
+        if open_:
+            what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"
+            raise SettingsError(f"{what}; run `migrator capture install`, then `migrator verify --repair`")
+        if status.partitions:
+            _log.warning(
+                "truncate_leaves_no_mark", new_partitions=status.partitions, mend="migrator capture install"
+            )
+        return status
+
     def uninstall(self, marks: Marks, *, discard_marks: bool) -> list[Step]:
         """The steps that were done; none where nothing was there. Raises: SettingsError where marks would be lost."""
         if self.capture.installation() is not None:
@@ -144,12 +163,11 @@ class CaptureStage:
         return [] if found is None or found.job == self.job else [_of_another(found, self.job)]
 
 
-def own_installation(capture: Capture, job: str) -> Installation:
-    """The installation whose marks the job may work.
+def owned(found: Installation | None, job: str) -> Installation:
+    """The installation, whose marks the job may work.
 
     Raises: SettingsError where there is none, or another job's.
     """
-    found = capture.installation()
     if found is None:
         what = "capture is not installed in this source, so nothing says what changes"
         raise SettingsError(f"{what}; run `migrator capture install` with this job")
@@ -165,7 +183,7 @@ def still_fits(capture: Capture, known: Installation) -> Installation:
     no harm. Raises: SettingsError where capture was taken away or put in anew, or where services are to leave the marks
     that triggers left; SourceError where the source cannot be asked.
     """
-    found = own_installation(capture, known.job)
+    found = owned(capture.installation(), known.job)
     if found.id != known.id:
         what = "capture was taken away and put in anew since this process began, and changes may have left no mark"
         raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
