@@ -145,7 +145,7 @@ BAD = {
     "back from off": (["rollback", PATTERN], "it is in off already"),
     "a stranger who is gone": (["advance", PATTERN, "--evict", "abc"], "there is no such instance"),
     "nobody's age": (["advance", PATTERN, "--evict-older-than", "soon"], "write a duration such as 30s"),
-    "no age": (["advance", PATTERN, "--evict-older-than", "0"], "more than nothing"),
+    "no age": (["advance", PATTERN, "--evict-older-than", "0"], "is no time at all"),
     "the old ones gone, and changed nothing": (
         ["advance", PATTERN, "--evict-older-than", "10m", "--dry-run"],
         "--evict-older-than strikes instances off the list, and --dry-run changes nothing",
