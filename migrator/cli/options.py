@@ -44,7 +44,7 @@ from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
 from migrator.wiring import job as job_wiring
 
-# ── Options and manners that commands share ──
+# ── Options that commands share ──
 
 
 def need_yes(question: str) -> None:

@@ -15,7 +15,7 @@ _ONE = 1
 
 
 class SqlIdentity:
-    """ports.control.Identity of one job."""
+    """model.edges.Identity of one job."""
 
     def __init__(self, database: Database, job: str) -> None:
         self.database = database

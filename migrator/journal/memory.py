@@ -31,7 +31,7 @@ Piece = TypeVar("Piece")
 
 
 class SqlMemory:
-    """ports.live.Memory of one table; rows are found by digests in which the table's id has a part.
+    """model.live.Memory of one table; rows are found by digests in which the table's id has a part.
 
     A root that was ever written stays, with its ticket, when its last key is gone: who is late must see that he is. It
     goes when its row is forgotten (see stages/forget.py), and nobody is late any more.
@@ -85,7 +85,7 @@ class SqlMemory:
         with self.database.begin() as connection:
             return int(connection.execute(mine).scalar() or 0)
 
-    # ── contests ──
+    # ── key requests ──
 
     @repeatable
     def key_request(self, contests: Sequence[KeyRequest]) -> None:

@@ -85,7 +85,7 @@ class VerifyResult:
     sample: Sample | None = None
     not_proven: Sequence[NotCompared] = ()
     confirmed: Mapping[Root, set[ItemKey]] = field(default_factory=dict)
-    """Live sources only: roots that differ at a second look too, with the item keys in question."""
+    """Live sources only: roots that still differ when compared again, with the item keys in question."""
 
 
 CheckState = Literal["ok", "warning", "failed"]
@@ -302,7 +302,7 @@ class PatternReplay:
     `kinds`: samples by the optional parameters that were set; `absent`: samples that ask for what is not there;
     `empty`: those that both sides answer with nothing. `found` counts differences, of which one sample may have many;
     `examples`: a few of each. `failed`: those of `different` that one side did not answer, by the optional parameters
-    that were set. `histograms`: latencies as text (see stages/latencies.py). `missing_why`: why there are fewer samples than
+    that were set. `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer samples than
     wanted, '' where there are not.
     """
 

@@ -29,7 +29,7 @@ class Projection:
 
 
 def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection:
-    """The items of `rows`; a row that the heart refuses is a finding, and the others go on."""
+    """The items of `rows`; a row that `items_for` refuses is a finding, and the others go on."""
     items: list[Item] = []
     expired: list[Item] = []
     refused: list[Finding] = []

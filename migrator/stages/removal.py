@@ -20,7 +20,7 @@ from migrator.stages.parallel import TableWalk
 
 
 class AnyRevision:
-    """ports.revisions.Revisions of an undo: it deletes by `_src` alone, so no mapping makes what it does wrong."""
+    """model.instances.Revisions of an undo: it deletes by `_src` alone, so no mapping makes what it does wrong."""
 
     def enter(self, writer: Writer) -> None:
         return

@@ -26,7 +26,7 @@ _ADVICE = {
 
 
 class S3Objects(Forked):
-    """ports.ObjectStore on a bucket; safe to share between threads. An object's key is the prefix and its name."""
+    """model.edges.ObjectStore on a bucket; safe to share between threads. An object's key is the prefix and its name."""
 
     def __init__(
         self,

@@ -100,7 +100,7 @@ def _content(
     return lambda row: None if when is not None and not when(row) else content_of(value(row), stored.over)
 
 
-# ── The heart: the one place where a row becomes items ──
+# ── items_for(): the one place where a row becomes items ──
 
 
 @dataclass(frozen=True)

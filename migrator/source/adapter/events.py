@@ -31,7 +31,7 @@ from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.table import engine_of
 from migrator.source.failures import source_error
 
-# ── The adapter's ears: every statement of a service's engines, and the ends of its transactions ──
+# ── Event hooks: every statement of a service's engines, and the ends of its transactions ──
 
 BY_HAND = "migrator_marked"
 """The execution option by which a service says that it leaves a statement's marks itself."""

@@ -18,7 +18,7 @@ from migrator.source.engines.table import engine_at
 
 # ──
 # Which tables hang together over any number of steps; engines say over one
-# (source/engines/foreign_keys.py).
+# (`Outcomes.links`).
 
 
 def above(pairs: Pairs, places: Iterable[Place]) -> set[Place]:

@@ -171,7 +171,7 @@ _log = get_logger("writers")
 
 
 class WriterHeartbeats(Forked):
-    """Use as a context manager: every presence taken inside is renewed until it is left.
+    """Use as a context manager: every lease taken inside is renewed until it is left.
 
     `unanswered`: how many requests nobody knows the end of; they may still take effect.
     """
@@ -245,7 +245,7 @@ class WriterHeartbeats(Forked):
         return writer_lease
 
     def check(self) -> None:
-        """Raises: StoppedError when any presence here must send nothing more; threads share what they send through."""
+        """Raises: StoppedError when any lease here must send nothing more; threads share what they send through."""
         with self._lock:
             here = list(self._here)
         for writer_lease in here:

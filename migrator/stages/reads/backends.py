@@ -61,7 +61,7 @@ class BoundedSource:
 
 
 class BoundedStore:
-    """The part of ports.ItemStore that answers questions. What is read and not shown counts, too."""
+    """The part of model.edges.ItemStore that answers questions. What is read and not shown counts, too."""
 
     def __init__(self, store: ItemStore, bounds: Bounds) -> None:
         self._store = store
