@@ -5,16 +5,41 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 
 HOUSE = Path(__file__).resolve().parent.parent
-MODULE_LINES = 450
+MODULE_LINES = (60, 450)
 FUNCTION_LINES = 40
+FOLDER_MODULES = 17
 
+TOP = {
+    *("__init__", "__main__", "api", "cli", "wiring", "stages", "output", "source", "target", "journal"),
+    *("mapping", "model", "settings", "runtime", "py.typed"),
+}
 LONG_ON_PURPOSE: dict[str, str] = {}
+SHORT_ON_PURPOSE = {
+    "__main__": "`python -m migrator`, nothing else",
+    "cli/completion": "imported when it is asked for, and nothing with it",
+    "cli/local": "imported when it is asked for, and nothing with it",
+    "cli/mapping": "a check of a mapping's form loads no SQL: what does is in mapping_source",
+    "cli/commands/local": "one declaration a group",
+    "cli/commands/relay": "one declaration a group",
+    "mapping/language/expression_reader": "the three parsers above it share it",
+    "output/inert": "every error goes through it, and none of them loads a page",
+    "source/engines/table": "the one table that a new engine stands in",
+    "wiring/removal": "the edges of one group of commands",
+    "wiring/verify": "the edges of one group of commands",
+}
+FOR_ONE_ALONE: dict[str, str] = {
+    "runtime/log_lines": "loads structlog, which a command without a log line does without",
+}
+"""Modules that one other of their folder alone imports, though both would fit into one. Those of an engine are apart on
+purpose: one capability a module, so that two engines can be read side by side."""
 
 # Spelled in pieces, so that this file does not find itself.
 _FOLDERS = "|".join(["work", "tmp/v", "tmp/briefs", "root", "home/[a-z]+"])
@@ -43,14 +68,73 @@ def _functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
             yield node
 
 
+def _modules() -> dict[str, int]:
+    """Modules of migrator/ by their path in it, with their lines; no package's own."""
+    return {
+        path.removeprefix("migrator/").removesuffix(".py"): len(_lines(path))
+        for path in _files(".py")
+        if path.startswith("migrator/") and not path.endswith("__init__.py")
+    }
+
+
 def test_no_module_is_longer_than_the_house_allows() -> None:
     long = [
         f"{path}: {lines} lines"
         for path in _files(".py")
-        if path not in LONG_ON_PURPOSE
-        and (lines := len((HOUSE / path).read_text(encoding="utf-8").splitlines())) > MODULE_LINES
+        if path not in LONG_ON_PURPOSE and (lines := len(_lines(path))) > MODULE_LINES[1]
     ]
     assert not long
+
+
+def test_no_module_is_too_short_for_one_of_its_own() -> None:
+    short = {path for path, lines in _modules().items() if lines < MODULE_LINES[0]}
+    assert short == set(SHORT_ON_PURPOSE)
+
+
+def test_the_top_is_the_twelve_entries_of_the_house() -> None:
+    found = {path.split("/")[1] for path in _files() if path.startswith("migrator/")}
+    assert {name.removesuffix(".py") for name in found} == TOP
+
+
+def test_no_folder_is_too_full_to_be_read_at_a_glance() -> None:
+    full = Counter(path.rpartition("/")[0] for path in _modules())
+    assert not {folder: count for folder, count in full.items() if count > FOLDER_MODULES}
+
+
+def test_a_module_that_one_other_alone_imports_is_part_of_it() -> None:
+    graph, lines = grimp.build_graph("migrator", cache_dir=None), _modules()
+    alone = set()
+    for module in graph.modules:
+        path, importers = _path(module), graph.find_modules_that_directly_import(module)
+        if path not in lines or len(importers) != 1:
+            continue
+        other = _path(importers.pop())
+        folder = path.rpartition("/")[0]
+        beside = folder == other.rpartition("/")[0] and not folder.startswith("source/engines/")
+        if beside and other in lines and lines[path] + lines[other] <= MODULE_LINES[1]:
+            alone.add(path)
+    assert alone == set(FOR_ONE_ALONE)
+
+
+def _path(module: str) -> str:
+    return module.removeprefix("migrator.").replace(".", "/")
+
+
+def test_the_tree_of_the_architecture_is_the_real_one() -> None:
+    text = (HOUSE / "docs" / "architecture.md").read_text(encoding="utf-8")
+    block = re.search(r"^## The tree$.*?^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    told = [line.split()[0] for line in block[1].splitlines()]
+    packages = {f"{path.rpartition('/')[0]}/" for path in _modules() if "/" in path}
+    assert sorted(told) == sorted(packages | {f"{path}.py" for path in _modules() if "/" not in path})
+
+
+def test_unit_tests_stand_in_folders_like_those_of_the_code() -> None:
+    folders = {path.rpartition("/")[0] for path in _modules()} | {
+        folder for path in _modules() if (folder := path.split("/")[0])
+    }
+    tests = {path.removeprefix("tests/unit/") for path in _files(".py") if path.startswith("tests/unit/")}
+    assert not {path for path in tests if "/" in path and path.rpartition("/")[0] not in folders}
 
 
 def test_no_function_is_longer_than_the_house_allows() -> None:
