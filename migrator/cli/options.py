@@ -170,7 +170,7 @@ def stop_on_signals() -> Iterator[Event]:
             signal.signal(number, handler)
 
 
-# ── The keys that findings are printed with: masked, or whole where somebody says --show-keys ──
+# ── The keys that findings are printed with: masked, or whole with --show-keys ──
 
 
 def as_asked(found: Sequence[Finding], mapping: Mapping | None, *, whole_keys: bool) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""`migrator shadow`: the answers of both sides compared, question by question."""
+"""`migrator shadow replay`: access patterns asked of both sides with sampled parameters, and compared."""
 
 from __future__ import annotations
 

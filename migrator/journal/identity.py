@@ -1,4 +1,4 @@
-"""Which journal this is, what it has seen of the control items of tables, and which table and source a job of it has."""
+"""The identity of a journal, and of the table and source of its jobs, compared when they are opened."""
 
 from __future__ import annotations
 

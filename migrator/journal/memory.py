@@ -23,7 +23,7 @@ from migrator.model.keys import item_key_text
 from migrator.model.live import KeyRequest, Remembered, Root
 from migrator.model.table import ItemKey
 
-# ── Keys that cannot be worked out again, and keys that two roots want, remembered in the journal ──
+# ── Remembered keys (those that no row gives again), and keys that two root rows claim ──
 
 _CHUNK = 400
 _NO_TICKET = -1

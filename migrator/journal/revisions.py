@@ -1,4 +1,4 @@
-"""Which revision of a job is the newest, and by which one each writer works; decided by one writer after the other."""
+"""Mapping revisions of a job: which one is the newest, and by which one each writer works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that a journal holds of single rows: counted, and deleted when a row is to be forgotten."""
+"""All that a journal holds of single rows: counted, and deleted when a row is forgotten."""
 
 from __future__ import annotations
 

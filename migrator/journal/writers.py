@@ -20,7 +20,7 @@ from migrator.journal.schema import writer as writers
 from migrator.model.instances import Instance
 from migrator.model.live import Writer, WriterKind
 
-# ── Who writes items of a table, by the journal database's own clock ──
+# ── Writers of a table's items, by the journal database's own clock ──
 
 FORGOTTEN_S = 86_400.0
 """A writer that was killed leaves its row; nothing of one that was silent for a day can take effect any more."""

@@ -1,4 +1,4 @@
-"""Facts of the source's schema: tables, columns and their kinds, keys; entity plans and the columns at their paths."""
+"""Facts of the source's schema: tables, columns and their kinds, keys; plans of entities."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ class Writers(Protocol):
         """Writers whose last heartbeat is younger than `silent_s`."""
 
 
-# ── What a source tells of who changes its tables, and how that is ended ──
+# ── What a source tells of the writers of its tables, and how their rights are taken away ──
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,8 +302,8 @@ class PatternReplay:
     `kinds`: samples by the optional parameters that were set; `absent`: samples that ask for what is not there;
     `empty`: those that both sides answer with nothing. `found` counts differences, of which one sample may have many;
     `examples`: a few of each. `failed`: those of `different` that one side did not answer, by the optional parameters
-    that were set. `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer samples than
-    wanted, '' where there are not.
+    that were set. `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer
+    samples than wanted, '' where there are not.
     """
 
     pattern: Pattern

@@ -217,7 +217,7 @@ def _of_rds(place: str, answer: str) -> URL:
     return source_url(made.render_as_string(hide_password=False))
 
 
-# ── who is asked ──
+# ── secret providers ──
 
 
 def _variable(name: str, environ: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Forget: what is kept of a row that is gone, counted and taken away as soon as nobody needs it any more."""
+"""Forget: all that is kept of a deleted row, counted, and removed as soon as no writer needs it any more."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Forget:
         """The items' keys as findings hold them."""
         return {key_text(self.design, item) for item in items}
 
-    # ── who may be late ──
+    # ── writers that may be late ──
 
     def _is_anybody_late(self, seen_s: float) -> bool:
         """Whether a writer is still at work on what it read before; a relay goes on to newer work in a moment."""

@@ -1,4 +1,4 @@
-"""Whether source, journal and table belong together, and how a journal is adopted by a table."""
+"""Whether source, journal and table belong together, and how a table is given another journal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from migrator.model.table import Item, ItemKey, TableDesign
 from migrator.stages.live.refresh import RestoredError, behind
 
 # ──
-# Whether source, journal and table still belong together: what each knows of the others, compared before
-# anybody writes.
+# Whether source, journal and table still belong together: what each knows of the others, compared before a
+# write.
 
 LASTING = ("live", "complete")
 """Phases that a journal must not forget: SQL may not be asked, or not be written, any more."""

@@ -1,4 +1,4 @@
-"""A page of rows as items and refusals, and a check that the columns of a run have not changed meanwhile."""
+"""A page of rows as items and refusals, and the check that the columns of a run have not changed."""
 
 from __future__ import annotations
 

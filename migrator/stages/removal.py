@@ -1,4 +1,4 @@
-"""Undo and strip: deletes the items that a job wrote, or our attributes and control items from the table."""
+"""Undo and strip: delete the items that a job wrote, or our attributes and control items, from the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditional writes and transactions, one outcome an item."""
+"""Conditional writes and transactions, with one outcome for each item."""
 
 from __future__ import annotations
 

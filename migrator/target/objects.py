@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket, named by a digest of their bytes, so that one that is there is the right one."""
+"""Objects in an S3 bucket, named by a digest of their bytes."""
 
 from __future__ import annotations
 

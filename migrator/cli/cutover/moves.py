@@ -45,8 +45,7 @@ from migrator.wiring import cutover
 from migrator.wiring.cutover import EvidenceSources, JobJournal, open_evidence, open_job_journal
 
 # ──
-# `migrator cutover`: who is in charge of each access pattern, moved forward on evidence and back at any
-# time.
+# `migrator cutover`: each access pattern moved from phase to phase, forward on evidence and back at any time.
 
 
 @belonging(keeps=True)

@@ -1,4 +1,4 @@
-"""Which root rows a change of a captured table touches, and which columns tell: pure, from the plans alone."""
+"""Which root rows a change of a captured table affects, and which columns its mark must hold. Pure."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def checked_key(name: str, value: Any, limit: int) -> Any:
     return value
 
 
-# ── What the items of an entity only point to, as functions of a decoded row ──
+# ── Objects in S3 that the items of an entity point to, as functions of a decoded row ──
 
 
 def compile_contents(

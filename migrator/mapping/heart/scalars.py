@@ -1,4 +1,4 @@
-"""Numbers, dates and times in exact form, and values that their column's kind cannot decode."""
+"""Numbers, dates and times in exact form; values that their column cannot decode, and their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a mark's images to the root rows and item keys that a change affects."""
+"""From the images of a mark to the root rows and item keys that a change affects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as a service is handed them, and as its own functions hand them to us. Pure."""
+"""Answers converted for a service's callers, and from a service's own functions. Pure."""
 
 from __future__ import annotations
 

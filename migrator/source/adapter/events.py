@@ -303,7 +303,7 @@ class Adapter:
     def ddl(self) -> Ddl:
         return self.listening.marking.images.ddl
 
-    # ── listening.Watcher ──
+    # ── Watcher ──
 
     @property
     def reads(self) -> bool:
@@ -339,7 +339,7 @@ class Adapter:
             what = "dual write: strict mode cannot write items before a commit in two phases"
             raise UnmarkedError(f"{what}; use outbox mode for this transaction's session")
 
-    # ── the first look at a connection ──
+    # ── a connection seen for the first time ──
 
     def _look_at(self, driver: Driver) -> None:
         """Whether this is the database that is captured, and marks can be left in it.

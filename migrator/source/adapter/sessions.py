@@ -1,4 +1,4 @@
-"""What a service hands over for its dual writes: engines, sessions or what makes them, sync and async."""
+"""The objects that a service gives for dual writes: engines, sessions, session makers, sync and async."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triggers installed and inspected: the statements, what is installed by the catalogue, and why a table is refused."""
+"""Triggers installed and inspected: their statements, what the catalogue has, why a table is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutover: who is in charge of a pattern, moved forward on evidence and back at any time."""
+"""Cutover: an access pattern moved from phase to phase, forward on evidence and back at any time."""
 
 from __future__ import annotations
 

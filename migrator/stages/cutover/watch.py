@@ -1,4 +1,4 @@
-"""A pattern's calls watched after its move: it goes back by itself once counts prove that a limit is passed."""
+"""The watch: moves a pattern back by itself once its calls since the move show that a limit is passed."""
 
 from __future__ import annotations
 

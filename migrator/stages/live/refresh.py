@@ -1,4 +1,4 @@
-"""Refresh: writes what a root row says now, under a ticket, beside other writers."""
+"""Refresh: writes the items of root rows as they are now, under a ticket, concurrently with other writers."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ class _Refreshing:
         root, key = wish
         owner = self._root_of(owner_text)
         self._part(one, wish, owner, is_put=is_put)
-        # Asked in a reading that began after the key request was written down: a change of the owner that comes later finds it.
+        # Asked in a reading that began after the key request was written: a later change of the owner finds it.
         answered = owner in one.told and (not is_put or wish in self.contested)
         if owner is None or (answered and key in one.states.get(owner, {})):
             self.apart.add(wish)
@@ -340,7 +340,7 @@ class _Refreshing:
             self.apart.add((owner, key))
 
     def _ask_contesters(self, one: Round, again: dict[Root, set[ItemKey]]) -> None:
-        """Rows that asked for a key which was given up now are read again; requests that are fulfilled, or gone, are forgotten."""
+        """Rows that asked for a key which was given up are read again; requests that are fulfilled or gone are forgotten."""
         keys = {written.key for written in one.written}
         wishes = self.stage.memory.contests(sorted(keys, key=repr)) if keys else ()
         stored = (

@@ -1,4 +1,4 @@
-"""Registered writers: heartbeats, shared leases, and how long a writer or a tombstone may last."""
+"""Registered writers: heartbeats, shared writer leases, lifetimes of requests and tombstones, and purge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from migrator.stages.live.refresh import TOMBSTONE_DAYS, RestoredError
 
 # ──
 # How long things may last, and what follows from it: fast runs that must have ended, tombstones that
-# nobody needs.
+# are no longer needed.
 
 _LOOK_S = 1.0
 _BEATS_A_SILENCE = 6

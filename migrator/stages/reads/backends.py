@@ -1,4 +1,4 @@
-"""The two sides of an access pattern in a service, bounded in rows and in time."""
+"""The two backends of an access pattern (SQL and the table) in a service, bounded in rows and in time."""
 
 from __future__ import annotations
 

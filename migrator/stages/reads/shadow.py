@@ -90,8 +90,8 @@ class Breaker:
 
 
 # ──
-# The other side of calls that were answered: asked after the answer is out, compared, and nobody's
-# business but ours.
+# Shadow reads: the other side of a call is asked after the answer is out, and compared; the caller never
+# waits.
 
 ROUNDS = (0.07, 0.16, 0.25, 0.37, 0.5, 0.64, 0.83, 1.0)
 """When a difference is looked at again, as shares of the time to settle. More often than by a replay, and at uneven times: a
@@ -200,7 +200,7 @@ class Shadow:
             found = self._breakers.setdefault(pattern, made)
         return found
 
-    # ── the first look ──
+    # ── the first comparison ──
 
     def _first(self, answered: AnsweredCall) -> Task:
         return Task(
@@ -268,7 +268,7 @@ class Shadow:
         sample = self.sampler(name).sample(DiffKey("error", attribute=side), example, self.ledger.clock())
         self.ledger.failed(name, side, sample)
 
-    # ── the looks after it ──
+    # ── the re-checks ──
 
     def _wait(self, doubted: _Doubted) -> None:
         shares = (*ROUNDS, *(1.0 + 0.25 * more for more in range(1, 1 + doubted.looks)))

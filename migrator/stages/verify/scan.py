@@ -281,8 +281,7 @@ def _sum_value(raw: Any, kind: Kind) -> Decimal:
 
 
 # ──
-# What the source itself says of rows and keys by plain SQL, past the way that rows are copied and
-# compared.
+# What the source itself says of rows and keys by plain SQL, without the code that copies and compares rows.
 
 
 def check_keys(
