@@ -1,4 +1,4 @@
-"""Refuses a journal that is not its table's, before commands that write items or tell phases, or adopts it."""
+"""Refuses a journal that is not its table's, before commands that write items or tell phases; adoption."""
 
 from __future__ import annotations
 

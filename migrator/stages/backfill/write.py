@@ -1,4 +1,4 @@
-"""How a backfill writes a page: without conditions, with conditions beside other writers, or not (dry run)."""
+"""How a backfill writes a page: without conditions, with conditions beside other writers, or a dry run."""
 
 from __future__ import annotations
 
