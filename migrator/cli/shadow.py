@@ -82,7 +82,7 @@ def _no_lag() -> float:
 
 
 def _record(stack: ExitStack, job: Job, mapping: Mapping) -> ReplayRecord:
-    """Opened before anything is asked: who cannot keep what he finds is told so at once."""
+    """Opened before anything is asked, so that a journal that cannot keep the findings is an error at once."""
     journal = stack.enter_context(job_wiring.open_journal(job))
     return ReplayRecord(SqlEvidence(journal.database, job.name), mapping.revision)
 

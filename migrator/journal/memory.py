@@ -33,8 +33,8 @@ Piece = TypeVar("Piece")
 class SqlMemory:
     """model.live.Memory of one table; rows are found by digests in which the table's id has a part.
 
-    A root that was ever written stays, with its ticket, when its last key is gone: who is late must see that he is. It
-    goes when its row is forgotten (see stages/forget.py), and nobody is late any more.
+    A root that was ever written stays, with its ticket, when its last key is gone: a late writer must see that it is late.
+    It goes when its row is forgotten (see stages/forget.py), and no writer can be late any more.
     """
 
     def __init__(self, database: Database, table_id: str) -> None:

@@ -146,7 +146,7 @@ class RowTraces:
 class Forgotten:
     """What was taken away, by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
 
-    `is_late`: somebody still writes what he read before the row was gone, or it has come back: what he must find stays.
+    `is_late`: a writer still writes what it read before the row was gone, or it has come back: what it must find stays.
     """
 
     gone: Mapping[str, int]

@@ -150,7 +150,7 @@ class Forget:
         return True
 
     def _is_back(self) -> bool:
-        """Whether there is a row of that key again: somebody who drew his ticket before `look` may have read it."""
+        """Whether there is a row of that key again: a writer that drew its ticket before `look` may have read it."""
         return self._is_there() or any(mark.tries < HOPELESS_TRIES for mark in self._own_marks())
 
     def _ripe_in_s(self, tombstones: Sequence[Item], now_s: float) -> float:

@@ -186,7 +186,7 @@ class Keeping:
         kept = journal.kept(state.jobs.get(self.job))
         if state.jobs.get(self.job) != kept or state.table_id != self.table_id:
             self.control.keep(self.table_id, self.job, kept)
-        # Not raised here: who has drawn a ticket raises it himself, and would take it for another's.
+        # Not raised here: the writer that drew a ticket raises it, and would take it for another's.
         self.identity.see(self.table_id, self.table, state.ticket)
 
     def _refuse_older_table(self, state: ControlState, seen: int | None) -> None:

@@ -15,7 +15,7 @@ FIRST_PERCENT = 1
 
 @dataclass(frozen=True)
 class Cutover:
-    """`who`: who moves, as the audit names him. `revision`: of the mapping."""
+    """`who`: who moves, as the audit names them. `revision`: of the mapping."""
 
     phases: Phases
     who: str

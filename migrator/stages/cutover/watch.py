@@ -93,7 +93,7 @@ class Watch:
         try:
             moved = self.cutover.roll_back(phase, after, reason, passed)
         except MovedError as error:
-            # Somebody was faster; the next look sees what he made of it.
+            # Another move was faster; the next look sees what came of it.
             _log.info("not_rolled_back", pattern=phase.pattern, reason=str(error))
             return None
         return MovedBack(phase.pattern, phase.state, after, moved.version, reason, passed)

@@ -66,7 +66,7 @@ class Lifetimes:
 
 @dataclass
 class WriterLease:
-    """One writer's place in the journal. `check` stands before each request: who lost his place sends nothing."""
+    """One writer's registration in the journal. `check` runs before each request: without a valid lease nothing is sent."""
 
     writers: Writers
     revisions: Revisions
@@ -146,7 +146,7 @@ class Purge:
     def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
         """How many tombstones went, page by page of a scan that begins with the first one."""
         begun = [one.since for one in self.writers.living(self.lifetimes.late_s)]
-        # A tombstone holds whole seconds: one of the second in which a writer began may be younger than he is.
+        # A tombstone holds whole seconds: one of the second in which a writer began may be younger than that writer.
         before_s = math.floor(min([now_s - self.lifetimes.ripe_s, *begun]))
         for page in pages:
             ripe = [item for item in page if _is_ripe(item, self.design, before_s)]
@@ -161,7 +161,7 @@ def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:
     expiry = item.get(design.ttl or "")
     if item.get(design.type_attribute) != TOMBSTONE or not isinstance(expiry, int):
         return False
-    # It holds whole seconds: one of the second in which a writer began may be younger than he is.
+    # It holds whole seconds: one of the second in which a writer began may be younger than that writer.
     return expiry - TOMBSTONE_DAYS * 86_400 + 1 <= before_s
 
 

@@ -105,7 +105,7 @@ OTHER: Mapping[Side, Side] = {"table": "sql", "sql": "table"}
 
 @dataclass(frozen=True)
 class AnsweredCall:
-    """A call that a caller has his answer to. `texts`: its parameters; `kind`: the optional ones that are set."""
+    """A call that was answered. `texts`: its parameters; `kind`: the optional ones that are set."""
 
     call: ShadowedCall
     side: Side
@@ -169,7 +169,7 @@ class Shadow:
         except SideError as error:
             self._blame(pattern, error.side, str(error), {})
         except Exception:
-            # Whatever is wrong here is ours, and the caller has his answer.
+            # Whatever is wrong here is ours, and the caller has the answer.
             self.ledger.dropped(pattern, "broken")
 
     @property
