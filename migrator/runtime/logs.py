@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 # ──
-# Loggers whose lines carry the room that speaks; structlog is loaded by the first line, not by the start
+# Loggers whose lines name the package that logs; structlog is loaded by the first line, not by the start
 # of a command.
 
 _asked: dict[str, Any] = {}
