@@ -11,7 +11,7 @@ import click
 from migrator.mapping.check.check import check_form
 from migrator.mapping.language.forms import mapping_schema
 from migrator.model.errors import CLEAN, WRONG_USE, Fault, MappingError
-from migrator.output.text import FAULT_FORMS
+from migrator.output.faults import FAULT_FORMS
 from migrator.settings.transforms import read_mapping
 
 

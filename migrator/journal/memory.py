@@ -88,7 +88,7 @@ class SqlMemory:
     # ── key requests ──
 
     @repeatable
-    def key_request(self, contests: Sequence[KeyRequest]) -> None:
+    def request_keys(self, contests: Sequence[KeyRequest]) -> None:
         rows = [
             {
                 **self._key(self._root(one.root), one.key),

@@ -309,5 +309,10 @@ class ReportModel:
         return [one for one in self.groups if not one.before_move]
 
     @property
+    def items_differing(self) -> int:
+        """Differences between rows and items, those that many answers show once."""
+        return sum(one.count for one in self.standing if not one.is_of_answers)
+
+    @property
     def never_compared(self) -> list[str]:
         return [one.name for one in self.patterns if not one.compared]

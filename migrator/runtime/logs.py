@@ -1,23 +1,14 @@
-"""Log lines as JSON or for a person, and OpenTelemetry spans where its API is installed."""
+"""Loggers whose lines name the package that logs; structlog is loaded by the first line that is written."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-try:
-    from opentelemetry import trace
-except ImportError:  # an application that traces has it
-    trace = None  # type: ignore[assignment,unused-ignore]
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-
-# ──
-# Loggers whose lines name the package that logs; structlog is loaded by the first line, not by the start
-# of a command.
 
 _asked: dict[str, Any] = {}
 """How lines are to be made, until the first one is."""
@@ -59,13 +50,3 @@ def _lines() -> ModuleType:
         log_lines.configure(**_asked)
         _asked.clear()
     return log_lines
-
-
-# ── Spans where OpenTelemetry's API is installed; nothing where it is not ──
-
-
-def span(name: str, **attributes: int | str) -> AbstractContextManager[Any]:
-    """A span around a piece of work; attributes are counts and neutral names, as in logs."""
-    if trace is None:
-        return nullcontext()
-    return trace.get_tracer("migrator").start_as_current_span(name, attributes=attributes)

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from migrator.model.errors import SettingsError
 from migrator.model.facts import SchemaFacts, TableFacts
+from migrator.source.engines.table import engine_of
 from migrator.source.sql.gate import SELECT, parsed, tokens_of
 from migrator.source.sql.spelling import Speller, folded
 from migrator.source.sql.statements import is_cte
@@ -56,8 +57,8 @@ Names = Mapping[str, str]
 def statement_advice(sql: str, facts: SchemaFacts, *, refused: bool) -> str:
     """What to write instead of the mapping's names in a SELECT; '' where there are none.
 
-    `refused`: whether the database refuses the statement. SQLite takes an unknown name in double quotes for a text,
-    so there these are looked for in any statement.
+    `refused`: whether the database refuses the statement. Where the source takes an unknown name in double quotes
+    for a text (SQLite), these are looked for in any statement.
     """
     return _advice(sql, sql, facts, None, refused=refused)
 
@@ -69,7 +70,7 @@ def expression_advice(sql: str, table: TableFacts, facts: SchemaFacts, *, refuse
 
 def _advice(sql: str, select: str, facts: SchemaFacts, table: TableFacts | None, *, refused: bool) -> str:
     dialect = facts.dialect
-    if not refused and dialect != "sqlite":
+    if not refused and not engine_of(dialect).sql.takes_unknown_for_text:
         return ""
     try:
         parsed_select = parsed(select, tokens_of(select, dialect), dialect)
@@ -89,7 +90,7 @@ def _identifiers(
     select: exp.Expr, facts: SchemaFacts, table: TableFacts | None
 ) -> Iterable[tuple[exp.Identifier, str]]:
     """The identifiers that are names of the mapping and none of the source's, each with the source's own."""
-    dialect = facts.dialect
+    dialect, words = facts.dialect, engine_of(facts.dialect).sql
     known = {name.rpartition(".")[2]: facts.tables[name] for name in facts.tables}
     tables = {name: one.real for name, one in known.items()}
     nodes = [one for one in select.find_all(exp.Table) if isinstance(one.this, exp.Identifier)]
@@ -98,13 +99,13 @@ def _identifiers(
     columns = {column.name: column.real for one in read if one is not None for column in one.columns}
     given = _given(select)
     for node in nodes:
-        if own := _own_name(node.this, tables, dialect, fold=dialect == "sqlite"):
+        if own := _own_name(node.this, tables, dialect, fold=words.tables_in_any_case):
             yield node.this, own
     for column in select.find_all(exp.Column):
         identifier = column.this
         if not isinstance(identifier, exp.Identifier) or identifier.name in given:
             continue
-        if own := _own_name(identifier, columns, dialect, fold=dialect != "postgresql"):
+        if own := _own_name(identifier, columns, dialect, fold=words.columns_in_any_case):
             yield identifier, own
 
 
@@ -137,5 +138,5 @@ def _own_name(identifier: exp.Identifier, names: Names, dialect: str, *, fold: b
 def _says(identifier: exp.Identifier, real: str, dialect: str, *, fold: bool) -> bool:
     if fold:
         return identifier.name.lower() == real.lower()
-    lower = dialect == "postgresql" and not identifier.quoted
+    lower = engine_of(dialect).sql.folds_names and not identifier.quoted
     return (identifier.name.lower() if lower else identifier.name) == real

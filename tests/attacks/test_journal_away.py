@@ -117,7 +117,7 @@ WORKS: dict[str, Callable[[SqlJournal, Any], Any]] = {
         SqlMemory(journal.database, "t").remember(7, {ROOT: [KEY]})[ROOT].ticket <= 7
     ),
     "reached": lambda journal, _: SqlMemory(journal.database, "t").reached(7),
-    "contest": lambda journal, _: SqlMemory(journal.database, "t").key_request([KeyRequest(KEY, ROOT)]),
+    "contest": lambda journal, _: SqlMemory(journal.database, "t").request_keys([KeyRequest(KEY, ROOT)]),
     "open findings": lambda journal, _: SqlOpenFindings(journal.database, "shop", "t").settle(
         {ROOT: 7}, [Finding("refused", "order", "why", "[1]")]
     ),

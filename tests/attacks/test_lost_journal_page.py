@@ -44,7 +44,7 @@ def test_the_steps_lead_back_to_where_it_was(shop: Project) -> None:
 
 
 def test_the_page_quotes_what_is_said() -> None:
-    said = "".join(path.read_text() for path in (ROOT / "migrator" / "stages").glob("*.py"))
+    said = "".join(path.read_text() for path in (ROOT / "migrator" / "stages").rglob("*.py"))
     for message in re.findall(r"\| \*([^*]+)\* \|", PAGE):
         for part in message.split("…"):
             assert part.strip() in said, part

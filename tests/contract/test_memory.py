@@ -82,7 +82,7 @@ def test_a_root_without_keys_still_knows_its_ticket(memory: Memory) -> None:
 
 def test_tables_have_memories_of_their_own(make: MakeMemory) -> None:
     make("table-1").remember(5, {ONE: [A]})
-    make("table-1").key_request([KeyRequest(A, ONE)])
+    make("table-1").request_keys([KeyRequest(A, ONE)])
     assert make("table-2").remember(4, {ONE: [B]}) == {ONE: Remembered()}
     assert make("table-2").contests([A]) == []
 
@@ -91,7 +91,7 @@ def test_keys_are_of_any_type_and_as_long_as_dynamodb_takes(memory: Memory) -> N
     keys: list[ItemKey] = [(Decimal("1.50"), b"\x00\xff"), ("x" * 2048, "ä" * 512), (7,), ("'\"", "\\ 😀")]
     memory.remember(5, {ONE: keys})
     assert keys_of(memory) == (5, set(keys))
-    memory.key_request([KeyRequest(key, TWO) for key in keys])
+    memory.request_keys([KeyRequest(key, TWO) for key in keys])
     assert {one.key for one in memory.contests(keys)} == set(keys)
 
 
@@ -157,14 +157,14 @@ def test_the_highest_ticket_that_was_reached_stays_known(make: MakeMemory) -> No
 
 def test_a_contest_lasts_until_it_is_conceded(memory: Memory) -> None:
     wishes = [KeyRequest(A, ONE), KeyRequest(A, TWO), KeyRequest(B, ONE)]
-    memory.key_request(wishes)
-    memory.key_request(wishes[:1])
+    memory.request_keys(wishes)
+    memory.request_keys(wishes[:1])
     assert sorted(memory.contests([A, B, C]), key=repr) == sorted(wishes, key=repr)
     assert memory.contests([B, B]) == [KeyRequest(B, ONE)]
     memory.withdraw([KeyRequest(A, ONE), KeyRequest(C, TWO)])
     assert memory.contests([A]) == [KeyRequest(A, TWO)]
     memory.withdraw([])
-    memory.key_request([])
+    memory.request_keys([])
     assert memory.contests([]) == []
 
 

@@ -47,7 +47,7 @@ class FakeMemory:
                 if held.ticket == ticket:
                     self.roots[root] = Remembered(ticket, held.keys & frozenset(keys))
 
-    def key_request(self, contests: Sequence[KeyRequest]) -> None:
+    def request_keys(self, contests: Sequence[KeyRequest]) -> None:
         with self._lock:
             for one in contests:
                 self.wishes.setdefault((item_key_text(one.key), one.root), one)

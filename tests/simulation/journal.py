@@ -33,7 +33,7 @@ class Memory:
             if self.known.get(root, Remembered()).ticket == ticket:
                 self.known[root] = Remembered(ticket, frozenset(keys))
 
-    def key_request(self, contests: Sequence[KeyRequest]) -> None:
+    def request_keys(self, contests: Sequence[KeyRequest]) -> None:
         self.schedule.step()
         self.wishes |= dict.fromkeys(contests)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from migrator.model.edges import CountedRows, Questions, Rows, Source, Totals
 
 HOUSE = Path(__file__).resolve().parents[2] / "migrator"
-ASKS_FOR_ALL = {"stages/replay.py"}
+ASKS_FOR_ALL = {"stages/patterns/replay.py"}
 """Parameters are drawn from rows, and what they answer is asked: both of one source."""
 
 
@@ -30,11 +30,13 @@ def test_a_source_is_its_three_ports_and_nothing_else() -> None:
 
 def test_only_wiring_knows_the_sql_source_and_only_a_replay_asks_for_all_ports() -> None:
     rooms = [path for path in sorted(HOUSE.rglob("*.py")) if HOUSE / "source" not in path.parents]
-    by_class = [path for path in rooms if "SqlSource" in _imports(path) and not path.stem.endswith("wiring")]
+    by_class = [
+        path for path in rooms if "SqlSource" in _imports(path) and HOUSE / "wiring" not in path.parents
+    ]
     assert not by_class
     whole = {
         str(path.relative_to(HOUSE))
         for path in rooms
-        if "Source" in _imports(path) and "ports" not in path.parts
+        if "Source" in _imports(path) and HOUSE / "model" not in path.parents
     }
     assert whole == ASKS_FOR_ALL

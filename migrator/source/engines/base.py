@@ -187,7 +187,8 @@ class Sql:
     `sets_variables`: `:=` does. `escapes_names`: U&"…" is a name. `refused`: patterns of functions that reach past the
     tables; `refused_columns`: of those that x.name calls, too. `volatile`: functions and words that give another value at
     another time; `routines`: SQL of what the catalogue says against one. `folds_names`: unquoted names are lower case.
-    `recurses_unasked`: WITH needs no word RECURSIVE. `having_sees_aliases`: of the SELECT list.
+    `tables_in_any_case`, `columns_in_any_case`: a name in any case is the same, also in quotes. `takes_unknown_for_text`:
+    an unknown name in double quotes. `recurses_unasked`: WITH needs no word RECURSIVE.
     """
 
     reader: type[SqlglotDialect]
@@ -205,7 +206,9 @@ class Sql:
     routines: sa.TextClause | None
     folds_names: bool
     recurses_unasked: bool
-    having_sees_aliases: bool
+    tables_in_any_case: bool
+    columns_in_any_case: bool
+    takes_unknown_for_text: bool
     traits: frozenset[Trait]
 
 

@@ -9,6 +9,7 @@ from sqlglot import TokenType, exp
 
 from migrator.model.errors import SettingsError
 from migrator.model.facts import TableFacts
+from migrator.source.engines.table import engine_of
 from migrator.source.sql.gate import (
     SELECT,
     CheckedExpression,
@@ -125,8 +126,7 @@ def _ctes_seen(node: exp.Expr, dialect: str) -> list[str]:
     above = node.parent
     if isinstance(above, exp.With):
         names = [cte.alias for cte in above.expressions]
-        # SQLite needs no word RECURSIVE.
-        recursive = bool(above.args.get("recursive")) or dialect == "sqlite"
+        recursive = bool(above.args.get("recursive")) or engine_of(dialect).sql.recurses_unasked
         place = next(number for number, cte in enumerate(above.expressions) if cte is node)
         return names[: place + (recursive and isinstance(node.this, exp.SetOperation))]
     with_ = above.args.get("with_") if above is not None else None

@@ -150,7 +150,7 @@ class Claims:
                 wishes.append(KeyRequest(entity.table.key_of(item), (entity.name, findings[-1].source_key)))
         if wishes and self.memory is not None:
             # Whoever gives the key up later asks for those who want it.
-            self.memory.key_request(wishes)
+            self.memory.request_keys(wishes)
         return kept, findings
 
     def _owners(self, entity: CompiledEntity, items: Sequence[Item]) -> dict[bytes, str]:

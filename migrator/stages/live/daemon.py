@@ -19,7 +19,7 @@ from migrator.model.errors import (
 )
 from migrator.model.live import MarksState
 from migrator.model.results import Worked
-from migrator.runtime.logs import span
+from migrator.runtime.tracing import span
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.writers import WriterHeartbeats, WriterLease, fence_off, outlive
 

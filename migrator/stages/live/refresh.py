@@ -320,11 +320,11 @@ class _Refreshing:
         if owner is None or (answered and key in one.states.get(owner, {})):
             self.apart.add(wish)
             if is_put:
-                self.stage.memory.key_request([KeyRequest(key, root)])
+                self.stage.memory.request_keys([KeyRequest(key, root)])
                 self.result.collisions.add(KeyRequest(key, root))
             return
         if is_put and wish not in self.contested:
-            self.stage.memory.key_request([KeyRequest(key, root)])
+            self.stage.memory.request_keys([KeyRequest(key, root)])
             self.contested.add(wish)
         again[root] |= {key}
         again[owner] |= {key}

@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from migrator.cli.command_line import Leaf, Renamed
+from migrator.cli.command_line import Leaf, Renamed, Work
 
 
 @click.command(cls=Leaf)
@@ -13,8 +13,12 @@ from migrator.cli.command_line import Leaf, Renamed
 @click.option("--adopt", cls=Renamed, former="--force", is_flag=True)
 @click.option("--reason", default="")
 @click.argument("words", nargs=-1)
-def command(**asked: object) -> None:
-    click.echo(sorted((name, value) for name, value in asked.items() if value))
+def command() -> Work:
+    def work(**asked: object) -> int:
+        click.echo(sorted((name, value) for name, value in asked.items() if value))
+        return 0
+
+    return work
 
 
 def run(*words: str) -> Result:

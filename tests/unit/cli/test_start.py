@@ -110,8 +110,8 @@ def leaves() -> list[tuple[tuple[str, ...], Leaf]]:
 def test_a_command_is_declared_with_what_its_work_takes(words: tuple[str, ...], command: Leaf) -> None:
     work = command.work()
     given = {str(param.name): None for param in command.params if param.expose_value}
-    # What asks for --force takes it away (cli/ownership.py).
+    # What asks for --adopt-journal takes it away (cli/ownership.py).
     inner = getattr(work, "__wrapped__", None)
     if inner is not None:
-        assert given.pop("force", "missing") is None, words
+        assert given.pop("adopt_journal", "missing") is None, words
     inspect.signature(inner or work).bind(**given)

@@ -13,9 +13,9 @@ from sqlalchemy import delete, inspect, update
 from migrator.journal import schema
 from migrator.journal.database import OLDEST, PACKAGE, STEPS
 from migrator.journal.identity import SqlIdentity
-from migrator.journal.runs import SqlJournal
 from migrator.model.errors import SettingsError
 from migrator.model.journal import RunIdentity, Tally
+from tests.support_journal_file import journal_in_file
 
 KEPT = Path(__file__).with_name("journal_version_2.sql")
 
@@ -30,7 +30,7 @@ def before(tmp_path: Path) -> Path:
 
 
 def test_a_journal_of_the_release_before_is_brought_up_and_its_run_goes_on(before: Path) -> None:
-    with closing(SqlJournal.in_file(before)) as journal:
+    with closing(journal_in_file(before)) as journal:
         run = journal.find_run(RunIdentity("backfill", "shop", "table-1", "rev-1"))
         assert run is not None
         assert [page.number for page in journal.open_pages(run, "order")] == [2]
@@ -51,8 +51,8 @@ def test_a_journal_of_the_release_before_is_brought_up_and_its_run_goes_on(befor
 
 def test_brought_up_it_has_the_tables_and_columns_of_a_new_one(before: Path, tmp_path: Path) -> None:
     with (
-        closing(SqlJournal.in_file(before)) as old,
-        closing(SqlJournal.in_file(tmp_path / "new.db")) as new,
+        closing(journal_in_file(before)) as old,
+        closing(journal_in_file(tmp_path / "new.db")) as new,
         old.database.begin() as one,
         new.database.begin() as other,
     ):
@@ -72,7 +72,7 @@ def test_every_version_has_its_step() -> None:
 
 
 def of_version(path: Path, number: int, made_by: str = "") -> None:
-    with closing(SqlJournal.in_file(path)) as journal, journal.database.begin() as connection:
+    with closing(journal_in_file(path)) as journal, journal.database.begin() as connection:
         connection.execute(delete(schema.step))
         if made_by:
             connection.execute(schema.step.insert().values(number=number, at=1.8e9, migrator=made_by))
@@ -88,7 +88,7 @@ def test_a_newer_one_is_refused_with_the_release_to_install_and_left_as_it_is(tm
         rf"is of version 99, this migrator writes {schema.VERSION}; install migrator 7\.1\.0 or a newer one"
     )
     with pytest.raises(SettingsError, match=said):
-        SqlJournal.in_file(path)
+        journal_in_file(path)
     with closing(sqlite3.connect(path)) as connection:
         (count,) = connection.execute(
             "SELECT count(*) FROM sqlite_master WHERE name = 'migrator_window'"
@@ -99,7 +99,7 @@ def test_a_newer_one_is_refused_with_the_release_to_install_and_left_as_it_is(tm
 def test_one_that_does_not_say_who_made_it_asks_for_a_newer_migrator(tmp_path: Path) -> None:
     of_version(tmp_path / "shop.db", 99)
     with pytest.raises(SettingsError, match=r"install a newer migrator \(this is .*or name another journal"):
-        SqlJournal.in_file(tmp_path / "shop.db")
+        journal_in_file(tmp_path / "shop.db")
 
 
 def test_one_that_no_step_begins_with_is_refused(tmp_path: Path) -> None:
@@ -107,4 +107,4 @@ def test_one_that_no_step_begins_with_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         SettingsError, match=r"is of version 1, .*finish its runs with the migrator that began them"
     ):
-        SqlJournal.in_file(tmp_path / "shop.db")
+        journal_in_file(tmp_path / "shop.db")

@@ -6,7 +6,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from migrator.runtime import logs
+from migrator.runtime import tracing
 
 
 def test_a_span_goes_to_the_applications_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,13 +14,13 @@ def test_a_span_goes_to_the_applications_tracer(monkeypatch: pytest.MonkeyPatch)
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
-    with logs.span("migrator.relay", marks=3):
+    with tracing.span("migrator.relay", marks=3):
         pass
     (span,) = exporter.get_finished_spans()
     assert (span.name, dict(span.attributes or {})) == ("migrator.relay", {"marks": 3})
 
 
 def test_without_opentelemetry_there_is_no_span(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "trace", None)
-    with logs.span("migrator.relay") as nothing:
+    monkeypatch.setattr(tracing, "trace", None)
+    with tracing.span("migrator.relay") as nothing:
         assert nothing is None

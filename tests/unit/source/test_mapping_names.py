@@ -19,7 +19,7 @@ TABLES = [
 
 
 def facts(dialect: str) -> SchemaFacts:
-    return SchemaFacts(dialect, {one.name: one for one in TABLES})
+    return SchemaFacts(dialect, {one.name: one for one in TABLES}, loosely_typed=dialect == "sqlite")
 
 
 def advice(dialect: str, sql: str, *, refused: bool = True) -> str:

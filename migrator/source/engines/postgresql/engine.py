@@ -106,7 +106,9 @@ SQL = Sql(
     routines=_ROUTINES,
     folds_names=True,
     recurses_unasked=False,
-    having_sees_aliases=False,
+    tables_in_any_case=False,
+    columns_in_any_case=False,
+    takes_unknown_for_text=False,
     traits=frozenset({"casts to read", "nested as JSON", "collates", "partitions by the first column"}),
 )
 

@@ -94,7 +94,9 @@ SQL = Sql(
     routines=None,
     folds_names=False,
     recurses_unasked=True,
-    having_sees_aliases=False,
+    tables_in_any_case=True,
+    columns_in_any_case=True,
+    takes_unknown_for_text=True,
     traits=frozenset(),
 )
 

@@ -24,7 +24,7 @@ EXAMPLES = int(os.environ.get("MIGRATOR_TEST_EXAMPLES", "100"))
 """More of them in make soak."""
 
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-MAPPINGS = [path.read_text() for path in sorted((Path(__file__).parents[3] / "mappings").rglob("*.yaml"))]
+MAPPINGS = [path.read_text() for path in sorted((Path(__file__).parents[4] / "mappings").rglob("*.yaml"))]
 
 TEXTS = st.text(max_size=12) | st.text(alphabet="#%ab\u00e9 \U0001f3b5", max_size=8)
 NUMBERS = st.decimals(allow_nan=True, allow_infinity=True) | st.decimals(places=2, allow_nan=False)

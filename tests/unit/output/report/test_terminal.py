@@ -13,7 +13,7 @@ from migrator.output.report.terminal import print_report
 from tests.support_report import MODEL, PRICE
 from tests.support_report_hostile import hostile, many
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "report" / "terminal.txt"
+GOLDEN = Path(__file__).parents[3] / "golden" / "report" / "terminal.txt"
 
 
 def printed(model: ReportModel, *, colours: bool = False) -> str:

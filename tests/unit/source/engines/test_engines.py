@@ -13,7 +13,7 @@ from migrator.model.errors import SettingsError
 from migrator.source.connect import SUPPORTED, source_url
 from migrator.source.engines.table import ENGINES, engine_at, engine_of
 
-HOUSE = Path(__file__).resolve().parents[3] / "migrator"
+HOUSE = Path(__file__).resolve().parents[4] / "migrator"
 MAY_COMPARE = (HOUSE / "source" / "engines", HOUSE / "journal")
 NAMES = {name for engine in ENGINES for name in (engine.name, *engine.also, *engine.connecting.schemes)} | {
     "aiosqlite",

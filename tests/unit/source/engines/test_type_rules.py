@@ -12,7 +12,7 @@ from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import types
 from migrator.source.engines.sqlite import facts as sqlite_facts
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 
 def test_the_page_of_types_is_what_the_tables_say() -> None:

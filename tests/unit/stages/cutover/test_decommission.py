@@ -41,25 +41,28 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "a pattern that is live": ({"phases": {"p": PatternPhase("p", State("live"), 3)}}, {"complete": "no"}),
     "a service that writes": (
-        {"roster": ServiceRegistry((WRITER,), NOW_S, GONE_S)},
+        {"service_registry": ServiceRegistry((WRITER,), NOW_S, GONE_S)},
         {"services": "no", "writers": "no"},
     ),
     "a service that reads through migrator still": (
-        {"roster": ServiceRegistry((READER,), NOW_S, GONE_S), "confirmed": {"a": {"p": 5}}},
+        {"service_registry": ServiceRegistry((READER,), NOW_S, GONE_S), "confirmed": {"a": {"p": 5}}},
         {"services": "no"},
     ),
     "a reader that acts by an older phase": (
-        {"roster": ServiceRegistry((READER,), NOW_S, GONE_S), "confirmed": {"a": {"p": 4}}},
+        {"service_registry": ServiceRegistry((READER,), NOW_S, GONE_S), "confirmed": {"a": {"p": 4}}},
         {"services": "no", "confirmed": "no"},
     ),
     "a reader by another mapping": (
         {
-            "roster": ServiceRegistry((replace(READER, revision="x"),), NOW_S, GONE_S),
+            "service_registry": ServiceRegistry((replace(READER, revision="x"),), NOW_S, GONE_S),
             "confirmed": {"a": {"p": 5}},
         },
         {"services": "no", "confirmed": "no"},
     ),
-    "a silent reader": ({"roster": ServiceRegistry((SILENT,), NOW_S, GONE_S)}, {"silent": "unknown"}),
+    "a silent reader": (
+        {"service_registry": ServiceRegistry((SILENT,), NOW_S, GONE_S)},
+        {"silent": "unknown"},
+    ),
     "a table that changes": (
         {"looks": (LOOK, replace(LOOK, tables={"shop.a": "7", "shop.b": "2"}))},
         {"changes": "no", "verify": "no"},

@@ -100,7 +100,7 @@ AGAINST_COMPLETE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "differences": ({"seen": [window(compared=1000, different=4)]}, {"mismatches": "no"}),
     "errors": ({"seen": [window(compared=1000, errors={"table": 10})]}, {"errors": "no"}),
     "slow answers": ({"seen": [slow("table", 1000, 16)]}, {"p99": "no"}),
-    "no reader": ({"roster": ServiceRegistry((), NOW_S, GONE_S)}, {"instances": "no"}),
+    "no reader": ({"service_registry": ServiceRegistry((), NOW_S, GONE_S)}, {"instances": "no"}),
 }
 
 
@@ -221,7 +221,7 @@ NEWER = replace(READER, since=NOW_S - 400)
 
 
 @pytest.mark.parametrize(
-    ("what", "roster", "to_live", "to_complete"),
+    ("what", "service_registry", "to_live", "to_complete"),
     [
         ("a newer one of its service and host", (DEAD, NEWER), {}, {"silent": "unknown"}),
         (

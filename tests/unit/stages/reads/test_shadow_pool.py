@@ -92,7 +92,7 @@ def test_a_fault_costs_no_thread(pool: ShadowPool, fault: type[BaseException]) -
 def test_later_looks_come_in_the_order_of_their_times() -> None:
     done: Done = []
     now = [1000.0]
-    pool = ShadowPool(1, 60.0, clock=lambda: now[0])
+    pool = ShadowPool(1, 60.0, always, lambda: now[0])
     pool.start()
     for name, due in (("third", 1003.0), ("first", 1001.0), ("second", 1002.0)):
         pool.put_later(due, task(done, name))
