@@ -1,1 +1,1 @@
-"""Move a live relational database into one DynamoDB table, without stopping the service and without losing a row."""
+"""Move a live relational database into one DynamoDB table, with the service running and no row lost."""

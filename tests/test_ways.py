@@ -99,7 +99,7 @@ def held(what: str, visited: set[CodeType], *, functions: int, files: int) -> No
 
 def test_one_page_of_rows(shop: Project) -> None:
     with watched(_PageWork.__call__) as way:
-        shop.done("backfill", str(shop.job), "--again")
+        shop.done("backfill", str(shop.job), "--restart")
     held("a page", way.longest(), functions=102, files=30)
 
 

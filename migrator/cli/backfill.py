@@ -183,7 +183,7 @@ def tell_registered(before: Standing) -> None:
         click.echo(f"{what}; {rest}", err=True)
 
 
-# ── What a backfill will cost, told before it starts, and held against what the person allows ──
+# ── What a backfill will cost, shown before it starts, and compared with the limit that was given ──
 
 
 @dataclass(frozen=True)

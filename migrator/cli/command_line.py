@@ -1,4 +1,4 @@
-"""What every command has: --verbose behind it, near names, no option twice, and whole commands in what it says."""
+"""The base of every command (`Leaf`, `Branch`): --verbose, spelling advice, former names of options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far items are behind rows, for `status`, and for the hooks of `lag_high`."""
+"""The lag of items behind rows, for `status` and for the hooks of `lag_high`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from migrator.stages.cutover.hooks import tell
 from migrator.stages.cutover.watch import LagWatch
 from migrator.wiring import live as live_wiring
 
-# ── How far items are behind rows, and who writes them: what `migrator status` says beside the runs ──
+# ── The lag of items and the writers of a table: what `migrator status` says beside the runs ──
 
 ASKED_S = 5.0
 """How long a statement to the source may take: what the journal knows is shown whatever it says."""
@@ -139,7 +139,7 @@ def lag_of(job: Job, journal: SqlJournal) -> Lag:
     return Lag(marks, writers, "", newest, old, unverified, counts, silent)
 
 
-# ── Whoever looks at the marks tells the hooks of `lag_high`: the watch of cutover, and the relay itself ──
+# ── The hooks of `lag_high`, run by the watch of cutover and by the relay itself ──
 
 
 def lag_watch(job: Job, later: ThreadPoolExecutor, marks: Callable[[], MarksState]) -> LagWatch:

@@ -44,7 +44,7 @@ from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
 from migrator.wiring import job as job_wiring
 
-# ── Options and manners that commands share ──
+# ── Options that commands share ──
 
 
 def need_yes(question: str) -> None:
@@ -170,7 +170,7 @@ def stop_on_signals() -> Iterator[Event]:
             signal.signal(number, handler)
 
 
-# ── The keys that findings are printed with: masked, or whole where somebody says --show-keys ──
+# ── The keys that findings are printed with: masked, or whole with --show-keys ──
 
 
 def as_asked(found: Sequence[Finding], mapping: Mapping | None, *, whole_keys: bool) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Whether a job's journal is its table's, asked before commands that write items or tell phases; or made so."""
+"""Refuses a journal that is not its table's, before commands that write items or tell phases; adoption."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`migrator shadow`: the answers of both sides compared, question by question."""
+"""`migrator shadow replay`: access patterns asked of both sides with sampled parameters, and compared."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _no_lag() -> float:
 
 
 def _record(stack: ExitStack, job: Job, mapping: Mapping) -> ReplayRecord:
-    """Opened before anything is asked: who cannot keep what he finds is told so at once."""
+    """Opened before anything is asked, so that a journal that cannot keep the findings is an error at once."""
     journal = stack.enter_context(job_wiring.open_journal(job))
     return ReplayRecord(SqlEvidence(journal.database, job.name), mapping.revision)
 

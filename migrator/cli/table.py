@@ -151,7 +151,7 @@ def _extras(job: Job | None) -> list[tuple[str, str]]:
     return sorted(extra for extra in found if extra is not None)
 
 
-# ── `migrator doctor`: everything that a run needs, looked at one by one before it starts ──
+# ── `migrator doctor`: everything that a run needs, checked one by one before it starts ──
 
 _COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 

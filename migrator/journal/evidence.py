@@ -32,7 +32,7 @@ _COUNTED = [one.name for one in fields(Window) if one.name not in (*_IN_COLUMNS,
 
 
 class SqlEvidence:
-    """ports.evidence.Evidence of one job. Safe to share between threads."""
+    """model.evidence.Evidence of one job. Safe to share between threads."""
 
     def __init__(self, database: Database, job: str) -> None:
         self.database = database

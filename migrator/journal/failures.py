@@ -1,4 +1,4 @@
-"""A failure of a journal's database in our words: what is wrong, whether it can pass, and what to do."""
+"""Database errors of a journal as our errors: what is wrong, whether it can pass, and what to do."""
 
 from __future__ import annotations
 

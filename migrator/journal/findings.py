@@ -72,7 +72,7 @@ _Place: TypeAlias = tuple[Table, ColumnElement[bool]]
 
 
 class SqlFindingGroups:
-    """ports.finding_groups.FindingGroups."""
+    """model.journal.FindingGroups."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -118,7 +118,7 @@ _OF_MARKS = "mark"
 
 
 class SqlOpenFindings:
-    """ports.live.OpenFindings of one job and one table."""
+    """model.live.OpenFindings of one job and one table."""
 
     def __init__(self, database: Database, job: str, table_id: str) -> None:
         self.database = database

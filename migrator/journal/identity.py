@@ -1,4 +1,4 @@
-"""Which journal this is, what it has seen of the control items of tables, and which table and source a job of it has."""
+"""The identity of a journal, and of the table and source of its jobs, compared when they are opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ONE = 1
 
 
 class SqlIdentity:
-    """ports.control.Identity of one job."""
+    """model.edges.Identity of one job."""
 
     def __init__(self, database: Database, job: str) -> None:
         self.database = database

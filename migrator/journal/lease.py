@@ -1,4 +1,4 @@
-"""The lease of a job: one live run at a time, taken over from the dead."""
+"""The run lease of a job: one live run at a time, taken over when its process is dead."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from migrator.model.keys import item_key_text
 from migrator.model.live import KeyRequest, Remembered, Root
 from migrator.model.table import ItemKey
 
-# ── Keys that cannot be worked out again, and keys that two roots want, remembered in the journal ──
+# ── Remembered keys (those that no row gives again), and keys that two root rows claim ──
 
 _CHUNK = 400
 _NO_TICKET = -1
@@ -31,10 +31,10 @@ Piece = TypeVar("Piece")
 
 
 class SqlMemory:
-    """ports.live.Memory of one table; rows are found by digests in which the table's id has a part.
+    """model.live.Memory of one table; rows are found by digests in which the table's id has a part.
 
-    A root that was ever written stays, with its ticket, when its last key is gone: who is late must see that he is. It
-    goes when its row is forgotten (see stages/forget.py), and nobody is late any more.
+    A root that was ever written stays, with its ticket, when its last key is gone: a late writer must see that it is late.
+    It goes when its row is forgotten (see stages/forget.py), and no writer can be late any more.
     """
 
     def __init__(self, database: Database, table_id: str) -> None:
@@ -85,7 +85,7 @@ class SqlMemory:
         with self.database.begin() as connection:
             return int(connection.execute(mine).scalar() or 0)
 
-    # ── contests ──
+    # ── key requests ──
 
     @repeatable
     def request_keys(self, contests: Sequence[KeyRequest]) -> None:

@@ -23,7 +23,7 @@ _WHO_LETTERS = 255
 
 
 class SqlPhases:
-    """ports.phases.Phases of one job."""
+    """model.evidence.Phases of one job."""
 
     def __init__(self, database: Database, job: str) -> None:
         self.database = database

@@ -1,4 +1,4 @@
-"""Where a job's journal stands: beside its job file, from wherever a command is given. One that stood under the working
+"""The path of a journal: beside its job file, wherever a command is run. One that stood under the working
 directory, as older versions had it, is moved there."""
 
 from __future__ import annotations

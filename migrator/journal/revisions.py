@@ -1,4 +1,4 @@
-"""Which revision of a job is the newest, and by which one each writer works; decided by one writer after the other."""
+"""Mapping revisions of a job: which one is the newest, and by which one each writer works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NONE = ""
 
 
 class SqlRevisions:
-    """ports.revisions.Revisions of one job. `own`: by which the asker works. `enter` and `register` take turns, by a
+    """model.instances.Revisions of one job. `own`: by which the asker works. `enter` and `register` take turns, by a
     lock on the job's row."""
 
     def __init__(self, database: Database, job: str, own: Revision) -> None:

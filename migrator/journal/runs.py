@@ -65,7 +65,7 @@ _TALLY = ("rows", "items", "refused", "expired", "bytes", "write_units", "differ
 
 
 class SqlJournal:
-    """ports.Journal on a database of its own."""
+    """model.journal.Journal on a database of its own."""
 
     def __init__(self, where: str | URL | Engine, retry: Retry | None = None) -> None:
         self.database = Database(where, retry)

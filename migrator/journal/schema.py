@@ -18,7 +18,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql
 
 VERSION = 3
-"""Raised with every change of a table that is there already, by a step in steps.py that brings older journals up. A table
+"""Raised with every change of a table that is there already, by a step in database.py that brings older journals up. A table
 that is missing is made when a journal is opened."""
 
 metadata = MetaData()
@@ -200,7 +200,7 @@ reached_ticket = Table(
     Column("ticket", BigInteger, nullable=False),
 )
 
-# Which journal this is, and what it has seen of tables' control items (see ports/control.py).
+# Which journal this is, and what it has seen of tables' control items (see model/edges.py).
 
 identity = Table(
     "migrator_identity",

@@ -1,4 +1,4 @@
-"""Everything that a journal holds of single rows: counted, and deleted when a row is to be forgotten."""
+"""All that a journal holds of single rows: counted, and deleted when a row is forgotten."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Place: TypeAlias = tuple[Table, ColumnElement[bool]]
 
 
 class SqlTraces:
-    """ports.Traces on the journal's tables."""
+    """model.journal.Traces on the journal's tables."""
 
     def __init__(self, database: Database, job: str, table_id: str) -> None:
         self.database = database

@@ -20,7 +20,7 @@ from migrator.journal.schema import writer as writers
 from migrator.model.instances import Instance
 from migrator.model.live import Writer, WriterKind
 
-# ── Who writes items of a table, by the journal database's own clock ──
+# ── Writers of a table's items, by the journal database's own clock ──
 
 FORGOTTEN_S = 86_400.0
 """A writer that was killed leaves its row; nothing of one that was silent for a day can take effect any more."""
@@ -34,7 +34,7 @@ def process_of(writer: Writer) -> str:
 
 
 class SqlWriters:
-    """ports.live.Writers of one table. `enter` and `fence` take turns, by a lock on the table's row."""
+    """model.live.Writers of one table. `enter` and `fence` take turns, by a lock on the table's row."""
 
     def __init__(self, database: Database, table_id: str) -> None:
         self.database = database
@@ -119,7 +119,7 @@ def _writer(row: Row[Any]) -> Writer:
 
 
 class SqlInstances:
-    """ports.instances.Instances of one job."""
+    """model.instances.Instances of one job."""
 
     def __init__(self, database: Database, job: str) -> None:
         self.database = database

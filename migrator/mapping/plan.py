@@ -1,4 +1,4 @@
-"""An entity joined with the schema: columns to read, their places in a row tree, and who names them."""
+"""An entity joined with the schema: columns to read, their places in a row tree, and what names them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Values, results and ports that every room may use."""
+"""Values, results, errors and ports that every layer may use."""

@@ -187,7 +187,7 @@ class ItemStore(Protocol):
     def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]: ...
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
-        """One page of a Query. `request`: plain values, see mapping/requests.py; its table name is filled in."""
+        """One page of a Query. `request`: plain values, see mapping/patterns/requests.py; its table name is filled in."""
 
     def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
         """Where a Query goes on behind an item, which may be gone by now. `position`: its key attributes, the table's and
@@ -264,7 +264,7 @@ NameKind = Literal["table", "source"]
 
 @dataclass(frozen=True, slots=True)
 class KeptPhase:
-    """A pattern's phase in words, and the version of its move (see ports/phases.py)."""
+    """A pattern's phase in words, and the version of its move (see model/evidence.py)."""
 
     phase: str
     version: int

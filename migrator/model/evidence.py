@@ -42,7 +42,7 @@ class Window:
     shadows; `compared`: both sides answered and were compared; `same`, `transient`, `different` add up to it. `dropped`:
     shadows that did not run, by why. `kinds`: compared calls by the optional parameters that were set, joined by commas.
     `found`: differences, of which one call may have many. `latency`: by side, how many answers took how many
-    microseconds, as stages/latencies.py writes it.
+    microseconds, as stages/patterns/latencies.py writes it.
     """
 
     pattern: str

@@ -1,4 +1,4 @@
-"""Values of a mapping: references, templates, constants, maps, lists and conditions, as plain frozen values."""
+"""Expressions of a mapping: references, templates, constants, maps, lists, conditions, as frozen values."""
 
 from __future__ import annotations
 

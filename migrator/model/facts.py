@@ -1,4 +1,4 @@
-"""Facts of the source's schema: tables, columns and their kinds, keys; entity plans and the columns at their paths."""
+"""Facts of the source's schema: tables, columns and their kinds, keys; plans of entities."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class UniqueConflict:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """`meetings`: on SQLite, of each unique index in which more or other rows meet than those of the same values.
+    """`meetings`: on SQLite, of each unique index that conflicts for more or other rows than those of the same values.
 
     `doubts`: of keys among `primary_key` and `unique` that do not hold for all that is read here, why not.
     """

@@ -186,7 +186,7 @@ class Journal(Protocol):
         """
 
     def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
-        """Free each digest that this owner has; one that another has claimed meanwhile stays his."""
+        """Free each digest that this owner has; one that another owner has claimed meanwhile stays."""
 
     def close(self) -> None: ...
 

@@ -182,7 +182,7 @@ class ConditionalStore(Protocol):
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         """Puts each group by rule 3, all of it or nothing; outcomes in the order of the groups and their items.
 
-        A group is one transaction (see limits.py), and no two items of all of them are under one key. Where any item
+        A group is one transaction (see table.py), and no two items of all of them are under one key. Where any item
         is refused, those of its group that were not are `withheld`. Raises: ItemRefusedError where DynamoDB does not
         take a group for another reason.
         """
@@ -239,7 +239,7 @@ class Memory(Protocol):
         """The highest ticket that was reached; 0 where none was."""
 
     def withdraw(self, contests: Sequence[KeyRequest]) -> None:
-        """Forget the contests; those that are gone are no fault."""
+        """Forget these requests; those that are gone are no fault."""
 
 
 class OpenFindings(Protocol):
@@ -304,7 +304,7 @@ class Writers(Protocol):
         """Writers whose last heartbeat is younger than `silent_s`."""
 
 
-# ── What a source tells of who changes its tables, and how that is ended ──
+# ── What a source tells of the writers of its tables, and how their rights are taken away ──
 
 
 @dataclass(frozen=True, slots=True)

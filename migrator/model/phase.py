@@ -1,4 +1,4 @@
-"""Who is in charge of an access pattern: which side answers, which one is compared, which moves are allowed. Pure."""
+"""Phases of an access pattern: which side answers, which one is compared, which moves are allowed. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a report shows: gathered by its stage, rendered by report in the same order for terminals, programs and browsers.
+"""The model of a report: gathered by its stage, rendered alike for terminals, programs and browsers.
 
-All values are texts that may be shown: redacted, or marks, where they must be.
+All values are texts that may be shown: redacted, or masked, where they must be.
 """
 
 from __future__ import annotations

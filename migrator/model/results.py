@@ -85,7 +85,7 @@ class VerifyResult:
     sample: Sample | None = None
     not_proven: Sequence[NotCompared] = ()
     confirmed: Mapping[Root, set[ItemKey]] = field(default_factory=dict)
-    """Live sources only: roots that differ at a second look too, with the item keys in question."""
+    """Live sources only: roots that still differ when compared again, with the item keys in question."""
 
 
 CheckState = Literal["ok", "warning", "failed"]
@@ -146,7 +146,7 @@ class RowTraces:
 class Forgotten:
     """What was taken away, by kind. `young`: tombstones that must stay for `ripe_in_s` seconds.
 
-    `is_late`: somebody still writes what he read before the row was gone, or it has come back: what he must find stays.
+    `is_late`: a writer still writes what it read before the row was gone, or it has come back: what it must find stays.
     """
 
     gone: Mapping[str, int]
@@ -302,8 +302,8 @@ class PatternReplay:
     `kinds`: samples by the optional parameters that were set; `absent`: samples that ask for what is not there;
     `empty`: those that both sides answer with nothing. `found` counts differences, of which one sample may have many;
     `examples`: a few of each. `failed`: those of `different` that one side did not answer, by the optional parameters
-    that were set. `histograms`: latencies as text (see stages/latencies.py). `missing_why`: why there are fewer samples than
-    wanted, '' where there are not.
+    that were set. `histograms`: latencies as text (see stages/patterns/latencies.py). `missing_why`: why there are fewer
+    samples than wanted, '' where there are not.
     """
 
     pattern: Pattern

@@ -22,7 +22,7 @@ RowTree: TypeAlias = tuple[Any, ...]
 """A root row with all it needs: one value per slot of its plan, then one per collection.
 
 A collection's value is a tuple of child tuples (a list) or one scalar (count, sum, min, max).
-Values are as the driver gave them; the heart decodes them by their kind.
+Values are as the driver gave them; mapping/heart/rows.py decodes them by their kind.
 """
 
 SourceKey: TypeAlias = str

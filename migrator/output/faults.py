@@ -1,4 +1,4 @@
-"""Faults of a mapping file: as text, as JSON, and as workflow commands of GitHub; loads no terminal library."""
+"""Faults of a mapping file as text, JSON and workflow commands of GitHub; loads no terminal library."""
 
 from __future__ import annotations
 

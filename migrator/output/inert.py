@@ -1,4 +1,4 @@
-"""Text of rows on a page: nothing in it is obeyed, and what nobody would see is written out."""
+"""Text made safe for terminals and pages: control characters and escapes in it are shown as codes."""
 
 from __future__ import annotations
 

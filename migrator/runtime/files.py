@@ -1,4 +1,4 @@
-"""Files: small ones of people read as a whole; those of ours that hold keys or values are their owner's alone."""
+"""Files: small input files read whole, and files with keys or values, which are the owner's alone."""
 
 from __future__ import annotations
 

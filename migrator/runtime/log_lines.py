@@ -1,4 +1,4 @@
-"""How log lines are made with structlog: as JSON or for a person, on standard error, without passwords."""
+"""structlog set up: log lines as JSON or for a person, on standard error, without passwords."""
 
 from __future__ import annotations
 

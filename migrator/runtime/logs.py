@@ -1,4 +1,4 @@
-"""Loggers whose lines carry the room that speaks; structlog is loaded by the first line, not by a command's start."""
+"""Loggers whose lines name the package that logs; structlog is loaded by the first line that is written."""
 
 from __future__ import annotations
 

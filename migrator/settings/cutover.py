@@ -1,4 +1,4 @@
-"""A job's `cutover:` and `hooks:` — what evidence a move needs, when it is taken back, and who is told."""
+"""A job's `cutover:` and `hooks:`: evidence that a move needs, limits of the watch, programs to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's `reads:` — how services read, and how much of it is asked of the other side, too."""
+"""A job's `reads:`: how services read, and how much of it is compared with the other side."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Relational databases: the only room, with the journal, that knows SQL."""
+"""Relational databases: connect, reflect, select, read. With journal/ the only package that knows SQL."""

@@ -1,4 +1,4 @@
-"""Columns as our statements name them: each dialect told how it gives the whole value, and compares all of it."""
+"""SQL expressions that read a column without loss, and compare all of its value, for each dialect."""
 
 from __future__ import annotations
 

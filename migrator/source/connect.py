@@ -145,7 +145,7 @@ def address_of(text: str, command: Sequence[str], secret_providers: SecretProvid
 
 
 def identity_of(text: str, secret_providers: SecretProviders) -> str:
-    """What tells the source that a job's `url` means from others (see source/url.py); the secret's name where it is in one,
+    """What tells the source that a job's `url` means from others (see `url_identity`); the secret's name where it is in one,
     '' where it cannot be known without running a program. Asks nobody."""
     kind, colon, rest = text.partition(":")
     if colon and kind == "secret":
@@ -217,7 +217,7 @@ def _of_rds(place: str, answer: str) -> URL:
     return source_url(made.render_as_string(hide_password=False))
 
 
-# ── who is asked ──
+# ── secret providers ──
 
 
 def _variable(name: str, environ: Mapping[str, str]) -> str:
@@ -325,7 +325,7 @@ class RateLimit:
 
 
 def read_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
-    """An engine with up to `manners.pool_size` connections; nothing is connected yet.
+    """An engine with up to `connection_options.pool_size` connections; nothing is connected yet.
 
     Each new connection asks the address again. Raises: SettingsError as the address does.
     """

@@ -1,4 +1,4 @@
-"""A database's failure as an error of ours: where, which kind, why in our own words, and what to do next."""
+"""Database errors of a source as our errors: where, which kind, why, and what to do next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of tables and columns as a mapping writes them, and what to write in its SQL instead."""
+"""Names of tables and columns: as a mapping writes them (snake_case), and as the source has them."""
 
 from __future__ import annotations
 

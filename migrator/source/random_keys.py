@@ -1,4 +1,4 @@
-"""Keys of rows chosen by chance, without going through the table.
+"""Random sampling of row keys without a scan of the table.
 
 PostgreSQL reads blocks of the table that it chooses itself (TABLESAMPLE SYSTEM): any row is about as likely as any other,
 whatever its key. Elsewhere, and of views, a value is drawn between the smallest and the largest of each column of the key

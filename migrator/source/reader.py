@@ -62,7 +62,7 @@ def replica_of(
     return Reading(engine, f"{place_of(address.url())} (read_url)", retry, ReplicaCheck(mark, retry))
 
 
-# ── The source of row trees on a real database: `ports.Source` by SQLAlchemy ──
+# ── The source of row trees on a real database: `model.edges.Source` by SQLAlchemy ──
 
 KEYS_A_SELECT = 200
 """Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
@@ -75,8 +75,8 @@ class SqlSource:
     """Reads by SQL; each call is one read-only snapshot. Safe to call from many threads at once.
 
     `url`: as `source_url` gives it, or where it is asked for; the first call connects. `schemas`: those to read beside
-    the default one. `replica`: the URL of one that pages are read from. `pace`: waited for before pages, and told of
-    their rows, children included.
+    the default one. `replica`: the URL of one that pages are read from. `pace`: the rate limit, waited for before
+    pages, and told of their rows, children included.
     Raises, from every method: SourceError, without values, parameters or passwords.
     """
 
@@ -356,7 +356,7 @@ class SqlSource:
         return same
 
     def beside(self, connection_options: ConnectionOptions, retry: Retry) -> SqlSource:
-        """The same source by connections of its own and at no pace; what one has learnt of the schema both know."""
+        """The same source by its own connections, without a rate limit; what one has learnt of the schema both know."""
         same = copy.copy(self)
         same._reading = same._pages = reading_of(self._address, connection_options, retry)
         same._pace = RateLimit()

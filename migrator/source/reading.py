@@ -1,4 +1,4 @@
-"""Reads on a connection, each one snapshot; what broke with its connection is read again as a whole."""
+"""Snapshot reads on a connection; when the connection breaks, the whole read is tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a replica may be read: it is one of our primary's, and has replayed what the primary had when the run began."""
+"""Replica checks: it replicates the job's primary, and has replayed what was there when the run began."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run needs, checked one by one: each check is told, and none ends the others."""
+"""Doctor: checks one by one whether a job could run, from packages and rights to table and capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forget: what is kept of a row that is gone, counted and taken away as soon as nobody needs it any more."""
+"""Forget: all that is kept of a deleted row, counted, and removed as soon as no writer needs it any more."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Forget:
         """The items' keys as findings hold them."""
         return {key_text(self.design, item) for item in items}
 
-    # ── who may be late ──
+    # ── writers that may be late ──
 
     def _is_anybody_late(self, seen_s: float) -> bool:
         """Whether a writer is still at work on what it read before; a relay goes on to newer work in a moment."""
@@ -150,7 +150,7 @@ class Forget:
         return True
 
     def _is_back(self) -> bool:
-        """Whether there is a row of that key again: somebody who drew his ticket before `look` may have read it."""
+        """Whether there is a row of that key again: a writer that drew its ticket before `look` may have read it."""
         return self._is_there() or any(mark.tries < HOPELESS_TRIES for mark in self._own_marks())
 
     def _ripe_in_s(self, tombstones: Sequence[Item], now_s: float) -> float:

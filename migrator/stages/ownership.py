@@ -1,4 +1,4 @@
-"""Whether source, journal and table belong together, and how a journal is adopted by a table."""
+"""Whether source, journal and table belong together, and how a table is given another journal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from migrator.model.table import Item, ItemKey, TableDesign
 from migrator.stages.live.refresh import RestoredError, behind
 
 # ──
-# Whether source, journal and table still belong together: what each knows of the others, compared before
-# anybody writes.
+# Whether source, journal and table still belong together: what each knows of the others, compared before a
+# write.
 
 LASTING = ("live", "complete")
 """Phases that a journal must not forget: SQL may not be asked, or not be written, any more."""
@@ -186,7 +186,7 @@ class Keeping:
         kept = journal.kept(state.jobs.get(self.job))
         if state.jobs.get(self.job) != kept or state.table_id != self.table_id:
             self.control.keep(self.table_id, self.job, kept)
-        # Not raised here: who has drawn a ticket raises it himself, and would take it for another's.
+        # Not raised here: the writer that drew a ticket raises it, and would take it for another's.
         self.identity.see(self.table_id, self.table, state.ticket)
 
     def _refuse_older_table(self, state: ControlState, seen: int | None) -> None:

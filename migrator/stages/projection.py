@@ -1,4 +1,4 @@
-"""A page of rows as items and refusals, and a check that the columns of a run have not changed meanwhile."""
+"""A page of rows as items and refusals, and the check that the columns of a run have not changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Projection:
 
 
 def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection:
-    """The items of `rows`; a row that the heart refuses is a finding, and the others go on."""
+    """The items of `rows`; a row that `items_for` refuses is a finding, and the others go on."""
     items: list[Item] = []
     expired: list[Item] = []
     refused: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Undo and strip: deletes the items that a job wrote, or our attributes and control items from the table."""
+"""Undo and strip: delete the items that a job wrote, or our attributes and control items, from the table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from migrator.stages.parallel import TableWalk
 
 
 class AnyRevision:
-    """ports.revisions.Revisions of an undo: it deletes by `_src` alone, so no mapping makes what it does wrong."""
+    """model.instances.Revisions of an undo: it deletes by `_src` alone, so no mapping makes what it does wrong."""
 
     def enter(self, writer: Writer) -> None:
         return

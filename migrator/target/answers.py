@@ -1,7 +1,7 @@
-"""Answers that are whole: every part that was asked for is required, or the answer counts as none and is asked for again.
+"""Checks that an answer of AWS is whole: where a part is missing it counts as none, and is asked for again.
 
-A proxy, a gateway or a broken endpoint can say 200 with nothing in it. Read as an answer it would say that all is written,
-or that nothing is there.
+A proxy, a gateway or a broken endpoint can say 200 with nothing in it. Read as an answer it would say that all is
+written, or that nothing is there.
 """
 
 from __future__ import annotations

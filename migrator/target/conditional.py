@@ -1,4 +1,4 @@
-"""Conditional writes and transactions, one outcome an item."""
+"""Conditional writes and transactions, with one outcome for each item."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ Result = TypeVar("Result")
 
 
 class ConditionalWrites(Forked):
-    """ports.live.ConditionalStore and OwnStore on a DynamoDB table; safe to share between threads.
+    """model.live.ConditionalStore and OwnStore on a DynamoDB table; safe to share between threads.
 
     A request that is sent again is the same request: where the first one took effect unseen, the second finds the
     item with its own ticket and may replace it, or finds something newer.

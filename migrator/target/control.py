@@ -29,7 +29,7 @@ _TRIES = 20
 
 
 class ControlItem:
-    """ports.control.Control on a DynamoDB table.
+    """model.edges.Control on a DynamoDB table.
 
     Each write is the whole item, on condition that what is kept beside the ticket is what this writer knows: a journal
     that another one has replaced is told so by its next write.
@@ -197,7 +197,7 @@ def _read(written: Any) -> Kept:
     return Kept(str(written["journal"]), phases, frozenset(written["direct"]), int(written["direct_run"]))
 
 
-# ── ports.stripping.Stripping on a DynamoDB table ──
+# ── model.edges.Stripping on a DynamoDB table ──
 
 
 class DynamoStripping:

@@ -1,4 +1,4 @@
-"""MiniStack as an embedded DynamoDB: started once, shared by the commands that follow, stopped with its tables saved."""
+"""The embedded DynamoDB (MiniStack): started once, shared by commands, stopped with its tables saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AWS refuses and what can pass: the one place where its errors become ours."""
+"""Errors of AWS as our errors: what is refused for good, and what can pass when tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket, named by a digest of their bytes, so that one that is there is the right one."""
+"""Objects in an S3 bucket, named by a digest of their bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADVICE = {
 
 
 class S3Objects(Forked):
-    """ports.ObjectStore on a bucket; safe to share between threads. An object's key is the prefix and its name."""
+    """model.edges.ObjectStore on a bucket; safe to share between threads. An object's key is the prefix and its name."""
 
     def __init__(
         self,

@@ -131,7 +131,7 @@ class Sent:
 
 
 class DynamoStore(Forked):
-    """ports.ItemStore on a DynamoDB table; safe to share between threads.
+    """model.edges.ItemStore on a DynamoDB table; safe to share between threads.
 
     `check` stands before each write, twice; it raises where this writer must send nothing more.
     """

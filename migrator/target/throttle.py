@@ -1,4 +1,4 @@
-"""Write units held at or below a rate: estimated before a request, corrected by what it really consumed."""
+"""A rate limit of write units: estimated before a request, corrected by what it really consumed."""
 
 from __future__ import annotations
 

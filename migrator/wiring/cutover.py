@@ -1,4 +1,4 @@
-"""Builds the edges of cutover, decommission and direct entities."""
+"""Opens what cutover, decommission and direct entities need: the journal alone, or all evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The only room that knows every edge: constructor calls, no decisions."""
+"""Opens a job: settings, mapping, source, journal and table, each made once and handed to stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The edges of live change, put together: constructor calls, no decisions."""
+"""Opens what live change needs: capture, marks and tickets, remembered keys, a writer beside others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether items are still made of rows, as job and journal know it; asked before old rows could go over newer items."""
+"""Opens what says whether rows are still the truth, asked before old rows could overwrite newer items."""
 
 from __future__ import annotations
 

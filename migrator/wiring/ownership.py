@@ -1,4 +1,4 @@
-"""What tells whether journal and table belong together, put together: constructor calls, no decisions."""
+"""Opens the stage that tells whether source, journal and table belong together."""
 
 from __future__ import annotations
 

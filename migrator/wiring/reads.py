@@ -1,4 +1,4 @@
-"""Reads of a service, put together: constructor calls, no decisions."""
+"""Opens the reads of a service: connections of callers and of shadows, phases, metrics, the instance."""
 
 from __future__ import annotations
 

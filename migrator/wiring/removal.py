@@ -1,4 +1,4 @@
-"""The stage that forgets a row, put together: constructor calls, no decisions."""
+"""Opens the stage that forgets a row."""
 
 from __future__ import annotations
 

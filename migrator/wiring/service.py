@@ -1,4 +1,4 @@
-"""What lives in a service, put together: constructor calls, no decisions."""
+"""Opens the adapter of a service: its marks, strict mode, and flush."""
 
 from __future__ import annotations
 

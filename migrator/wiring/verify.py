@@ -1,4 +1,4 @@
-"""How a verify begins, and what it leaves behind for the end of a migration."""
+"""Opens a verify: the run that it goes on with, and what it leaves as evidence for the end of a migration."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from migrator.model.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, Sample, Window
 
 
 class FakeEvidence:
-    """ports.evidence.Evidence by a clock of the test's own. `away`: what every method raises, if anything."""
+    """model.evidence.Evidence by a clock of the test's own. `away`: what every method raises, if anything."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock

@@ -9,7 +9,7 @@ from migrator.model.journal import Finding, FindingGroup, Run
 
 
 class FakeFindingGroups:
-    """ports.finding_groups.FindingGroups of findings that a test gives, by the run's id."""
+    """model.journal.FindingGroups of findings that a test gives, by the run's id."""
 
     def __init__(self) -> None:
         self.found: dict[int, list[Finding]] = {}

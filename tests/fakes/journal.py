@@ -17,7 +17,7 @@ from migrator.model.table import ItemKey
 
 
 class FakeMemory:
-    """ports.live.Memory; a test may look at `roots` and `wishes`."""
+    """model.live.Memory; a test may look at `roots` and `wishes`."""
 
     def __init__(self) -> None:
         self.roots: dict[Root, Remembered] = {}
@@ -64,7 +64,7 @@ class FakeMemory:
 
 
 class FakeOpenFindings:
-    """ports.live.OpenFindings; each finding by its place, with the ticket of the reading that made it."""
+    """model.live.OpenFindings; each finding by its place, with the ticket of the reading that made it."""
 
     def __init__(self) -> None:
         self.open: dict[tuple[str, ...], tuple[int, Finding]] = {}
@@ -113,7 +113,7 @@ def _root(one: Finding) -> Root:
 
 
 class FakeWriters:
-    """ports.live.Writers by a clock of the test's own."""
+    """model.live.Writers by a clock of the test's own."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -166,7 +166,7 @@ class RevisionBook:
 
 
 class FakeRevisions:
-    """ports.revisions.Revisions; those of one job share a `book`."""
+    """model.instances.Revisions; those of one job share a `book`."""
 
     def __init__(self, book: RevisionBook | None = None, own: str = "own") -> None:
         self.book = book if book is not None else RevisionBook()
@@ -203,7 +203,7 @@ class FakeRevisions:
 
 
 class FakeInstances:
-    """ports.instances.Instances by a clock of the test's own. `away`: what every method raises, if anything."""
+    """model.instances.Instances by a clock of the test's own. `away`: what every method raises, if anything."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock

@@ -13,7 +13,7 @@ from migrator.model.phase import state_named
 
 
 class FakePhases:
-    """ports.phases.Phases of one job. `clock`: seconds since 1970."""
+    """model.evidence.Phases of one job. `clock`: seconds since 1970."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock

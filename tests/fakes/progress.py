@@ -6,7 +6,7 @@ from migrator.model.journal import Tally
 
 
 class Silent:
-    """ports.Progress without a display."""
+    """model.journal.Progress without a display."""
 
     def __enter__(self) -> Silent:
         return self

@@ -31,7 +31,7 @@ _PAGE = 7
 
 
 class FakeStore:
-    """ports.ItemStore, ports.live.ConditionalStore and OwnStore without a server.
+    """model.edges.ItemStore, model.live.ConditionalStore and OwnStore without a server.
 
     `check` stands before each write, and raises where nothing more must be written. A test may look at `items` and
     change them, and see the `queries` asked.

@@ -9,7 +9,7 @@ from tests.fakes.store import FakeStore
 
 
 class FakeStripping:
-    """ports.stripping.Stripping. `asked`: how many items each call gave."""
+    """model.edges.Stripping. `asked`: how many items each call gave."""
 
     def __init__(self, store: FakeStore) -> None:
         self.store = store

@@ -51,7 +51,7 @@ class Pause:
 
 
 class Silent:
-    """ports.Progress that says nothing."""
+    """model.journal.Progress that says nothing."""
 
     def page_planned(self, entity: str, number: int) -> None:
         return

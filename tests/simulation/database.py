@@ -38,7 +38,7 @@ class Kept:
 
 @dataclass
 class Database:
-    """`unique`: names are one owner's alone. `image_of`: the columns that a mark holds, per table.
+    """`unique`: names are one owner's alone. `images`: the columns that a mark holds, per table.
 
     `hidden`: rows that a policy hides from our readers, though not from the service.
     """

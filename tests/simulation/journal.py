@@ -108,7 +108,7 @@ class Writers:
 
 @dataclass
 class Identity:
-    """ports.control.Identity; `id`: of the journal."""
+    """model.edges.Identity; `id`: of the journal."""
 
     id: str = "journal"
     seen_tables: dict[str, int] = field(default_factory=dict)

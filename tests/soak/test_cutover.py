@@ -233,7 +233,7 @@ def test_a_fault_under_load_is_rolled_back_by_the_watch(shop: Project) -> None:
 SERVICE = """
 import sys
 from migrator.api import Migration
-from migrator.wiring.cutover import JobJournal as Desk
+from migrator.wiring.cutover import JobJournal
 from migrator.model.phase import State
 from migrator.model.evidence import Move
 with Migration.load(sys.argv[1], service="shop-api") as migration:

@@ -1,4 +1,4 @@
-"""`migrator mapping` and `migrator table`: what is designed, before a row moves."""
+"""`migrator mapping` and `migrator table`: a mapping checked and tried, and its table, before a row moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`migrator relay` and `migrator purge`: changes made into items, old tombstones taken away."""
+"""`migrator relay` and `migrator purge`: changes become items, old tombstones are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`migrator decommission`: what still depends on SQL, the steps that end it, and our attributes taken out of the table."""
+"""`migrator decommission`: what still depends on SQL, the steps that end it, and our attributes stripped."""
 
 from __future__ import annotations
 

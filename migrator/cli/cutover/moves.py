@@ -45,8 +45,7 @@ from migrator.wiring.cutover import EvidenceSources, JobJournal, job_journal_of,
 from migrator.wiring.job import CommandJob
 
 # ──
-# `migrator cutover`: who is in charge of each access pattern, moved forward on evidence and back at any
-# time.
+# `migrator cutover`: each access pattern moved from phase to phase, forward on evidence and back at any time.
 
 
 @belonging(keeps=True)

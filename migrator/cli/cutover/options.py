@@ -22,7 +22,7 @@ from migrator.output.cutover import judgement_table, who
 from migrator.wiring import cutover
 from migrator.wiring.cutover import JobJournal
 
-# ── What commands that move access patterns share: who moves, over which evidence, past which instances ──
+# ── Shared by commands that move access patterns: actor and reason, override, and instances to evict ──
 
 _LETTERS = 500
 _SHOWN = 50
@@ -147,7 +147,7 @@ def strike(job_journal: JobJournal, ids: Sequence[str]) -> None:
             job_journal.instances.leave(one)
 
 
-# ── What was moved, told together with the readers that do not act by it yet ──
+# ── The output of a move, with the readers that do not act by it yet ──
 
 _WAIT_LIMIT_S = 60.0
 _LOOK_S = 0.2

@@ -1,4 +1,4 @@
-"""`migrator cutover watch`: patterns moved back by themselves when their limits are passed."""
+"""`migrator cutover watch`: moves patterns back by itself when their limits are passed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`migrator relay` and `migrator purge`: marks become items, tombstones are deleted; triggers are watched meanwhile."""
+"""`migrator relay` and `migrator purge`: marks become items, and old tombstones are deleted."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ from migrator.wiring.job import CommandJob, JobContext
 from migrator.wiring.live import ConcurrentEdges
 
 # ──
-# Whether changes still leave marks: a relay whose triggers are gone would have nothing to do, and seem
-# well.
+# Whether changes still leave marks: a relay whose triggers are gone would be idle, without an error.
 
 LOOK_S = 60.0
 _log = get_logger("relay")
@@ -78,8 +77,7 @@ _SEE = "`migrator capture status`; after `migrator capture install` run `migrato
 
 
 # ──
-# `migrator relay` and `migrator purge`: marks made into items, and tombstones that nobody needs taken
-# away.
+# `migrator relay` and `migrator purge`: marks made into items, and old tombstones deleted.
 
 _WRITTEN_ALL_THE_SAME = {"apart"}
 """Kinds of findings whose rows have their items none the less."""

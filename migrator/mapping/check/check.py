@@ -235,7 +235,7 @@ def _is_whole(column: Column) -> bool:
     return column.kind.name == "integer" or (column.kind.name == "number" and column.kind.scale == 0)
 
 
-# ── Everything that is wrong, or risky, in a mapping laid over a real schema ──
+# ── All faults and warnings of a mapping against the schema of a source ──
 
 
 @dataclass(frozen=True)

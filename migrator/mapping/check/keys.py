@@ -152,7 +152,7 @@ def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fa
             yield document.fault(at, what, warning=True)
 
 
-# ── Keys that tell apart texts which the source takes for one: 'ANN' and 'ann', or 'ann' and 'ann ' ──
+# ── Collations: keys that differ where the source takes texts for one: 'ANN' and 'ann', 'ann' and 'ann ' ──
 
 _MENDS: dict[Alike, tuple[str, ...]] = {"case": ("lower", "upper"), "trailing spaces": ("trim",)}
 """Filters of which one makes one text of those; the first is the one that we advise."""

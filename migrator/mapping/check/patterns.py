@@ -1,4 +1,4 @@
-"""Faults of access patterns: keys that no item has, parameters that do not fit, attributes that are missing."""
+"""Faults of access patterns: keys that no item has, parameters that do not fit, missing attributes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _near_faults(pattern: Pattern, types: dict[str, Kind], document: Document) -
         yield document.fault(at, f"the parameter '{within}' must be a number of metres")
 
 
-# ── Access patterns laid over the items: whether the keys that they ask for are keys that items have ──
+# ── Keys of access patterns: whether the keys that they ask for are keys that items have ──
 
 
 def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
@@ -297,7 +297,7 @@ def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | Non
     )
 
 
-# ── What access patterns give back, laid over the items: whether those items, and the index, hold it ──
+# ── Returned attributes of access patterns: whether the items, and the index, hold them ──
 
 
 def return_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""Which root rows a change of a captured table touches, and which columns tell: pure, from the plans alone."""
+"""Which root rows a change of a captured table affects, and which columns its mark must hold. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def template_paths(templates: Sequence[Template]) -> frozenset[str]:
 
 
 def image_places(plan: EntityPlan) -> Places:
-    """Where the columns of base keys stand in an image that is made a row (see item_keys.py)."""
+    """Where the columns of base keys stand in an image that is made a row (see items.py)."""
     own = _own_columns(plan)
     wanted = [path for path in key_paths(plan) if path in own]
     return Places({path: number for number, path in enumerate(wanted)}, {})

@@ -1,4 +1,4 @@
-"""Places on the earth: geohash cells, the cells around one, distances, and how far nine cells reach."""
+"""Geohash cells of places: the cells around one, distances, and how far nine cells reach."""
 
 from __future__ import annotations
 

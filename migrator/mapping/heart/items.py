@@ -78,7 +78,7 @@ def checked_key(name: str, value: Any, limit: int) -> Any:
     return value
 
 
-# ── What the items of an entity only point to, as functions of a decoded row ──
+# ── Objects in S3 that the items of an entity point to, as functions of a decoded row ──
 
 
 def compile_contents(
@@ -100,7 +100,7 @@ def _content(
     return lambda row: None if when is not None and not when(row) else content_of(value(row), stored.over)
 
 
-# ── The heart: the one place where a row becomes items ──
+# ── items_for(): the one place where a row becomes items ──
 
 
 @dataclass(frozen=True)

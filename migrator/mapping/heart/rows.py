@@ -46,7 +46,7 @@ def row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowT
 
 
 def refused_row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowTree], Row]:
-    """The same for a row that is refused: what cannot be decoded stands there as Unfit, and the rest as it is."""
+    """The same for a row that is refused: what cannot be decoded stands there as Undecodable, and the rest as it is."""
     steps = _steps(plan)
     transformed = None if transform is None else _transformer(plan, transform)
 

@@ -1,4 +1,4 @@
-"""Numbers, dates and times in exact form, and values that their column's kind cannot decode."""
+"""Numbers, dates and times in exact form; values that their column cannot decode, and their text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from migrator.model.table import NUMBER_DIGITS, NUMBER_MAX_EXPONENT, NUMBER_MIN_
 
 # ── Values that their column's kind has no form for, and the text that `|text` keeps of them instead ──
 
-# No longer than any number or moment, and of characters that a check of keys can count on (uniqueness.py).
+# No longer than any number or moment, and of characters that a check of keys can count on (mapping/check/values.py).
 _PLAIN_TEXT = re.compile(r"[0-9A-Za-z :.+,/-]{1,100}")
 
 

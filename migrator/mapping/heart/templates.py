@@ -1,4 +1,4 @@
-"""The small language inside of texts: `USER#{user_id:06}`, `created_at|iso:s`."""
+"""The template language: `USER#{user_id:06}`, `created_at|iso:s`, parsed to references and filters."""
 
 from __future__ import annotations
 

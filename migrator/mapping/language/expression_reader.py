@@ -1,3 +1,5 @@
+"""Values and templates of a mapping file parsed to expressions, for all parsers of the language."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping as Dict

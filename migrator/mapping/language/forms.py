@@ -1,4 +1,4 @@
-"""The forms of a mapping file: which words stand where."""
+"""The form of a mapping file, as pydantic models: which words are allowed where."""
 
 from __future__ import annotations
 

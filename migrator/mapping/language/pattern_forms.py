@@ -1,4 +1,4 @@
-"""The form of access patterns in a mapping file: which words stand where."""
+"""The form of access patterns in a mapping file: which words are allowed where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Direct entities: those that the service writes to the table itself, past SQL, and that nobody of ours writes any more."""
+"""Direct entities: those that a service writes to the table itself, past SQL, and migrator writes no more."""
 
 from __future__ import annotations
 

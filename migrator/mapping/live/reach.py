@@ -1,4 +1,4 @@
-"""From a mark's images to the root rows and item keys that a change affects."""
+"""From the images of a mark to the root rows and item keys that a change affects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def no_keys(image: Dict[str, Any]) -> frozenset[ItemKey]:
 def compile_image_keys(mapping: MappingModel, plan: EntityPlan) -> ImageKeys:
     """A function giving the base keys of the entity's items, whether their `when` holds or not.
 
-    A key that the heart would refuse (a NULL, too long) is none. Designs whose key is made of more than columns of the
+    A key that `items_for` would refuse (a NULL, too long) is none. Designs whose key is made of more than columns of the
     root give none either: their keys are remembered (see changes.needs_memory).
     """
     around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
@@ -87,7 +87,7 @@ def _key(table: TableDesign, base: Step, row: list[Any] | None) -> ItemKey | Non
 
 
 def _row(places: Places, wanted: Dict[str, Decoder], image: Dict[str, Any]) -> list[Any] | None:
-    """The decoded row, None in places that are not wanted; None where the heart would refuse the row."""
+    """The decoded row, None in places that are not wanted; None where `items_for` would refuse the row."""
     row: list[Any] = [None] * len(places.columns)
     for path, decode in wanted.items():
         try:

@@ -24,7 +24,7 @@ from migrator.model.facts import EntityPlan, Kind, kind_of
 from migrator.model.patterns import Nearby, Param, ParamType, Part, Pattern
 from migrator.model.table import Item, Value
 
-# ── How an item would say the values that SQL answers, attribute by attribute ──
+# ── Values of SQL answers in the form that an item has them, attribute by attribute ──
 
 Reader = Callable[[Any], Any]
 

@@ -1,4 +1,4 @@
-"""Cursors of callers that page: opaque texts, signed, that say where a paging goes on. Pure."""
+"""Cursors for reads page by page: opaque, signed texts that say where the next page begins. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers laid under a pattern's rules of comparison: what is ignored is gone, what is near enough is the same. Pure."""
+"""Normalisers: both answers under a pattern's rules of comparison (ignored attributes, tolerances). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers as a service is handed them, and as its own functions hand them to us. Pure."""
+"""Answers converted for a service's callers, and from a service's own functions. Pure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _number(value: Decimal) -> int | Decimal:
 
 
 def records_of(pattern: Pattern, answer: Any, at_most: int) -> dict[str, list[Record]]:
-    """The answer's records by part, all that they hold our own: the caller may change his.
+    """The answer's records by part, as copies of our own: the caller may change those it has.
 
     `answer`: a list of records, one record or None; of a pattern with parts a dict of such by part.
     Raises: SettingsError for any other form, or another name of a part; TooManyError beyond `at_most` records.

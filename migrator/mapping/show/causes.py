@@ -1,4 +1,4 @@
-"""Why a value that SQL gives and the value that the item has may differ: told from examples alone. Pure."""
+"""The likely cause of a difference between SQL and the item, found from examples alone. Pure."""
 
 from __future__ import annotations
 

@@ -181,8 +181,7 @@ def _column(table: TableFacts, column: str) -> _Column:
 
 
 # ──
-# Keys as they may be shown to anybody: what could name a person gives way to a short mask that stays the
-# same.
+# Keys as they may be shown: what could name a person is replaced by a short mask, the same for the same text.
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TIME = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d(:?\d\d(:?\d\d(\.\d+)?)?)?(Z|[+-]\d\d(:?\d\d)?)?)?)?")
@@ -281,7 +280,7 @@ def _constant(form: Template) -> int:
 
 
 # ──
-# Values of rows and items as text that may be shown: what a pattern redacts gives way to a short mask.
+# Values of rows and items as text that may be shown: what a pattern redacts is replaced by a short mask.
 # Pure.
 
 

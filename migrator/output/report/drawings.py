@@ -1,4 +1,4 @@
-"""What a timeline and a pair of latency curves look like: numbers for SVG, no text of a row among them."""
+"""Timelines and latency curves of the report as numbers for SVG; no text of a row is in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as one HTML file: no network, no code but its own, readable without it."""
+"""The report as one HTML file that needs no network and can be read without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report on a terminal and as JSON, and the words that all its forms share."""
+"""The report on a terminal and as JSON, and the words that all forms of it share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marks that a service leaves itself: for code without the ORM, on any DB-API connection."""
+"""Marks left by explicit calls of a service: for code without the ORM, on any DB-API connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the adapter needs of a service's DB-API driver: cursors, transactions, and waiting off the event loop."""
+"""A service's DB-API driver as the adapter needs it: cursors, transactions, waiting off the event loop."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.table import engine_of
 from migrator.source.failures import source_error
 
-# ── The adapter's ears: every statement of a service's engines, and the ends of its transactions ──
+# ── Event hooks: every statement of a service's engines, and the ends of its transactions ──
 
 BY_HAND = "migrator_marked"
 """The execution option by which a service says that it leaves a statement's marks itself."""
@@ -303,7 +303,7 @@ class Adapter:
     def ddl(self) -> Ddl:
         return self.listening.marking.images.ddl
 
-    # ── listening.Watcher ──
+    # ── Watcher ──
 
     @property
     def reads(self) -> bool:
@@ -339,7 +339,7 @@ class Adapter:
             what = "dual write: strict mode cannot write items before a commit in two phases"
             raise UnmarkedError(f"{what}; use outbox mode for this transaction's session")
 
-    # ── the first look at a connection ──
+    # ── a connection seen for the first time ──
 
     def _look_at(self, driver: Driver) -> None:
         """Whether this is the database that is captured, and marks can be left in it.

@@ -1,4 +1,4 @@
-"""Reading inside of a service's own transaction, with the values that our own connections give."""
+"""Reads inside of a service's own transaction, with the values that our own connections return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys that a service's statement says, of the rows that it writes."""
+"""Keys of the rows that a service's statement writes, taken from the statement and its parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service hands over for its dual writes: engines, sessions or what makes them, sync and async."""
+"""The objects that a service gives for dual writes: engines, sessions, session makers, sync and async."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONNECTIONS = "migrator_connections"
 
 
 class Sessions:
-    """Attaches the adapter's ears. `committed`: called after the commit of each session that changed rows.
+    """Attaches the adapter's event hooks. `committed`: called after the commit of each session that changed rows.
 
     A bare AsyncSession class is none that can be listened to: its sessions are those of the whole process.
     """

@@ -1,4 +1,4 @@
-"""What one SQL statement writes, its placeholders, and silence of the parser's own log."""
+"""One SQL statement of a service: what it writes, its placeholders, and the parser's own log kept silent."""
 
 from __future__ import annotations
 

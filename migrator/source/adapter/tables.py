@@ -1,4 +1,4 @@
-"""Tables that the adapter looks at: those that are captured, and those whose foreign keys change captured ones."""
+"""Tables that the adapter watches: captured ones, and those whose foreign keys change captured ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from migrator.source.engines.ddl import columns_of
 from migrator.source.engines.table import engine_at
 
 # ──
-# Which tables hang together over any number of steps; engines say over one
-# (source/engines/foreign_keys.py).
+# Tables linked by foreign keys over any number of steps; engines say over one
+# (`Outcomes.links`).
 
 
 def above(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
@@ -45,8 +45,7 @@ def _closed(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
 
 
 # ──
-# Tables that the adapter looks at: those that are captured, and those whose foreign keys change captured
-# ones.
+# Tables that the adapter watches: captured ones, and those whose foreign keys change captured ones.
 
 _REPLACES = re.compile(r"(?i)\bON\s+CONFLICT\s+REPLACE\b")
 _KEEPS_PARTS = re.compile(r"(?i)\bON\s+CONFLICT\s+FAIL\b")

@@ -1,4 +1,4 @@
-"""What the transactions of a service changed, from the first change to the commit."""
+"""State of a service's transactions: what each has changed, from the first change to the commit."""
 
 from __future__ import annotations
 

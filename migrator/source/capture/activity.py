@@ -1,4 +1,4 @@
-"""What PostgreSQL, MariaDB, MySQL and SQLite count of changes, each in its own way."""
+"""Counters of changes and open transactions, as PostgreSQL, MariaDB, MySQL and SQLite tell them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triggers installed and inspected: the statements, what is installed by the catalogue, and why a table is refused."""
+"""Triggers installed and inspected: their statements, what the catalogue has, why a table is refused."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _unseen(ddl: Ddl, captured: Captured) -> str:
     return ""
 
 
-# ── Capture put into a source and taken out again: `ports.capture.Capture` by SQL ──
+# ── Capture put into a source and taken out again: `model.capture.Capture` by SQL ──
 
 _UNMARKED = (
     "only services that use the adapter leave marks: what anybody else writes (a script, a person, a service without it,"

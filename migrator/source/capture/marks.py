@@ -51,7 +51,7 @@ class Images:
         return self._decode(word, text)
 
 
-# ── Marks in the source: `ports.live.Marks` by SQL ──
+# ── Marks in the source: `model.live.Marks` by SQL ──
 #
 # A mark that was worked is deleted, but as long as anybody's snapshot is open (a dump, a report) the database keeps what is
 # left of it, and whoever reads the marks from the first one on passes by all of that. So most takes begin where the last
@@ -307,7 +307,7 @@ def _keys(text: str | None) -> tuple[ItemKey, ...]:
     return tuple(key for key in read if key is not None)
 
 
-# ── The counter of tickets in the source: `ports.live.Tickets` by SQL ──
+# ── The counter of tickets in the source: `model.live.Tickets` by SQL ──
 
 FIRST_EPOCH = 1
 

@@ -1,4 +1,4 @@
-"""Transactions that write to our own tables in the source, and looks at them; each may be tried again as a whole."""
+"""Transactions that write to our own tables in the source; each may be tried again as a whole."""
 
 from __future__ import annotations
 

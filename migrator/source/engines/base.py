@@ -116,7 +116,7 @@ Open: TypeAlias = tuple[dict[str, tuple[str, str]] | None, str]
 
 
 class UrlKeeper(Protocol):
-    """Where the URL of a database is asked for whenever a connection is made (source/address.py)."""
+    """Where the URL of a database is asked for whenever a connection is made (source/connect.py)."""
 
     def url(self) -> URL:
         """Raises: SettingsError, without anything of the answer."""
@@ -134,7 +134,7 @@ class Connecting:
     `port`: where its server listens by default, 0 for a file. `rds`: names that a secret of AWS RDS has for it. `extra`:
     of our package that brings the driver, and the module that it brings; None where none is needed.
     `checked_url`: the URL with our driver's name, given what a message says a URL may be; raises SettingsError where it
-    cannot be one of this engine. `open`: what makes connections with these manners; nothing is connected yet.
+    cannot be one of this engine. `open`: what makes connections with these options; nothing is connected yet.
     """
 
     form: str
@@ -174,7 +174,7 @@ Trait: TypeAlias = Literal[
     "rows compared as a whole",
     "zero date is NULL",
 ]
-"""What columns need in our own statements that standard SQL does not; source/held.py and key_ranges.py say how."""
+"""What columns need in our own statements that standard SQL does not; source/column_sql.py says how."""
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ class Outcomes:
     makes it one of the column. `marks_at_once`: a statement can make the marks itself. `returns_keys`: of any INSERT.
     `rereads_returned`: rows that were given back can be read again. `last_key`: SQL of the last key that was made; ''
     where the cursor has it, None where nothing does. `counts_keys_on`: keys of one statement follow on each other.
-    `zero_makes_key`: 0 as a key is the wish of a new one. `keeps_refused`: of a refused statement, "nothing",
+    `zero_makes_key`: 0 as a key asks for a new one. `keeps_refused`: of a refused statement, "nothing",
     "earlier" parameters, or what was "counted". `counts_twice`: a row that an upsert changes. `counts_late`: only
     when what is given back was fetched. `locks_all`: nothing comes in between. `folds_tables`: whether names of
     tables in another case are the same. `links`: between tables, of these schemas. `knows_heirs`: views and

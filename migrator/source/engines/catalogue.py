@@ -1,4 +1,4 @@
-"""What a catalogue says of a schema: tables and columns by real names, collations, foreign keys, partitions."""
+"""Catalogue of a schema: tables and columns by real names, collations, foreign keys, partitions."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def widest_on_mysql(collation: str | None) -> int:
 
 
 # ──
-# How the tables of a database hang together: foreign keys that act by themselves, partitions, tables that
+# How the tables of a database are linked: foreign keys that act by themselves, partitions, tables that
 # inherit.
 
 ACTS = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})

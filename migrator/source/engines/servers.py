@@ -1,4 +1,4 @@
-"""What engines that are servers share: connections made by an address that is asked anew, one '@' too many in a URL."""
+"""What engines with a server share: connections whose address is asked anew, and checks of URLs."""
 
 from __future__ import annotations
 

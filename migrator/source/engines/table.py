@@ -1,4 +1,4 @@
-"""The engines that there are, by the name of SQLAlchemy's dialect."""
+"""The table of engines, by the name of SQLAlchemy's dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What most engines share: texts, comments and parameters in SQL, functions of the clock, reasons of errors in our words."""
+"""What several engines share: texts and comments in SQL, clock functions, and reasons of errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 # ──
-# What the SQL of most engines shares: texts, comments, parameters, functions that look at the clock,
+# What the SQL of most engines shares: texts, comments, parameters, functions that read the clock,
 # values as text.
 
 BACKSLASHED = r"'(?:[^'\\]|''|\\.)*'"

@@ -1,1 +1,1 @@
-"""SQL that users write: read, checked, and named."""
+"""SQL that users write in a mapping: parsed, checked, and its names resolved."""

@@ -1,4 +1,4 @@
-"""Names in a statement: how each dialect quotes and folds them, and edits that put text before one."""
+"""Identifiers in SQL: how each dialect quotes and folds names, and edits of a statement."""
 
 from __future__ import annotations
 

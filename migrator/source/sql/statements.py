@@ -1,4 +1,4 @@
-"""A mapping's SQL: the source's own, checked, and told where its columns and tables are."""
+"""SELECT statements of a mapping, in the source's own SQL: checked, with columns and tables located."""
 
 from __future__ import annotations
 

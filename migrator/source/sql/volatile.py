@@ -1,4 +1,4 @@
-"""Functions in the SQL of computed columns that do not give the same for the same row: clocks, chance, other tables."""
+"""Volatile functions in computed columns: clocks, randomness and other tables change the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backfill will take, from some pages of each entity."""
+"""Estimate of a backfill: rows, items, write units and dollars, from some pages of each entity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a backfill writes a page: unconditionally when alone, conditionally beside other writers, or not at all (dry run)."""
+"""How a backfill writes a page: without conditions, with conditions beside other writers, or a dry run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What still depends on SQL: checks before decommission and before an entity is written directly."""
+"""What still depends on SQL: the checks before `complete`, decommission, and direct entities."""
 
 from __future__ import annotations
 

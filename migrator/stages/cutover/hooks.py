@@ -1,4 +1,4 @@
-"""Programs of the operators' own that are told of events: bounded in time, and never a reason to fail."""
+"""Hooks: the operators' own programs, run on events, bounded in time; their failure fails nothing else."""
 
 from __future__ import annotations
 

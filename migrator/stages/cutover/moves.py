@@ -1,4 +1,4 @@
-"""Cutover: who is in charge of a pattern, moved forward on evidence and back at any time."""
+"""Cutover: an access pattern moved from phase to phase, forward on evidence and back at any time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST_PERCENT = 1
 
 @dataclass(frozen=True)
 class Cutover:
-    """`who`: who moves, as the audit names him. `revision`: of the mapping."""
+    """`who`: who moves, as the audit names them. `revision`: of the mapping."""
 
     phases: Phases
     who: str

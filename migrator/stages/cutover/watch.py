@@ -1,4 +1,4 @@
-"""A pattern's calls watched after its move: it goes back by itself once counts prove that a limit is passed."""
+"""The watch: moves a pattern back by itself once its calls since the move show that a limit is passed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Watch:
         try:
             moved = self.cutover.roll_back(phase, after, reason, passed)
         except MovedError as error:
-            # Somebody was faster; the next look sees what he made of it.
+            # Another move was faster; the next look sees what came of it.
             _log.info("not_rolled_back", pattern=phase.pattern, reason=str(error))
             return None
         return MovedBack(phase.pattern, phase.state, after, moved.version, reason, passed)

@@ -1,4 +1,4 @@
-"""Capture: our tables and triggers put into the source, compared with what they should be, and taken out again."""
+"""Capture: our tables and triggers in the source, installed, compared with what they should be, removed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The heartbeat of a service's process: one instance with its roles, registered, renewed by a thread, and looked at whether
-they still fit."""
+"""Heartbeat of a service's process: registers one instance with its roles, renews it in a thread, and checks
+that its roles still fit the job."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ class Heartbeat:
                 self._beat()
 
     def _look_anew(self) -> None:
-        """Once, whoever of the callers comes first. Where the heart itself waits for a journal that is away, callers wait a
+        """Once, by the first of the callers. Where the heartbeat thread waits for a journal that is away, callers wait a
         moment in each beat, and go on."""
         if self.clock() - self._gave_up_at < self.beat_s:
             return
@@ -285,11 +285,11 @@ class Heartbeat:
     def _log(self, error: MigratorError) -> None:
         if time.monotonic() - self._logged_at >= _LOG_S:
             self._logged_at = time.monotonic()
-            # Where a log cannot be written (its stream is closed) the heart must go on beating.
+            # Where a log cannot be written (its stream is closed) the heartbeat must go on.
             with suppress(OSError, ValueError):
                 _log.warning("instance_cannot_look", reason=str(error))
 
 
 def _given_up(error: Exception) -> None:
-    """Ends the heart, which the next write is told of: what nobody expected may mean that nothing is looked at any more."""
+    """Ends the heartbeat, which the next write is told of: after an unexpected error perhaps nothing is checked any more."""
     raise error

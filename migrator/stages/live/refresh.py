@@ -1,4 +1,4 @@
-"""Refresh: writes what a root row says now, under a ticket, beside other writers."""
+"""Refresh: writes the items of root rows as they are now, under a ticket, concurrently with other writers."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class UnsettledError(StoppedError):
 @dataclass(frozen=True)
 class LiveEntity:
     """`remembered`: its keys cannot be worked out from one row, so they are remembered (rule 7). `together`: item types
-    that are written in one transaction (see mapping/atomic.py)."""
+    that are written in one transaction (see mapping/check/keys.py)."""
 
     compiled: CompiledEntity
     remembered: bool
@@ -213,7 +213,7 @@ class _Refreshing:
     stage: Refresh
     result: Refreshed = field(default_factory=Refreshed)
     contested: set[tuple[Root, ItemKey]] = field(default_factory=set)
-    """Wishes that the memory knew before the round began, so that its reading is later than they are."""
+    """Key requests that the memory knew before the round began, so that its reading is later than they are."""
     apart: set[tuple[Root, ItemKey]] = field(default_factory=set)
     """Keys that stay out of their root's transaction, which they would keep from ever coming about."""
 
@@ -235,7 +235,7 @@ class _Refreshing:
     # ── reading ──
 
     def _read(self, ticket: int, told: Mapping[Root, set[ItemKey]]) -> Round:
-        """The items of each root as its row is now; none where there is no row, or the heart refuses it."""
+        """The items of each root as its row is now; none where there is no row, or `items_for` refuses it."""
         by_entity: dict[str, list[SourceKey]] = defaultdict(list)
         for name, key in told:
             by_entity[name].append(key)
@@ -315,7 +315,7 @@ class _Refreshing:
         root, key = wish
         owner = self._root_of(owner_text)
         self._part(one, wish, owner, is_put=is_put)
-        # Asked in a reading that began after the wish was written down: a change of the owner that comes later finds it.
+        # Asked in a reading that began after the key request was written: a later change of the owner finds it.
         answered = owner in one.told and (not is_put or wish in self.contested)
         if owner is None or (answered and key in one.states.get(owner, {})):
             self.apart.add(wish)
@@ -340,7 +340,7 @@ class _Refreshing:
             self.apart.add((owner, key))
 
     def _ask_contesters(self, one: Round, again: dict[Root, set[ItemKey]]) -> None:
-        """Whoever wanted a key that was given up now is read again; wishes that are fulfilled, or gone, are forgotten."""
+        """Rows that asked for a key which was given up are read again; requests that are fulfilled or gone are forgotten."""
         keys = {written.key for written in one.written}
         wishes = self.stage.memory.contests(sorted(keys, key=repr)) if keys else ()
         stored = (

@@ -1,4 +1,4 @@
-"""Relay: takes marks, refreshes the root rows that they concern, and deletes a mark when its items are stored."""
+"""Relay: takes marks, refreshes the root rows that they concern, and deletes marks whose items are stored."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def _parsed(cursor: str) -> tuple[int, str | None]:
     return int(number), after or None
 
 
-# ── The entities of a mapping as those who write beside others need them ──
+# ── The entities of a mapping as a writer beside others needs them ──
 
 
 def live_entities(mapping: MappingModel, entities: Sequence[CompiledEntity]) -> dict[str, LiveEntity]:

@@ -1,4 +1,4 @@
-"""The writes of one reading in the order in which they are sent: tombstones, items that go together, the other items."""
+"""The order in which the writes of one refresh are sent: tombstones, transactions of a row, single items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registered writers: heartbeats, shared leases, and how long a writer or a tombstone may last."""
+"""Registered writers: heartbeats, shared writer leases, lifetimes of requests and tombstones, and purge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from migrator.stages.live.refresh import TOMBSTONE_DAYS, RestoredError
 
 # ──
 # How long things may last, and what follows from it: fast runs that must have ended, tombstones that
-# nobody needs.
+# are no longer needed.
 
 _LOOK_S = 1.0
 _BEATS_A_SILENCE = 6
@@ -66,7 +66,7 @@ class Lifetimes:
 
 @dataclass
 class WriterLease:
-    """One writer's place in the journal. `check` stands before each request: who lost his place sends nothing."""
+    """One writer's registration in the journal. `check` runs before each request: without a valid lease nothing is sent."""
 
     writers: Writers
     revisions: Revisions
@@ -146,7 +146,7 @@ class Purge:
     def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
         """How many tombstones went, page by page of a scan that begins with the first one."""
         begun = [one.since for one in self.writers.living(self.lifetimes.late_s)]
-        # A tombstone holds whole seconds: one of the second in which a writer began may be younger than he is.
+        # A tombstone holds whole seconds: one of the second in which a writer began may be younger than that writer.
         before_s = math.floor(min([now_s - self.lifetimes.ripe_s, *begun]))
         for page in pages:
             ripe = [item for item in page if _is_ripe(item, self.design, before_s)]
@@ -161,7 +161,7 @@ def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:
     expiry = item.get(design.ttl or "")
     if item.get(design.type_attribute) != TOMBSTONE or not isinstance(expiry, int):
         return False
-    # It holds whole seconds: one of the second in which a writer began may be younger than he is.
+    # It holds whole seconds: one of the second in which a writer began may be younger than that writer.
     return expiry - TOMBSTONE_DAYS * 86_400 + 1 <= before_s
 
 
@@ -171,7 +171,7 @@ _log = get_logger("writers")
 
 
 class WriterHeartbeats(Forked):
-    """Use as a context manager: every presence taken inside is renewed until it is left.
+    """Use as a context manager: every lease taken inside is renewed until it is left.
 
     `unanswered`: how many requests nobody knows the end of; they may still take effect.
     """
@@ -245,7 +245,7 @@ class WriterHeartbeats(Forked):
         return writer_lease
 
     def check(self) -> None:
-        """Raises: StoppedError when any presence here must send nothing more; threads share what they send through."""
+        """Raises: StoppedError when any lease here must send nothing more; threads share what they send through."""
         with self._lock:
             here = list(self._here)
         for writer_lease in here:

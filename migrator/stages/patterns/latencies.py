@@ -1,4 +1,4 @@
-"""Latencies of many answers, counted in bounded memory, written as text and added up again."""
+"""Latency histograms: counted in bounded memory, written as text, and merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers page by page: each side goes on behind the last item or row that it gave."""
+"""Answers page by page: each side goes on after the last item or row that it returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameter sampling: values drawn from real rows, or made up where no column gives them; the same for one seed."""
+"""Parameter sampling: values drawn from real rows, or synthetic ones; the same for the same seed."""
 
 from __future__ import annotations
 

@@ -385,7 +385,7 @@ def _ms(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-# ── The SQL of access patterns, shown to the source before anybody asks a pattern ──
+# ── The SQL of access patterns, explained by the source before a pattern is asked ──
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""An answer that differs is asked again, and kept as a redacted sample if it still differs."""
+"""Re-check of answers: one that differs is asked again, and becomes a redacted sample if it still differs."""
 
 from __future__ import annotations
 

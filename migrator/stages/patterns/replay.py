@@ -1,4 +1,4 @@
-"""Replay: access patterns asked of both sides with sampled parameters, compared, counted, and kept as evidence."""
+"""Replay: access patterns asked of both sides with sampled parameters, compared, kept as evidence."""
 
 from __future__ import annotations
 

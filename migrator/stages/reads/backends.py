@@ -1,4 +1,4 @@
-"""The two sides of an access pattern in a service, bounded in rows and in time."""
+"""The two backends of an access pattern (SQL and the table) in a service, bounded in rows and in time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class BoundedSource:
 
 
 class BoundedStore:
-    """The part of ports.ItemStore that answers questions. What is read and not shown counts, too."""
+    """The part of model.edges.ItemStore that answers questions. What is read and not shown counts, too."""
 
     def __init__(self, store: ItemStore, bounds: Bounds) -> None:
         self._store = store

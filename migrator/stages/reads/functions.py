@@ -1,4 +1,4 @@
-"""Access patterns answered by a service's own functions, and the threads that run blocking ones for an event loop."""
+"""Access patterns that a service's own functions answer, and threads for blocking ones in an event loop."""
 
 from __future__ import annotations
 

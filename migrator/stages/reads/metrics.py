@@ -1,4 +1,4 @@
-"""What one process reads and compares, counted by minute and handed to the journal every few seconds."""
+"""Metrics of reads and comparisons in one process, counted by minute and written to the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phases of access patterns as one service knows them: read from the journal every few seconds, kept when it is away."""
+"""A cache of the phases of access patterns: read from the journal every few seconds, kept when it is away."""
 
 from __future__ import annotations
 

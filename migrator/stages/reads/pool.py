@@ -1,4 +1,4 @@
-"""A fixed number of threads for work that nobody waits for: no queue, a deadline each, and looks that come later."""
+"""A thread pool for shadow reads: fixed threads, no queue, a deadline each, and delayed re-checks."""
 
 from __future__ import annotations
 

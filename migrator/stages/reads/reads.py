@@ -1,4 +1,4 @@
-"""Reads of a service: answered by the side that the phase names, and shadowed by the other."""
+"""Reads of a service: answered by the side that the phase names, compared with the other as a shadow."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ class Breaker:
 
 
 # ──
-# The other side of calls that were answered: asked after the answer is out, compared, and nobody's
-# business but ours.
+# Shadow reads: the other side of a call is asked after the answer is out, and compared; the caller never
+# waits.
 
 ROUNDS = (0.07, 0.16, 0.25, 0.37, 0.5, 0.64, 0.83, 1.0)
 """When a difference is looked at again, as shares of the time to settle. More often than by a replay, and at uneven times: a
@@ -105,7 +105,7 @@ OTHER: Mapping[Side, Side] = {"table": "sql", "sql": "table"}
 
 @dataclass(frozen=True)
 class AnsweredCall:
-    """A call that a caller has his answer to. `texts`: its parameters; `kind`: the optional ones that are set."""
+    """A call that was answered. `texts`: its parameters; `kind`: the optional ones that are set."""
 
     call: ShadowedCall
     side: Side
@@ -169,7 +169,7 @@ class Shadow:
         except SideError as error:
             self._blame(pattern, error.side, str(error), {})
         except Exception:
-            # Whatever is wrong here is ours, and the caller has his answer.
+            # Whatever is wrong here is ours, and the caller has the answer.
             self.ledger.dropped(pattern, "broken")
 
     @property
@@ -200,7 +200,7 @@ class Shadow:
             found = self._breakers.setdefault(pattern, made)
         return found
 
-    # ── the first look ──
+    # ── the first comparison ──
 
     def _first(self, answered: AnsweredCall) -> Task:
         return Task(
@@ -268,7 +268,7 @@ class Shadow:
         sample = self.sampler(name).sample(DiffKey("error", attribute=side), example, self.ledger.clock())
         self.ledger.failed(name, side, sample)
 
-    # ── the looks after it ──
+    # ── the re-checks ──
 
     def _wait(self, doubted: _Doubted) -> None:
         shares = (*ROUNDS, *(1.0 + 0.25 * more for more in range(1, 1 + doubted.looks)))

@@ -22,7 +22,7 @@ from migrator.model.table import Item, ItemKey, TableDesign
 from migrator.stages.report.shown import Showing, Windows, clipped
 from migrator.stages.report.verdict import SINCE_GONE, Cause, Circumstances, cause_of
 
-# ── The row and the item that a finding names, read again and laid side by side ──
+# ── The row and the item that a finding names, read again, side by side ──
 
 
 @dataclass

@@ -289,7 +289,7 @@ def _late(known: Standings) -> _Point | None:
     return _Point(reason, known.command("migrator relay JOB --once"), "work the marks that wait")
 
 
-# ── what nobody has looked at ──
+# ── what was not compared ──
 
 
 def _not_filled(known: Standings) -> _Point | None:

@@ -1,4 +1,4 @@
-"""The table and its indexes as a designer draws them: facets by entity, and a few item collections of real rows."""
+"""Views of the table and its indexes for the report: facets by entity, and item collections of real rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second look at differences: while a service writes, both sides may simply have been in flight."""
+"""Re-check of differences: while a service writes, the row or the item may simply have been in flight."""
 
 from __future__ import annotations
 

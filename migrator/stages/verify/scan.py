@@ -30,7 +30,7 @@ _EXACT = Context(prec=200)
 
 @dataclass(frozen=True)
 class ScanTotals:
-    """What a scan counted, past the heart: items in all, items per entity and type, sums of numeric attributes too."""
+    """What a scan counted, without `items_for`: items in all, items per entity and type, sums of numeric attributes too."""
 
     items: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -152,7 +152,7 @@ class TableScan:
         return next(iter(self.entities.values())).table
 
 
-# ── Counts and sums by plain SQL beside those of the scan: a check that never passes through the heart ──
+# ── Counts and sums by plain SQL beside those of the scan: a check without `items_for` ──
 
 _TOO_SLOW = "the source did not answer within statement_timeout_s of the job; raise it, and verify again"
 _EXACT_KINDS = frozenset({"integer", "number"})
@@ -281,8 +281,7 @@ def _sum_value(raw: Any, kind: Kind) -> Decimal:
 
 
 # ──
-# What the source itself says of rows and keys by plain SQL, past the way that rows are copied and
-# compared.
+# What the source itself says of rows and keys by plain SQL, without the code that copies and compares rows.
 
 
 def check_keys(

@@ -133,7 +133,7 @@ class VerifyOptions:
 class Verify:
     """One verify, made of its edges. `check` raises when the run has lost its lease.
 
-    `confirm`: the second look at what differs, where the source is live; `is_quiet`: whether nothing has changed since
+    `confirm`: the re-check of what differs, where the source is live; `is_quiet`: whether nothing has changed since
     the run began, so that totals of two moments can be compared. `direct`: items that are not looked at.
     """
 

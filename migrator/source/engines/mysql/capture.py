@@ -1,4 +1,4 @@
-"""Capture on MariaDB and MySQL, by their catalogue: triggers of ours, tables that cannot be captured, images as values."""
+"""MariaDB and MySQL: triggers of ours in the catalogue, tables that cannot be captured, images decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MariaDB and MySQL fire no triggers for rows that a foreign key changes: triggers of the parent leave their marks.
+"""Cascades of MariaDB and MySQL fire no triggers of the child: triggers of the parent leave the marks.
 
 A parent that goes, or whose key changes, leaves a mark for each captured row below it that a foreign key reaches, before
 the change and, of a key, after it too. A mark more does no harm, where such a row stays as it is.

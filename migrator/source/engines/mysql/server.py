@@ -1,4 +1,4 @@
-"""MariaDB and MySQL: connections, errors, what the server says of itself and of plans, and who writes to its tables."""
+"""MariaDB and MySQL: connections, errors, server facts, query plans, replicas, and writers of its tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A psycopg connection made ready: read-only snapshots (or plain writes), exact values, one text for one key."""
+"""psycopg connections: read-only snapshots (or plain writes), exact values, one text for one key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL says about tables, in the words of our schema facts."""
+"""Schema facts of PostgreSQL, from its catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: errors, what the server says of itself and of plans, and who writes to its tables."""
+"""PostgreSQL: errors, server facts, query plans, replicas, and writers of its tables."""
 
 from __future__ import annotations
 

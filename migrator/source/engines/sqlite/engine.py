@@ -230,7 +230,7 @@ _SERVER = Server(
     hides_rows=False,
 )
 
-# ── who writes ──
+# ── writers ──
 
 
 def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from migrator.source.engines.catalogue import Reflected, foreign_keys_of, primar
 from migrator.source.engines.kinds import Kinds, TypeRule
 
 # ──
-# In which rows of SQLite's a new one meets another: unique indexes with a collation, an expression or a
+# Conflicts of a new row of SQLite's with another: unique indexes with a collation, an expression or a
 # condition.
 
 _INDEXES = sa.text(
