@@ -53,7 +53,7 @@ format: setup ## put every file into form
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format --quiet .
 
-test: setup ## all tests but the long ones: up to 8 minutes
+test: setup ## all tests but the long ones: some 13 minutes on two cores
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak and not runbook and not other_engine and not long_journey"
 
 journeys: setup ## moves, decommission, forget and undo by the installed command: two minutes
