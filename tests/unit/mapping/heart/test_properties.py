@@ -20,7 +20,7 @@ from migrator.model.errors import MappingError, RowError
 from migrator.target.wire import decode_item, encode_item
 from tests.golden import heart
 
-EXAMPLES = int(os.environ.get("MIGRATOR_TEST_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("MIGRATOR_TEST_EXAMPLES", "150"))
 """More of them in make soak."""
 
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
