@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 SCALE  ?= 1
 JOBS   ?= 4
-STORMS ?= 2
+STORMS ?= 4
 PORT   ?= 8000
 
 BIN   := $(VENV)/bin
@@ -53,18 +53,18 @@ format: setup ## put every file into form
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format --quiet .
 
-test: setup ## all tests but the long ones: some 13 minutes on two cores
+test: setup ## all tests but the long ones: five minutes on two cores
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not bench and not soak and not runbook and not other_engine and not long_journey"
 
-journeys: setup ## moves, decommission, forget and undo by the installed command: two minutes
+journeys: setup ## Chinook, moves, decommission, forget, undo, a storm, stores that go back and servers of services: three minutes
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "long_journey and not other_engine and not soak"
 
 engines: setup ## the same on one engine more: Chinook and races on both servers, the rest on MariaDB
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "other_engine and not soak"
 
-soak: setup ## storms, kills and long properties: up to 20 minutes
-	$(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup -m "soak and not alone"
-	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(JOBS) tests/unit/mapping/heart/test_properties.py
+soak: setup ## storms, kills and long properties: some 13 minutes
+	MIGRATOR_TEST_EXAMPLES=3000 $(BIN)/python -m pytest -q -n $(STORMS) --dist loadgroup \
+	  -m "(soak and not alone) or property"
 
 alone: setup ## moves, reads and their noise under load, one after the other: some seven minutes
 	$(BIN)/python -m pytest -q -m alone

@@ -23,12 +23,12 @@ from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.requests import request_for
 from migrator.mapping.show.redaction import json_text
 from migrator.model.facts import ForeignKey, SchemaFacts, Slot, TableFacts
-from migrator.model.patterns import Pattern, Request
+from migrator.model.mapping import Pattern, Request
 from migrator.model.table import Item, RowTree, TableDesign
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import read_mapping
+from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
-from migrator.wiring.job import checked_on, open_source
+from migrator.wiring.job import open_source
 from tests.designs.golden import DESIGNS, NAMES, GoldenQuery, read_golden, script_of
 
 HERE = Path(__file__).parent
@@ -110,7 +110,7 @@ def _design(name: str) -> DesignView:
         with sqlite3.connect(file) as connection:
             connection.executescript(script_of(name, "sqlite"))
         connection.close()
-        with open_source(SourceSettings(f"sqlite:///{file}"), parsed) as opened:
+        with open_source(SourceSettings(url=f"sqlite:///{file}"), parsed) as opened:
             checked = checked_on(opened, parsed)
             entities = [_entity(opened, one, number) for number, one in enumerate(checked.entities)]
             schema = _schema(opened.facts())

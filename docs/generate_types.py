@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from migrator.source.engines.kinds import REFUSED, TypeRule
+from migrator.source.engines.catalogue import REFUSED, TypeRule
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import types
 from migrator.source.engines.sqlite import facts as sqlite_facts

@@ -17,8 +17,16 @@ from migrator.source.adapter import by_hand
 from migrator.source.adapter.sessions import connections_at_once
 from migrator.stages.reads.functions import RoutedPattern, Threads
 from migrator.stages.reads.reads import MappedReads, Page
-from migrator.wiring.reads import Asking, open_reading, question_of
-from migrator.wiring.service import Asked, DualWriting, Service, open_dual_writing, open_service
+from migrator.wiring.service import (
+    Asking,
+    DualWriting,
+    Service,
+    WritingOptions,
+    open_dual_writing,
+    open_reading,
+    open_service,
+    question_of,
+)
 
 __all__ = ["Answer", "DualWrite", "Migration", "Page", "RoutedPattern", "worker_exit"]
 _Messages: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -31,7 +39,7 @@ class Migration:
     """A job in a service. Made once a process by `load`; safe to share between threads; survives a fork.
 
     It lives until it is closed, at the latest when the interpreter ends. A signal that ends the process past the interpreter
-    (SIGTERM, where nobody handles it) ends it without a goodbye: see `lifespan`, and `worker_exit`.
+    (SIGTERM, where nothing handles it) ends it without a goodbye: see `lifespan`, and `worker_exit`.
     """
 
     def __init__(self, service: Service, stack: ExitStack) -> None:
@@ -55,9 +63,9 @@ class Migration:
         """
         with ExitStack() as stack:
             opened = stack.enter_context(open_service(Path(job), service, version))
-            made = cls(opened, stack.pop_all())
-        _OPEN.add(made)
-        return made
+            migration = cls(opened, stack.pop_all())
+        _OPEN.add(migration)
+        return migration
 
     def dual_write(
         self,
@@ -83,9 +91,9 @@ class Migration:
         self._refuse_closed()
         _refuse(mode, unknown_rows, longest_transaction_s)
         at_once = connections_at_once(sessions)
-        asked = Asked(mode, unknown_rows, flush, longest_transaction_s, at_once)
+        options = WritingOptions(mode, unknown_rows, flush, longest_transaction_s, at_once)
         with ExitStack() as stack:
-            writing = stack.enter_context(open_dual_writing(self._service, asked))
+            writing = stack.enter_context(open_dual_writing(self._service, options))
             writing.sessions.attach(sessions)
             stack.callback(self._forget, writing)
             handle = DualWrite(stack.pop_all())
@@ -131,7 +139,7 @@ class Migration:
         with self._lock:
             self._refuse_closed()
             if self._by_hand is None:
-                opened = open_dual_writing(self._service, Asked())
+                opened = open_dual_writing(self._service, WritingOptions())
                 self._by_hand = self._stack.enter_context(opened)
             return self._by_hand
 
@@ -191,9 +199,9 @@ class Migration:
         return {name: str(reads.reads.phases.state(name)) for name in reads.questions}
 
     def _reads(self) -> MappedReads:
-        found = self._reading
-        if found is not None:
-            return found
+        reading = self._reading
+        if reading is not None:
+            return reading
         with self._lock:
             self._refuse_closed()
             if self._reading is None:
@@ -230,10 +238,10 @@ class Migration:
         return serve
 
     def close(self) -> None:
-        """Stops everything that was begun here, hands on what was counted, and says goodbye. Whoever asks for more then has
-        a SettingsError."""
+        """Stops everything that was begun here, hands on what was counted, and says goodbye. A call after that raises
+        SettingsError."""
         with self._lock:
-            # From now on nobody would tell of a move, and no move would wait for us.
+            # From now on no read would learn of a move, and no move would wait for this instance.
             self._is_closed, self._reading = True, None
         _OPEN.discard(self)
         self._stack.close()
@@ -261,7 +269,7 @@ class DualWrite:
 
 
 _OPEN: set[Migration] = set()
-"""Those of this process: one that nobody keeps goes on, too."""
+"""The migrations of this process; one without another reference goes on, too."""
 
 
 def worker_exit(server: object = None, worker: object = None) -> None:
@@ -270,9 +278,9 @@ def worker_exit(server: object = None, worker: object = None) -> None:
     gunicorn wants a hook of two arguments. It is also done when the interpreter ends; where a journal is away then, the
     instance stays on its list as silent.
     """
-    for one in list(_OPEN):
+    for migration in list(_OPEN):
         try:
-            one.close()
+            migration.close()
         except MigratorError as error:
             _log.warning("migration_not_closed", reason=str(error))
 

@@ -21,6 +21,7 @@ from tests import support_mysql
 from tests import support_services as services
 from tests.support_database_pool import DatabasePool
 from tests.support_pooler import pooler
+from tests.support_shared import share_clients, share_compiled_sql
 
 Part = TypeVar("Part")
 _MARKER_OF_FIXTURE = {
@@ -35,6 +36,7 @@ _ON_TWO_ENGINES = ("tests/races/", "tests/service/", "tests/designs/", "tests/in
 _ON_ONE_ENGINE = "tests/races/"
 """What can run on SQLite runs there in `make test`, and on both servers in `make engines`."""
 _JOURNEYS = (
+    "chinook",
     "complete",
     "cutover",
     "decommission",
@@ -42,13 +44,23 @@ _JOURNEYS = (
     "forget",
     "frozen_service",
     "live_bad_input",
+    "live_line",
+    "live_storm",
     "standby",
+    "stopped",
     "undo",
     "verify_again",
     "web_shop",
 )
-_LONG_JOURNEYS = tuple(f"tests/journey/test_{name}" for name in _JOURNEYS)
-"""They wait for services, relays and lifetimes; `make journeys` runs them."""
+_LONGEST = ("tests/soak/", "tests/service/test_strict_", "tests/simulation/test_schedules")
+_OF_SERVICES = ("ends", "example", "shadow_noise")
+_OF_ATTACKS = ("old_mappings", "poolers", "sources_that_go_back", "tables_that_go_back")
+_LONG_JOURNEYS = (
+    *(f"tests/journey/test_{name}" for name in _JOURNEYS),
+    *(f"tests/service/test_{name}" for name in _OF_SERVICES),
+    *(f"tests/attacks/test_{name}" for name in _OF_ATTACKS),
+)
+"""They wait for services, relays and lifetimes, or start many processes; `make journeys` runs them."""
 
 
 def pytest_report_header() -> list[str]:
@@ -76,10 +88,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("other_engine")
         if item.nodeid.startswith(_LONG_JOURNEYS):
             item.add_marker("long_journey")
+    # What takes minutes begins first, so that no worker is left with it at the end.
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
 
 
 def pytest_collection_finish() -> None:
-    """Some hundred thousand objects of the tests stay to the end; nobody needs to look for garbage among them.
+    """Some hundred thousand objects of the tests stay to the end; garbage collection need not look at them.
 
     What tests leave behind is looked for more seldom, too: as often as usual takes a tenth of the whole suite.
     """
@@ -137,6 +151,15 @@ def handlers_of_botocore() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Session, "_register_builtin_handlers", registered)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_by_commands(clean_environment: None) -> Iterator[None]:
+    """AWS clients and compiled SQL: a third of what a command in the tests' process costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        share_clients(patch)
+        share_compiled_sql(patch)
         yield
 
 
@@ -231,7 +254,7 @@ def chinook_sqlite(chinook_dir: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def chinook_template(postgres_url: str, chinook_dir: Path) -> Iterator[str]:
-    """The name of a database with Chinook in it that nobody is connected to, so that it can be copied."""
+    """The name of a database with Chinook in it, without connections, so that it can be copied."""
     with services.postgres_database(postgres_url) as url:
         services.run_script(url, services.chinook_postgres_script(chinook_dir))
         yield urlsplit(url).path.lstrip("/")

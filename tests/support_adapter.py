@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from migrator.model.capture import Captured
+from migrator.model.facts import Captured
 from migrator.source.adapter.changes import Changed
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import EventHooks
@@ -17,7 +17,7 @@ from migrator.source.adapter.marks import Marking, UnknownRows
 from migrator.source.adapter.tables import watched_tables
 from migrator.source.adapter.transactions import TransactionState
 from migrator.source.capture.marks import Images as Decoded
-from migrator.source.engines.table import engine_at
+from migrator.source.connect import engine_at
 from tests.support_capture import Capturing
 
 DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mariadb+pymysql", "sqlite": "sqlite"}
@@ -77,12 +77,13 @@ def seen_marks(capturing: Capturing, seen: Seen) -> list[Shown]:
     """What the adapter saw, values decoded as the relay would, in the order of their texts."""
     # In a transaction, as a relay does: what the driver makes of a text hangs on settings that end with it.
     with capturing.writing.engine.begin() as connection:
-        images = Decoded(connection, {})
-        found = [
-            _shown(one.table.name, images.read(one.before), images.read(one.after)) for one in seen.changed
+        images = Decoded(engine_at(connection).capturing, connection, {})
+        marks = [
+            _shown(change.table.name, images.read(change.before), images.read(change.after))
+            for change in seen.changed
         ]
     seen.changed.clear()
-    return sorted(found)
+    return sorted(marks)
 
 
 def left_marks(capturing: Capturing) -> list[Shown]:

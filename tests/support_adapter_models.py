@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from migrator.model.capture import Captured
+from migrator.model.facts import Captured
 from tests.support_capture import Capturing, captured
 
 
@@ -15,8 +15,8 @@ class Base(DeclarativeBase):
     """The service's own."""
 
 
-def _key(target: str, **more: Any) -> sa.ForeignKey:
-    return sa.ForeignKey(target, **more)
+def _key(target: str, **options: Any) -> sa.ForeignKey:
+    return sa.ForeignKey(target, **options)
 
 
 person_tag = sa.Table(

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from migrator.source.adapter.events import EventHooks
 from migrator.source.adapter.marks import UnknownRows
 from migrator.source.capture.marks import Images as Decoded
+from migrator.source.connect import engine_at
 from tests.support_adapter import Seen, left_marks, listening, seen_marks, service_url
 from tests.support_adapter_models import Base, captured_models, first_rows
 from tests.support_adapter_writes import UPSERTS, Step, rename_countries
@@ -38,13 +39,13 @@ class Service:
 
     def marks(self, connection: sa.Connection, table: str) -> Counter[Any]:
         """(table, before, after) of each mark, values decoded; taken away."""
-        found = connection.exec_driver_sql(f"SELECT table_name, image_before, image_after FROM {table}").all()
+        rows = connection.exec_driver_sql(f"SELECT table_name, image_before, image_after FROM {table}").all()
         connection.exec_driver_sql(f"DELETE FROM {table}")
         with self.shop.writing.engine.connect() as reading:
-            images = Decoded(reading, {})
+            images = Decoded(engine_at(reading).capturing, reading, {})
             return Counter(
                 (name.rpartition(".")[2], repr(images.read(before)), repr(images.read(after)))
-                for name, before, after in found
+                for name, before, after in rows
             )
 
     @property
@@ -148,9 +149,11 @@ def heard(
 ) -> Iterator[tuple[sa.Engine, Seen]]:
     """An engine of a service with the adapter, on tables whose triggers mark every column."""
     facts = shop.source.facts().tables
-    found = [captured(facts[name], [one.name for one in facts[name].columns]) for name in tables]
-    shop.install(*found)
-    ears, seen = listening(shop, found, unknown)
+    captured_tables = [
+        captured(facts[name], [column.name for column in facts[name].columns]) for name in tables
+    ]
+    shop.install(*captured_tables)
+    ears, seen = listening(shop, captured_tables, unknown)
     engine = sa.create_engine(service_url(shop.engine, shop.url), **words)
     ears.attach(engine)
     try:

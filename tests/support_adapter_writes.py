@@ -28,73 +28,73 @@ Model = TypeVar("Model")
 Step = Callable[[Session, int], Any]
 
 
-def one(session: Session, model: type[Model], number: int) -> Model:
+def nth(session: Session, model: type[Model], number: int) -> Model:
     """One of the rows that there are; raises: LookupError where there is none."""
-    found = session.scalars(select(model).order_by(*sa.inspect(model).primary_key)).all()
-    if not found:
+    rows = session.scalars(select(model).order_by(*sa.inspect(model).primary_key)).all()
+    if not rows:
         raise LookupError
-    return found[number % len(found)]
+    return rows[number % len(rows)]
 
 
 # ── the ORM ──
 
 
 def add_people(session: Session, n: int) -> None:
-    boss = one(session, Person, n)
+    boss = nth(session, Person, n)
     session.add_all([Person(name=f"p{n}"), Employee(name=f"e{n}", badge="b", boss_id=boss.id)])
 
 
 def add_vehicles(session: Session, n: int) -> None:
-    session.add_all([Truck(plate=f"t{n}", owner=one(session, Person, n)), Vehicle(plate=f"v{n}")])
+    session.add_all([Truck(plate=f"t{n}", owner=nth(session, Person, n)), Vehicle(plate=f"v{n}")])
 
 
 def rename_person(session: Session, n: int) -> None:
-    found = one(session, Person, n)
-    found.name = f"n{n}"
+    person = nth(session, Person, n)
+    person.name = f"n{n}"
 
 
 def change_nothing(session: Session, n: int) -> None:
-    found = one(session, Vehicle, n)
-    found.plate = f"{found.plate}x"[-5:]
+    vehicle = nth(session, Vehicle, n)
+    vehicle.plate = f"{vehicle.plate}x"[-5:]
 
 
 def promote(session: Session, n: int) -> None:
-    found = one(session, Employee, n)
-    found.badge, found.boss_id = f"b{n}", one(session, Person, n + 1).id
+    employee = nth(session, Employee, n)
+    employee.badge, employee.boss_id = f"b{n}", nth(session, Person, n + 1).id
 
 
 def sell(session: Session, n: int) -> None:
-    sold = one(session, Vehicle, n)
-    sold.owner = one(session, Person, n + 1) if n % 3 else None
+    sold = nth(session, Vehicle, n)
+    sold.owner = nth(session, Person, n + 1) if n % 3 else None
 
 
 def delete_person(session: Session, n: int) -> None:
-    session.delete(one(session, Person, n))
+    session.delete(nth(session, Person, n))
 
 
 def delete_country(session: Session, n: int) -> None:
-    session.delete(one(session, Country, n))
+    session.delete(nth(session, Country, n))
 
 
 def rename_countries(session: Session, n: int) -> None:
     for number in range(1 + n % 2):
-        found = one(session, Country, n + number)
-        found.code = f"{found.code}{n}"[-8:]
+        country = nth(session, Country, n + number)
+        country.code = f"{country.code}{n}"[-8:]
 
 
 def rename_city(session: Session, n: int) -> None:
-    found = one(session, City, n)
-    found.name = f"{found.name}{n}"[-8:]
+    city = nth(session, City, n)
+    city.name = f"{city.name}{n}"[-8:]
 
 
 def add_city(session: Session, n: int) -> None:
-    country = one(session, Country, n)
+    country = nth(session, Country, n)
     country.cities.append(City(name=f"t{n}", people=n))
 
 
 def move_node(session: Session, n: int) -> None:
-    found = one(session, Node, n)
-    found.parent_id = None if n % 2 else one(session, Node, 0).id
+    node = nth(session, Node, n)
+    node.parent_id = None if n % 2 else nth(session, Node, 0).id
 
 
 def add_nodes(session: Session, n: int) -> None:
@@ -102,12 +102,12 @@ def add_nodes(session: Session, n: int) -> None:
 
 
 def delete_node(session: Session, n: int) -> None:
-    session.delete(one(session, Node, n))
+    session.delete(nth(session, Node, n))
 
 
 def tag(session: Session, n: int) -> None:
-    found, colour = one(session, Person, n), one(session, Tag, n)
-    (found.tags.remove if colour in found.tags else found.tags.append)(colour)
+    person, colour = nth(session, Person, n), nth(session, Tag, n)
+    (person.tags.remove if colour in person.tags else person.tags.append)(colour)
 
 
 def add_things(session: Session, n: int) -> None:
@@ -154,8 +154,8 @@ def bulk_insert_inherited(session: Session, n: int) -> None:
 
 
 def bulk_update(session: Session, n: int) -> None:
-    found = session.scalars(select(Thing.id)).all()
-    session.execute(update(Thing), [{"id": key, "amount": n + m % 2} for m, key in enumerate(found)])
+    keys = session.scalars(select(Thing.id)).all()
+    session.execute(update(Thing), [{"id": key, "amount": n + m % 2} for m, key in enumerate(keys)])
 
 
 def update_where(session: Session, n: int) -> None:
@@ -189,11 +189,11 @@ def delete_subclass(session: Session, n: int) -> None:
 
 
 def core_insert(session: Session, n: int) -> None:
-    session.execute(sa.insert(person_tag).values(person_id=one(session, Person, n).id, tag_name="red"))
+    session.execute(sa.insert(person_tag).values(person_id=nth(session, Person, n).id, tag_name="red"))
 
 
 def core_update(session: Session, n: int) -> None:
-    key = one(session, Street, n).id
+    key = nth(session, Street, n).id
     session.execute(sa.update(Street.__table__).where(Street.id == key).values(city=None))
 
 
@@ -240,8 +240,8 @@ def upsert(session: Session, n: int) -> None:
     if made is mysql:
         session.execute(mysql.insert(Thing).values(rows).on_duplicate_key_update(amount=n + 1))
         return
-    asked = made.insert(Thing).values(rows)
-    session.execute(asked.on_conflict_do_update(index_elements=["code"], set_={"amount": n + 1}))
+    statement = made.insert(Thing).values(rows)
+    session.execute(statement.on_conflict_do_update(index_elements=["code"], set_={"amount": n + 1}))
 
 
 def insert_ignore(session: Session, n: int) -> None:
@@ -284,6 +284,6 @@ STEPS: list[Step] = [
     if callable(value)
     and getattr(value, "__module__", "") == __name__
     and not isinstance(value, type)
-    and name not in {"one", "_made"}
+    and name not in {"nth", "_made"}
 ]
 UPSERTS: set[Step] = {upsert, insert_ignore, replace}

@@ -12,17 +12,16 @@ from typing import Any
 import psycopg
 
 from migrator.mapping.heart.changes import captured_name
-from migrator.model.capture import Captured
-from migrator.model.facts import EntityPlan, TableFacts
-from migrator.model.keys import encode_key
+from migrator.model.facts import Captured, EntityPlan, TableFacts
 from migrator.model.live import Mark
+from migrator.model.table import encode_key
 from migrator.runtime.retry import Backoff, Retry
 from migrator.source.capture.install import SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
-from migrator.source.capture.writing import Writing
 from migrator.source.connect import Address, source_url
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource
+from migrator.source.transactions import Writing
 from tests import support_mysql
 
 ENGINES = ["sqlite", "postgresql", "mariadb"]
@@ -62,13 +61,13 @@ class Capturing:
 
     def left(self) -> list[Mark]:
         """The marks that wait, which are taken away."""
-        found = self.marks.take(1000, 0)
-        self.marks.finish([mark.id for mark in found])
-        return found
+        marks = self.marks.take(1000, 0)
+        self.marks.finish([mark.id for mark in marks])
+        return marks
 
     @contextmanager
     def service(self, url: str = "") -> Iterator[Any]:
-        """A connection of somebody else's, in autocommit; its cursor or itself takes SQL by execute()."""
+        """A service's connection, in autocommit; its cursor or itself takes SQL by execute()."""
         opened = connect(self.engine, url or self.url)
         try:
             yield opened.cursor() if self.engine == "mariadb" else opened
@@ -122,9 +121,9 @@ def captured(table: TableFacts, columns: Sequence[str], watched: Sequence[str] |
 
 def rows(source: SqlSource, plan: EntityPlan, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
     """By key, the row's columns by written name, as the source reads them."""
-    found = {}
+    by_key = {}
     names = [slot.path for slot in plan.slots]
     places = [names.index(column.name) for column in plan.key]
     for tree in source.read_rows(plan, keys):
-        found[encode_key([tree[place] for place in places])] = dict(zip(names, tree, strict=True))
-    return found
+        by_key[encode_key([tree[place] for place in places])] = dict(zip(names, tree, strict=True))
+    return by_key

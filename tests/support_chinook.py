@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from migrator.source.names import snake_case
+from migrator.source.reflect import snake_case
 
 _PATTERN = re.compile(r"^\d+\. \*\*(\w+)\*\*.*?SQL: `(.*?)`.*?Golden: (.*?)$", re.MULTILINE | re.DOTALL)
 _GOLDEN = re.compile(r"([^>;]+?) -> (\d+) rows(?: / (\d+) items)? \((\w{12})\)")

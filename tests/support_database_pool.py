@@ -14,7 +14,7 @@ from psycopg import sql
 LIMIT_S = 60
 
 _CREATE = "CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'"
-# Commits need not be on the disk: nobody pulls this server's plug. Tests that do have a server of their own.
+# Commits need not be on the disk: this server is never killed. Tests that kill one have their own.
 _QUICK = "ALTER DATABASE {} SET synchronous_commit = off"
 
 _EMPTY = """
@@ -34,7 +34,7 @@ _RIGHTS = (
     "ALTER SCHEMA public OWNER TO pg_database_owner; GRANT USAGE ON SCHEMA public TO PUBLIC",
     "GRANT ALL ON SCHEMA public TO PUBLIC",
 )
-"""Who may use the schema `public` of a new database: since PostgreSQL 15, and before."""
+"""Roles that may use the schema `public` of a new database: since PostgreSQL 15, and before."""
 
 _LEFT = """
 SELECT (SELECT count(*) FROM pg_class WHERE oid >= 16384 AND relnamespace <> 'pg_toast'::regnamespace)
@@ -62,7 +62,7 @@ class DatabasePool:
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """The URL of an empty database with a random name, in UTF-8 and bytewise order, which is nobody else's."""
+        """The URL of an empty database with a random name, in UTF-8 and bytewise order, used by one test only."""
         name = f"migrator_test_{secrets.token_hex(6)}"
         if self._free:
             self._run("ALTER DATABASE {} RENAME TO {}", self._free.pop(), name)
@@ -97,16 +97,16 @@ class DatabasePool:
             self._run("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
     def _end_sessions(self, name: str) -> None:
-        """Returns when nobody is connected any more."""
-        asked = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
+        """Returns when no session is connected any more."""
+        query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
         ends_at = time.monotonic() + LIMIT_S
-        while self._server.execute(asked, (name,)).fetchone() != (0,):
-            assert time.monotonic() < ends_at, f"somebody stays connected to {name}"
+        while self._server.execute(query, (name,)).fetchone() != (0,):
+            assert time.monotonic() < ends_at, f"a session stays connected to {name}"
             time.sleep(0.002)
 
     def _exists(self, name: str) -> bool:
-        asked = "SELECT count(*) FROM pg_database WHERE datname = %s"
-        return self._server.execute(asked, (name,)).fetchone() == (1,)
+        query = "SELECT count(*) FROM pg_database WHERE datname = %s"
+        return self._server.execute(query, (name,)).fetchone() == (1,)
 
     def _run(self, statement: str, *names: str) -> None:
         self._server.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""An engine that nobody has: SQLite's files under another dialect's name, written by the recipe of docs/architecture.md.
+"""An engine that does not exist: SQLite's files under another dialect's name, written by the recipe of docs/architecture.md.
 
 It stands for a database that is new here: what the contract tests of a source ask goes through its own row of the table.
 """
@@ -17,9 +17,9 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL, Connection
 
 from migrator.model.errors import SettingsError
+from migrator.source.connect import ENGINES
 from migrator.source.engines.base import Connecting, ConnectionOptions, UrlKeeper
 from migrator.source.engines.sqlite.engine import SQLITE
-from migrator.source.engines.table import ENGINES
 
 NAME = "pond"
 
@@ -65,6 +65,8 @@ POND = replace(
         extra=None,
         checked_url=_checked_url,
         open=_opened,
+        raw=frozenset(),
+        fetched=SQLITE.connecting.fetched,
     ),
 )
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from migrator.mapping.live.direct import DirectItems
-from migrator.stages.backfill.write import Claims, FastPath, Puts
+from migrator.model.edges import RawPage
+from migrator.model.table import RowTree
+from migrator.stages.backfill.encoded import encoded_where_possible
+from migrator.stages.backfill.write import Claims, FastPath, PagePath, Puts
+from migrator.stages.verify.scan import DirectItems
 
 
 def no_fence() -> None:
@@ -18,9 +23,24 @@ def all_answered() -> int:
     return 0
 
 
-def written_alone(store: Puts, claims: Claims) -> FastPath:
+@dataclass(frozen=True)
+class PageOf:
+    """A page that a test reads in its own way. `read_raw`: with raw texts, where it can be read so."""
+
+    read: Callable[[], list[RowTree]]
+    read_raw: Callable[[frozenset[int]], RawPage] | None = None
+
+    def __call__(self) -> list[RowTree]:
+        return self.read()
+
+    def raw(self, places: frozenset[int]) -> RawPage:
+        return RawPage(self.read(), frozenset(), tuple) if self.read_raw is None else self.read_raw(places)
+
+
+def written_alone(store: Puts, claims: Claims) -> PagePath:
     """The path of a backfill beside which nothing writes, of a source that stands still."""
-    return FastPath(store, claims, time.time, no_fence, None, None, frozenset())
+    path = FastPath(store, claims, time.time, no_fence, None, None, frozenset())
+    return encoded_where_possible(path, list(claims.entities.values()))
 
 
 OF_A_STILL_SOURCE: dict[str, Any] = {

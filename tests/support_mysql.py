@@ -44,7 +44,7 @@ def connect(url: str, **words: Any) -> pymysql.connections.Connection[Any]:
 
 
 def mysql_version(url: str) -> str | None:
-    """The server's version, or None where nobody answers or lets us in."""
+    """The server's version, or None where no server answers or lets us in."""
     try:
         with connect(url) as connection:
             # MariaDB puts a version in front that old replicas of MySQL understand.
@@ -128,8 +128,8 @@ def _server_program() -> str | None:
 
 
 @contextmanager
-def own_mariadb() -> Iterator[OwnServer]:
-    """A server in a folder of its own; as root it runs as another user, since MariaDB refuses root."""
+def own_mariadb(*more: str) -> Iterator[OwnServer]:
+    """A server in a folder of its own; as root it runs as another user, since MariaDB refuses root. `more`: options."""
     program = _server_program()
     if program is None:
         raise MissingPart("no mariadbd; install MariaDB")
@@ -141,7 +141,7 @@ def own_mariadb() -> Iterator[OwnServer]:
     try:
         _make_data_folder(home, data, user)
         settings = [f"--port={port}", f"--socket={home / 'socket'}", f"--pid-file={home / 'pid'}"]
-        words = [program, "--no-defaults", data, "--bind-address=127.0.0.1", *settings]
+        words = [program, "--no-defaults", data, "--bind-address=127.0.0.1", *settings, *more]
         url, started = f"mysql://root@127.0.0.1:{port}/mysql", list[subprocess.Popen[bytes]]()
 
         def start() -> None:
@@ -195,8 +195,8 @@ def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path
 def _other_user() -> str | None:
     if os.geteuid() != 0:
         return None
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    return next((name for name in ("mysql", "nobody") if name in known), None)
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    return next((name for name in ("mysql", "nobody") if name in users), None)
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def _mysql_container() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = answering_mysql()
-    if found is None:
+    url = answering_mysql()
+    if url is None:
         sys.exit(1)
-    sys.stdout.write(found + "\n")
+    sys.stdout.write(url + "\n")

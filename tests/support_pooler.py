@@ -24,10 +24,10 @@ START_LIMIT_S = 120
 
 def pooler_program() -> str:
     """Raises: MissingPart where there is none."""
-    found = shutil.which("pgbouncer", path=_PLACES)
-    if found is None:
+    program = shutil.which("pgbouncer", path=_PLACES)
+    if program is None:
         raise services.MissingPart("no PgBouncer; install it (Debian: apt-get install pgbouncer)")
-    return found
+    return program
 
 
 @dataclass(frozen=True)
@@ -93,24 +93,24 @@ def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path
     limit = time.monotonic() + START_LIMIT_S
     while services.postgres_version(url) is None:
         if process.poll() is not None or time.monotonic() > limit:
-            said = log.read_text(errors="replace")[-400:] if log.exists() else ""
-            raise services.MissingPart(f"PgBouncer did not start: {said}")
+            log_end = log.read_text(errors="replace")[-400:] if log.exists() else ""
+            raise services.MissingPart(f"PgBouncer did not start: {log_end}")
         time.sleep(0.05)
 
 
 def settings_left(url: str, connections: int) -> dict[str, str]:
-    """What sessions of the server behind the pooler still hold that somebody has set in them.
+    """Settings that are still set in sessions of the server behind the pooler.
 
-    Not among it: what PgBouncer itself sets for each of its clients anew.
+    Without those that PgBouncer itself sets for each of its clients anew.
     """
-    asked = (
+    query = (
         "SELECT name, setting FROM pg_settings WHERE source = 'session'"
         " AND name NOT IN ('application_name', 'client_encoding', 'DateStyle', 'TimeZone', 'standard_conforming_strings')"
     )
     opened = [psycopg.connect(url) for _ in range(connections)]
     try:
         # Each holds its transaction open, so that every connection of the pool is asked.
-        return {name: value for one in opened for name, value in one.execute(asked).fetchall()}
+        return {name: value for connection in opened for name, value in connection.execute(query).fetchall()}
     finally:
-        for one in opened:
-            one.close()
+        for connection in opened:
+            connection.close()

@@ -66,8 +66,10 @@ def hostile() -> ReportModel:
     groups, views = [], []
     for number, text in enumerate(HOSTILE):
         cells = [Cell(text, text, f"{text}!", True), Cell("id", None, text, True)]
-        one = Difference(f"g-{number}", NOW_S, {text: text}, text, text, cells, text)
-        groups.append(Group(f"g-{number}", ("replay",), text, text, "value", text, 1, text, text, (one,)))
+        difference = Difference(f"g-{number}", NOW_S, {text: text}, text, text, cells, text)
+        groups.append(
+            Group(f"g-{number}", ("replay",), text, text, "value", text, 1, text, text, (difference,))
+        )
         item = SampleItem(text, {"PK": text, "SK": text}, {text: text})
         facet = Facet(text, text, {"PK": text, "SK": text}, (text,))
         views.append(View(text, ("PK",), ("SK",), text, (facet,), (ItemCollection(text, (item,)),)))
@@ -77,7 +79,7 @@ def hostile() -> ReportModel:
         job=text,
         table=text,
         verdict=replace(MODEL.verdict, title=text, reasons=HOSTILE, command=text, purpose=text),
-        patterns=[replace(one, name=f"{one.name}{text}") for one in PATTERNS],
+        patterns=[replace(pattern, name=f"{pattern.name}{text}") for pattern in PATTERNS],
         moves=[PhaseMove(NOW_S, text, "off", "shadow", text, text, True)],
         groups=groups,
         lag=LagReport(None, reason=text),

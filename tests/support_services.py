@@ -72,7 +72,7 @@ def chinook_postgres_script(folder: Path) -> str:
 
 
 def postgres_version(url: str) -> str | None:
-    """The server's version, or None where nobody answers or lets us in."""
+    """The server's version, or None where no server answers or lets us in."""
     try:
         with psycopg.connect(url, connect_timeout=3) as connection:
             return str(connection.info.parameter_status("server_version"))
@@ -168,8 +168,8 @@ def _version_of(folder: Path) -> int:
 
 
 @contextmanager
-def own_postgres() -> Iterator[OwnServer]:
-    """A server in a folder of its own; as root it runs as another user, since PostgreSQL refuses root."""
+def own_postgres(*more: str) -> Iterator[OwnServer]:
+    """A server in a folder of its own; as root it runs as another user, since PostgreSQL refuses root. `more`: settings."""
     if not postgres_binaries():
         raise MissingPart("no initdb and pg_ctl; install PostgreSQL")
     binaries = postgres_binaries()[-1]
@@ -189,7 +189,7 @@ def own_postgres() -> Iterator[OwnServer]:
 
     try:
         run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        settings = f"-c listen_addresses=127.0.0.1 -p {port} -k {home} -c fsync=off"
+        settings = f"-c listen_addresses=127.0.0.1 -p {port} -k {home} -c fsync=off {' '.join(f'-c {setting}' for setting in more)}"
         start = partial(run, "pg_ctl", "-w", "-l", str(home / "log"), "-o", settings, "start")
         crash = partial(run, "pg_ctl", "-m", "immediate", "stop")
         start()
@@ -204,8 +204,8 @@ def own_postgres() -> Iterator[OwnServer]:
 def other_user() -> str | None:
     if os.geteuid() != 0:
         return None
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    return next((name for name in ("postgres", "nobody") if name in known), None)
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    return next((name for name in ("postgres", "nobody") if name in users), None)
 
 
 def docker_answers() -> bool:
@@ -289,7 +289,7 @@ def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log
 
 
 if __name__ == "__main__":
-    found = answering_postgres()
-    if found is None:
+    url = answering_postgres()
+    if url is None:
         sys.exit(1)
-    sys.stdout.write(found + "\n")
+    sys.stdout.write(url + "\n")

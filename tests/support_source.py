@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.mapping.heart.values import decoder
-from migrator.model.entities import Collection, Entity
 from migrator.model.facts import (
     CollectionPlan,
     Column,
@@ -22,8 +21,8 @@ from migrator.model.facts import (
     Slot,
     TableFacts,
 )
-from migrator.model.keys import encode_key
-from migrator.model.table import RowTree, SourceKey
+from migrator.model.mapping import Collection, Entity
+from migrator.model.table import RowTree, SourceKey, encode_key
 
 Row = dict[str, Any]
 
@@ -35,11 +34,11 @@ def column(name: str, kind: Kind, real: str | None = None, *, nullable: bool = T
     return Column(name, real or name, kind, nullable)
 
 
-def table_of(name: str, key: Sequence[str], columns: Sequence[Column], **more: Any) -> TableFacts:
+def table_of(name: str, key: Sequence[str], columns: Sequence[Column], **facts: Any) -> TableFacts:
     """Facts of a table; the columns of its key are NOT NULL."""
-    real = more.pop("real", name)
-    found = tuple(replace(one, nullable=one.nullable and one.name not in key) for one in columns)
-    return TableFacts(name, real, found, tuple(key), **more)
+    real = facts.pop("real", name)
+    own_columns = tuple(replace(each, nullable=each.nullable and each.name not in key) for each in columns)
+    return TableFacts(name, real, own_columns, tuple(key), **facts)
 
 
 def _keyed(name: str, kind: Kind) -> TableFacts:
@@ -209,14 +208,14 @@ def plan_of(
     paths: Sequence[str] | None = None,
     joins: Sequence[JoinPlan] = (),
     collections: Sequence[CollectionPlan] = (),
-    **more: Any,
+    **fields: Any,
 ) -> EntityPlan:
-    """A plan with the slots at `paths` (None: every column of the root); more: key and where of the plan."""
-    key = more.pop("key", None) or tuple(table.column(name) for name in table.primary_key)
-    chosen = [one.name for one in table.columns] if paths is None else paths
+    """A plan with the slots at `paths` (None: every column of the root); fields: key and where of the plan."""
+    key = fields.pop("key", None) or tuple(table.column(name) for name in table.primary_key)
+    chosen = [root_column.name for root_column in table.columns] if paths is None else paths
     slots = slots_at(table, joins, chosen)
     entity = Entity(table.name, table.name, items=())
-    return EntityPlan(entity, table, key, slots, tuple(joins), tuple(collections), **more)
+    return EntityPlan(entity, table, key, slots, tuple(joins), tuple(collections), **fields)
 
 
 def slots_at(table: TableFacts, joins: Sequence[JoinPlan], paths: Sequence[str]) -> tuple[Slot, ...]:
@@ -226,17 +225,17 @@ def slots_at(table: TableFacts, joins: Sequence[JoinPlan], paths: Sequence[str])
 
 
 def column_of(table: TableFacts, name: str) -> Column:
-    found = table.column(name)
-    assert found is not None, name
-    return found
+    found_column = table.column(name)
+    assert found_column is not None, name
+    return found_column
 
 
 def list_of(
-    alias: str, table: TableFacts, link: Sequence[tuple[str, str]], paths: Sequence[str], **more: Any
+    alias: str, table: TableFacts, link: Sequence[tuple[str, str]], paths: Sequence[str], **options: Any
 ) -> CollectionPlan:
-    """A collection that is a list; more: joins, order_by."""
-    joins = tuple(more.pop("joins", ()))
-    order_by = tuple(more.pop("order_by", table.primary_key))
+    """A collection that is a list; options: joins, order_by."""
+    joins = tuple(options.pop("joins", ()))
+    order_by = tuple(options.pop("order_by", table.primary_key))
     collection = Collection(alias, "list", table.name, by=())
     return CollectionPlan(collection, table, tuple(link), joins, slots_at(table, joins, paths), order_by)
 
@@ -245,8 +244,8 @@ def number_of(
     kind: Any, table: TableFacts, link: Sequence[tuple[str, str]], name: str = ""
 ) -> CollectionPlan:
     """A collection that is one aggregate, of the column `name` where there is one."""
-    found = column_of(table, name) if name else None
-    return CollectionPlan(Collection(kind, kind, table.name, by=()), table, tuple(link), column=found)
+    summed = column_of(table, name) if name else None
+    return CollectionPlan(Collection(kind, kind, table.name, by=()), table, tuple(link), column=summed)
 
 
 CUSTOMER_OF_PURCHASE = JoinPlan("customer", "", CUSTOMER, (("CustomerId", "id"),))
@@ -266,23 +265,26 @@ def _decoded_tree(plan: EntityPlan, tree: RowTree) -> tuple[Any, ...]:
     width = len(plan.slots)
     assert len(tree) == width + len(plan.collections)
     parts = zip(plan.collections, tree[width:], strict=True)
-    return (*_decoded_row(plan.slots, tree[:width]), *(_decoded_part(one, part) for one, part in parts))
+    return (
+        *_decoded_row(plan.slots, tree[:width]),
+        *(_decoded_part(collection, part) for collection, part in parts),
+    )
 
 
 def _decoded_row(slots: Sequence[Slot], row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(decoder(slot.column.kind)(value) for slot, value in zip(slots, row, strict=True))
 
 
-def _decoded_part(one: CollectionPlan, part: Any) -> Any:
-    if one.collection.kind == "list":
+def _decoded_part(plan: CollectionPlan, part: Any) -> Any:
+    if plan.collection.kind == "list":
         assert isinstance(part, tuple)
-        return tuple(_decoded_row(one.slots, child) for child in part)
-    counted = one.collection.kind == "count" or one.column is None
-    return decoder(INTEGER if counted else one.column.kind)(part)
+        return tuple(_decoded_row(plan.slots, child) for child in part)
+    counted = plan.collection.kind == "count" or plan.column is None
+    return decoder(INTEGER if counted else plan.column.kind)(part)
 
 
 def keys_of(plan: EntityPlan, trees: Sequence[RowTree]) -> list[SourceKey]:
-    places = [[slot.path for slot in plan.slots].index(one.name) for one in plan.key]
+    places = [[slot.path for slot in plan.slots].index(key_column.name) for key_column in plan.key]
     return [encode_key([tree[place] for place in places]) for tree in trees]
 
 

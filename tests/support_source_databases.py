@@ -69,7 +69,8 @@ TYPES["mysql"] = {
 def create_table(table: TableFacts, dialect: str) -> str:
     types = TYPES[dialect]
     parts = [
-        f"{_quoted(one.real)} {types[one.kind]}{'' if one.nullable else ' NOT NULL'}" for one in table.columns
+        f"{_quoted(column.real)} {types[column.kind]}{'' if column.nullable else ' NOT NULL'}"
+        for column in table.columns
     ]
     parts += [f"PRIMARY KEY ({_list(table, table.primary_key)})"] if table.primary_key else []
     parts += [f"UNIQUE ({_list(table, names)})" for names in table.unique]

@@ -8,14 +8,20 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import grimp
 import pytest
 
+from migrator.mapping.heart.filters import FILTERS, UNITS
+from migrator.mapping.patterns.param_sources import Role
+from migrator.model.facts import KindName
+from migrator.model.mapping import Normaliser
+
 HOUSE = Path(__file__).resolve().parent.parent
 MODULE_LINES = (60, 450)
 FUNCTION_LINES = 40
-FOLDER_MODULES = 17
+FOLDER_MODULES = 14
 
 TOP = {
     *("__init__", "__main__", "api", "cli", "wiring", "stages", "output", "source", "target", "journal"),
@@ -24,25 +30,21 @@ TOP = {
 LONG_ON_PURPOSE: dict[str, str] = {}
 SHORT_ON_PURPOSE = {
     "__main__": "`python -m migrator`, nothing else",
-    "cli/completion": "imported when it is asked for, and nothing with it",
     "cli/local": "imported when it is asked for, and nothing with it",
     "cli/mapping": "a check of a mapping's form loads no SQL: what does is in mapping_source",
     "cli/commands/local": "one declaration a group",
-    "cli/commands/relay": "one declaration a group",
     "mapping/language/expression_reader": "the three parsers above it share it",
-    "output/faults": "a check of a mapping's form loads no terminal library",
-    "output/inert": "every error goes through it, and none of them loads a page",
-    "runtime/logs": "what a command without a line pays for lines",
-    "runtime/tracing": "loads OpenTelemetry where it is installed, which no command's start waits for",
-    "source/engines/table": "the one table that a new engine stands in",
-    "wiring/removal": "the edges of one group of commands",
-    "wiring/verify": "the edges of one group of commands",
 }
-FOR_ONE_ALONE: dict[str, str] = {
-    "runtime/log_lines": "loads structlog, which a command without a log line does without",
+
+CHOICES_OF_WIRING = {
+    "job": (
+        6,
+        "what a job may leave out: a replica, a journal of its own, a limit, a bucket, a role; the embedded S3",
+    ),
+    "live": (2, "whose connections look at capture; nothing is captured, so that no mark is waited for"),
+    "service": (4, "what a service asks for: strict mode, flush, either of them; a bucket may be left out"),
 }
-"""Modules that one other of their folder alone imports, though both would fit into one. Those of an engine are apart on
-purpose: one capability a module, so that two engines can be read side by side."""
+"""Each `if` of wiring/ chooses what is built from what a setting or an argument leaves out: how many there are, and why."""
 
 # Spelled in pieces, so that this file does not find itself.
 _FOLDERS = "|".join(["work", "tmp/v", "tmp/briefs", "root", "home/[a-z]+"])
@@ -105,6 +107,8 @@ def test_no_folder_is_too_full_to_be_read_at_a_glance() -> None:
 
 
 def test_a_module_that_one_other_alone_imports_is_part_of_it() -> None:
+    """Where both fit into one. Those of an engine are apart on purpose: one capability a module, so that two engines can be
+    read side by side."""
     graph, lines = grimp.build_graph("migrator", cache_dir=None), _modules()
     alone = set()
     for module in graph.modules:
@@ -116,11 +120,55 @@ def test_a_module_that_one_other_alone_imports_is_part_of_it() -> None:
         beside = folder == other.rpartition("/")[0] and not folder.startswith("source/engines/")
         if beside and other in lines and lines[path] + lines[other] <= MODULE_LINES[1]:
             alone.add(path)
-    assert alone == set(FOR_ONE_ALONE)
+    assert not alone
 
 
 def _path(module: str) -> str:
     return module.removeprefix("migrator.").replace(".", "/")
+
+
+def test_wiring_decides_nothing() -> None:
+    choices, refusals = {}, []
+    for module in _modules():
+        if module.startswith("wiring/"):
+            path = f"migrator/{module}.py"
+            ifs, raises = _decisions((HOUSE / path).read_text(encoding="utf-8"))
+            choices[module.removeprefix("wiring/")] = len(ifs)
+            refusals += [f"{path}:{line}" for line in raises]
+    assert not refusals
+    assert {name: count for name, count in choices.items() if count} == {
+        name: count for name, (count, _) in CHOICES_OF_WIRING.items()
+    }
+
+
+def test_every_form_of_a_decision_is_seen() -> None:
+    sample = """
+def opened(job):
+    if job.is_late:
+        raise SettingsError("it is late")
+    elif job.name:
+        match job.name:
+            case "shop":
+                return [one for one in job.tables if one.is_wanted]
+    while job.waits:
+        assert job.name
+    return job.a if job.b else None
+"""
+    ifs, raises = _decisions(sample)
+    assert (ifs, raises) == ([3, 5, 6, 8, 9, 11], [4, 10])
+
+
+def _decisions(source: str) -> tuple[list[int], list[int]]:
+    """Lines of every choice (`if` in all its forms, `match`, `while`), and of every refusal (`raise`, `assert`)."""
+    choices, refusals = [], []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.If, ast.IfExp, ast.Match, ast.While)):
+            choices.append(node.lineno)
+        elif isinstance(node, ast.comprehension):
+            choices += [one.lineno for one in node.ifs]
+        elif isinstance(node, (ast.Raise, ast.Assert)):
+            refusals.append(node.lineno)
+    return sorted(choices), sorted(refusals)
 
 
 def test_the_tree_of_the_architecture_is_the_real_one() -> None:
@@ -165,6 +213,68 @@ def _lines(path: str) -> list[str]:
     """The lines of a text file; none of a binary one."""
     content = (HOUSE / path).read_bytes()
     return [] if b"\0" in content else content.decode("utf-8", "replace").splitlines()
+
+
+def test_only_the_table_of_filters_knows_a_filter_by_its_name() -> None:
+    """What a filter takes and promises is a field of its `FilterSpec`."""
+    found = [
+        f"{path}:{node.lineno}: {ast.unparse(node)}"
+        for path in _files(".py")
+        if path.startswith("migrator/mapping/") and path != "migrator/mapping/heart/filters.py"
+        for node in ast.walk(ast.parse((HOUSE / path).read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Constant, ast.Compare, ast.Call)) and _names_a_filter(node)
+    ]
+    assert not found
+
+
+def _names_a_filter(node: ast.Constant | ast.Compare | ast.Call) -> bool:
+    """Whether it is a name that filters alone have, or compares any, or makes a filter of one."""
+    if isinstance(node, ast.Constant):
+        others = {*get_args(KindName), *get_args(Normaliser), *get_args(Role), *UNITS, "at"}
+        return node.value in FILTERS.keys() - others
+    if isinstance(node, ast.Call):
+        return re.match(r"Filter\(['\"]", ast.unparse(node)) is not None
+    sides = map(ast.unparse, [node.left, *node.comparators])
+    return any(re.fullmatch(r"(used|.*\bfilters\[[^]]*\])\.name", side) for side in sides)
+
+
+def test_one_walk_goes_over_expressions() -> None:
+    """What can stand in what, `uses_in` and `rewritten` know, and what compiles them, which makes something else of each."""
+    known = {
+        "migrator/model/mapping.py",
+        *(f"migrator/mapping/heart/{name}.py" for name in ("rows", "encoder_text")),
+    }
+    own = re.compile(r"isinstance\([^()]*\(?[^()]*\b(MapOf|Each)\b|\.refs\s+for \w+ in \w+\.paths")
+    walks = [
+        path
+        for path in _files(".py")
+        if path.startswith("migrator/") and own.search((HOUSE / path).read_text(encoding="utf-8"))
+    ]
+    assert set(walks) <= known
+
+
+def test_a_setting_is_one_class() -> None:
+    """A frozen model is the form and the value; a job alone is more than its file says: where that is, what it is called."""
+    copies = [
+        f"{path}: {node.name}"
+        for path in _files(".py")
+        if path.startswith("migrator/settings/")
+        for node in ast.walk(ast.parse((HOUSE / path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and [ast.unparse(base) for base in node.bases] != ["Settings"]
+    ]
+    assert copies == ["migrator/settings/job.py: Job", "migrator/settings/source.py: Settings"]
+
+
+def test_the_words_of_a_choice_stand_in_one_place() -> None:
+    """Of what a mapping may say and what code goes by: a second list of the same words is a second language."""
+    choices = Counter(
+        ast.unparse(node)
+        for path in _files(".py")
+        if path.startswith(("migrator/mapping/", "migrator/model/", "migrator/source/reflect"))
+        for node in ast.walk(ast.parse((HOUSE / path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Subscript) and re.match(r"Literal\[.*,", ast.unparse(node))
+    )
+    assert [words for words, times in choices.items() if times > 1] == []
 
 
 def test_every_package_re_exports_only() -> None:

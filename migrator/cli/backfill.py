@@ -14,8 +14,9 @@ from threading import Event
 import click
 
 from migrator.cli.options import (
-    as_asked,
+    belonging,
     chosen,
+    findings_to_print,
     need_yes,
     progress,
     stdout,
@@ -23,7 +24,6 @@ from migrator.cli.options import (
     stopped_says,
     tell_masked,
 )
-from migrator.cli.ownership import belonging
 from migrator.cli.runs import (
     RunEnd,
     Session,
@@ -36,11 +36,11 @@ from migrator.cli.runs import (
     scope_of,
     tell_unmarked,
 )
-from migrator.journal.evidence import keep_installation
-from migrator.journal.revisions import newest_of
+from migrator.journal.run_starts import keep_installation
 from migrator.journal.runs import SqlJournal
+from migrator.journal.writers import newest_of
 from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.heart.sizes import Estimate, Price
+from migrator.mapping.heart.wire import Estimate, Price
 from migrator.model.capture import Installation
 from migrator.model.edges import Rows
 from migrator.model.errors import DIFFERENT, Interrupted, OldRevisionError, SettingsError
@@ -50,24 +50,31 @@ from migrator.model.live import Memory
 from migrator.model.results import BackfillResult
 from migrator.output.runs import backfill_data, explained_lines, print_backfill
 from migrator.output.text import SHOWN, estimate_data, estimate_line, print_findings, usd
-from migrator.settings.cutover import Hook
-from migrator.settings.job import Job
+from migrator.settings.job import Hook, Job
 from migrator.settings.transforms import known_regions, price_of
+from migrator.stages.backfill.encoded import encoded_where_possible
 from migrator.stages.backfill.estimate import estimate
+from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
-from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath, PutsAmongOthers
-from migrator.stages.live.writers import WriterLease, outlive
+from migrator.stages.backfill.write import (
+    Claims,
+    ConditionalPath,
+    FastPath,
+    PagePath,
+    PutsAmongOthers,
+)
+from migrator.stages.live.writers import WriterLease, both, outlive
 from migrator.wiring import job as job_wiring
-from migrator.wiring import live, moves
-from migrator.wiring.job import CommandJob, JobContext
-from migrator.wiring.live import ConcurrentEdges, both
+from migrator.wiring import live
+from migrator.wiring.job import CommandJob, JobContext, write_ownership
+from migrator.wiring.live import ConcurrentEdges
 
 # ──
 # On which path a backfill writes: alone, alone while changes leave marks (fast), or beside other writers
 # (conditional).
 
-_SAID = {
-    "fast": "path: fast; nobody else writes items yet, and every change since leaves a mark for the relay",
+_PATH_MESSAGES = {
+    "fast": "path: fast; nothing else writes items yet, and every change since leaves a mark for the relay",
     "conditional": "path: conditional; a relay (or a strict service) writes too, so nothing newer is replaced",
 }
 
@@ -84,24 +91,28 @@ class PathChoice:
     """What a backfill finds around it. `installation`: of capture; '' where changes leave no marks."""
 
     installation: str = ""
-    beside: ConcurrentEdges | None = None
+    edges: ConcurrentEdges | None = None
     writer_lease: WriterLease | None = None
 
     def path(self, context: JobContext, session: Session) -> PagePath:
-        if self.beside is None or self.writer_lease is None:
+        if self.edges is None or self.writer_lease is None:
             claims = _claims(context, session, None)
-            return FastPath(
+            alone = FastPath(
                 session.store, claims, time.time, session.check, session.objects, None, frozenset()
             )
+            return encoded_where_possible(alone, context.checked.entities)
         check = both(session.check, self.writer_lease.check)
         if self.writer_lease.writer.kind == "conditional":
-            return ConditionalPath(self.beside.refresh(check), self.beside.open_findings)
-        target = self.beside.target
-        store = PutsAmongOthers(self.beside.store, target.design) if session.is_shared else target.store
-        memory = self.beside.memory if self.installation else None
-        remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
+            return inserts_where_possible(
+                ConditionalPath(self.edges.refresh(check), self.edges.open_findings)
+            )
+        target = self.edges.target
+        store = PutsAmongOthers(self.edges.store, target.design) if session.is_shared else target.store
+        memory = self.edges.memory if self.installation else None
+        remembered = frozenset(name for name, entity in self.edges.entities.items() if entity.remembered)
         claims = _claims(context, session, memory)
-        return FastPath(store, claims, live.now_s, check, session.objects, memory, remembered)
+        fast = FastPath(store, claims, time.time, check, session.objects, memory, remembered)
+        return encoded_where_possible(fast, context.checked.entities)
 
     def source(self, context: JobContext) -> Rows:
         """Where pages are read: beside others only where every ticket is already known."""
@@ -115,7 +126,7 @@ def _claims(context: JobContext, session: Session, memory: Memory | None) -> Cla
     return Claims(session.journal, context.source, entities, unproved, session.table_id, memory=memory)
 
 
-def look_around(stack: ExitStack, context: JobContext, session: Session, stop: Event) -> PathChoice:
+def choose_path(stack: ExitStack, context: JobContext, session: Session, stop: Event) -> PathChoice:
     """Enters the run among the writers, so that a relay that starts waits for it; it leaves when the stack unwinds.
 
     Raises: SettingsError where others write and nothing captures what changes.
@@ -125,29 +136,29 @@ def look_around(stack: ExitStack, context: JobContext, session: Session, stop: E
     opened = live.open_concurrent_edges(
         context, session.target, session.journal, session.table_id, stop.is_set
     )
-    beside = stack.enter_context(opened)
-    live.refuse_old(context, session.journal)
-    installation = live.found_installation(beside.live, context)
+    edges = stack.enter_context(opened)
+    live.revisions_of(context, session.journal).refuse_old()
+    installation = live.installation_of_job(edges.live, context)
     if installation is not None:
-        beside.guard()
+        edges.guard()
         tell_unmarked(context.job, session.journal, installation)
-    begin_revision(beside, stop)
-    writer_lease = beside.heartbeats.enter("fast")
-    # Whoever was told in place of a request that another mapping is the newest has none under way.
+    begin_revision(edges, stop)
+    writer_lease = edges.heartbeats.enter("fast")
+    # A run that was refused since another mapping is the newest has no request under way.
     stack.push(
-        lambda kind, *_: beside.heartbeats.leave(
+        lambda kind, *_: edges.heartbeats.leave(
             writer_lease, clean=kind is None or issubclass(kind, OldRevisionError)
         )
     )
     if installation is not None:
-        click.echo(_SAID[writer_lease.writer.kind], err=True)
+        click.echo(_PATH_MESSAGES[writer_lease.writer.kind], err=True)
         tell_unverified(session.journal, context.job, installation)
     elif writer_lease.writer.kind != "fast":
         what = "a relay or a strict service has written to this table, and capture is not installed any more"
         raise SettingsError(f"{what}: what changes would be missed; run `migrator capture install` first")
     else:
         click.echo(_UNCAPTURED, err=True)
-    return PathChoice("" if installation is None else installation.id, beside, writer_lease)
+    return PathChoice("" if installation is None else installation.id, edges, writer_lease)
 
 
 def tell_unverified(journal: SqlJournal, job: Job, installation: Installation) -> None:
@@ -156,29 +167,29 @@ def tell_unverified(journal: SqlJournal, job: Job, installation: Installation) -
         click.echo(f"warning: {what}", err=True)
 
 
-def begin_revision(beside: ConcurrentEdges, stop: Event) -> None:
+def begin_revision(edges: ConcurrentEdges, stop: Event) -> None:
     """Makes this mapping the one that the job's writers work by, where none has yet, and waits for those of another one.
 
     Raises: OldRevisionError where the job has gone on from it; Interrupted.
     """
-    heartbeats = beside.heartbeats
-    tell_registered(live.revisions_of(beside.context, beside.journal).register())
-    if heartbeats.revisions.old(heartbeats.writers.living(beside.lifetimes.gone_s)):
-        what = f"writers by another mapping are waited for, {beside.lifetimes.gone_s:g} s at most"
+    heartbeats = edges.heartbeats
+    tell_registered(live.revisions_of(edges.context, edges.journal).register())
+    if heartbeats.revisions.old(heartbeats.writers.living(edges.lifetimes.gone_s)):
+        what = f"writers by another mapping are waited for, {edges.lifetimes.gone_s:g} s at most"
         click.echo(what, err=True)
 
     def wait(wait_s: float) -> None:
         if stop.wait(wait_s):
             raise Interrupted("stopped before it began")
 
-    outlive(heartbeats.writers, heartbeats.revisions, beside.lifetimes, wait)
+    outlive(heartbeats.writers, heartbeats.revisions, edges.lifetimes, wait)
 
 
 def tell_registered(before: Standing) -> None:
     """Says that the job has gone on to this mapping, where it has."""
     if before in ("new", "old"):
         verb = "goes on" if before == "new" else "goes back"
-        what = f"the job {verb} to this mapping (or to these columns): whoever writes by another one is told to stop"
+        what = f"the job {verb} to this mapping (or to these columns): a process that writes by another one is told to stop"
         rest = "start relays and services anew; rows that do not change keep their items until `migrator backfill`"
         click.echo(f"{what}; {rest}", err=True)
 
@@ -188,7 +199,7 @@ def tell_registered(before: Standing) -> None:
 
 @dataclass(frozen=True)
 class Allowed:
-    """`max_cost`: US dollars above which nothing starts; `yes`: nobody is asked."""
+    """`max_cost`: US dollars above which nothing starts; `yes`: no question is asked."""
 
     max_cost: Decimal | None = None
     yes: bool = False
@@ -216,15 +227,15 @@ def bill_of(job: Job, estimate: Estimate) -> Bill:
         what = "the table's capacity is provisioned: AWS bills it by the hour, whatever is written"
         return Bill(estimate, None, what)
     price = price_of(region, options.table_class)
-    known = ", ".join(known_regions())
-    unpriced = f"no price is known for the region {region or '(none set)'}; known: {known}"
+    regions = ", ".join(known_regions())
+    unpriced = f"no price is known for the region {region or '(none set)'}; known: {regions}"
     return Bill(estimate, price, "" if price else unpriced)
 
 
 def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
     """Returns where the run may start.
 
-    Raises: SettingsError above --max-cost, where the price is not known, or where nobody can be asked; RefusedError where
+    Raises: SettingsError above --max-cost, where the price is not known, or without a terminal; RefusedError where
     the person who is asked says no.
     """
     limit, asks = allowed.max_cost, None if allowed.yes else job.tuning.confirm_above
@@ -238,8 +249,8 @@ def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
     if asks is None or bill.cost <= Decimal(str(asks)):
         return
     if not sys.stdin.isatty():
-        what = f"writing would cost about {usd(bill.cost)}, more than tuning.confirm_above, and nobody can be asked"
-        raise SettingsError(f"{what}; say --yes")
+        what = f"writing would cost about {usd(bill.cost)}, more than tuning.confirm_above"
+        raise SettingsError(f"{what}, and there is no terminal to ask at; say --yes")
     need_yes(f"Writing will cost about {usd(bill.cost)}. Start?")
 
 
@@ -247,7 +258,7 @@ def need_allowed(job: Job, bill: Bill, allowed: Allowed) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class BackfillFlags:
     """What the command line asked for."""
 
     entities: tuple[str, ...]
@@ -265,33 +276,33 @@ class Asked:
 
 @belonging(begins=True)
 def backfill(
-    command_job: CommandJob, max_refused: int | None, as_json: bool, whole_keys: bool, **asked: object
+    command_job: CommandJob, max_refused: int | None, as_json: bool, whole_keys: bool, **values: object
 ) -> int:
     """The exit code of `migrator backfill`."""
-    if asked["explain"] and not asked["dry_run"]:
+    if values["explain"] and not values["dry_run"]:
         raise click.UsageError("--explain goes with --dry-run")
-    wanted = Asked(**asked)  # type: ignore[arg-type]
-    read = _tuned(command_job.job, wanted)
+    flags = BackfillFlags(**values)  # type: ignore[arg-type]
+    read = _tuned(command_job.job, flags)
     allowed = read.tuning.max_refused if max_refused is None else max_refused
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         context = stack.enter_context(
-            job_wiring.open_job(read, "backfill", workers=wanted.workers, stop=stop.is_set)
+            job_wiring.open_job(read, "backfill", workers=flags.workers, stop=stop.is_set)
         )
-        entities = chosen(context.checked.entities, wanted.entities)
+        entities = chosen(context.checked.entities, flags.entities)
         need_bucket(read, entities)
-        if wanted.explain:
+        if flags.explain:
             _explain(context, entities)
-        session = _session(stack, command_job, context, wanted, stop)
-        _need_rows(context, session, wanted)
-        around = look_around(stack, context, session, stop)
-        identity = _identity(context, session, entities, wanted, around.installation)
-        bill = _bill(context, session, entities, wanted, identity)
-        need_allowed(read, bill, Allowed(wanted.max_cost, wanted.yes or wanted.dry_run))
-        run = _begin(session, identity, wanted)
-        keep_installation(session.journal.database, run.id, around.installation)
-        stage = _stage(context, session, wanted, around, stop)
-        with stopped_says(lambda: _stopped(session, run, dry_run=wanted.dry_run)):
+        session = _session(stack, command_job, context, flags, stop)
+        _need_rows(context, session, flags)
+        path_choice = choose_path(stack, context, session, stop)
+        identity = _identity(context, session, entities, flags, path_choice.installation)
+        bill = _bill(context, session, entities, flags, identity)
+        need_allowed(read, bill, Allowed(flags.max_cost, flags.yes or flags.dry_run))
+        run = _begin(session, identity, flags)
+        keep_installation(session.journal.database, run.id, path_choice.installation)
+        stage = _stage(context, session, flags, path_choice, stop)
+        with stopped_says(lambda: _stopped(session, run, dry_run=flags.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:
             _print_data(result, bill)
@@ -300,11 +311,11 @@ def backfill(
     return DIFFERENT if result.total.refused > allowed else 0
 
 
-def _tuned(job: Job, wanted: Asked) -> Job:
+def _tuned(job: Job, flags: BackfillFlags) -> Job:
     """The job with what the command line says instead of it."""
-    if wanted.max_write_units is None:
+    if flags.max_write_units is None:
         return job
-    return replace(job, tuning=replace(job.tuning, max_write_units=wanted.max_write_units))
+    return replace(job, tuning=job.tuning.model_copy(update={"max_write_units": flags.max_write_units}))
 
 
 def _explain(context: JobContext, entities: list[CompiledEntity]) -> None:
@@ -317,26 +328,31 @@ def _explain(context: JobContext, entities: list[CompiledEntity]) -> None:
 
 
 def _session(
-    stack: ExitStack, command_job: CommandJob, context: JobContext, wanted: Asked, stop: Event
+    stack: ExitStack, command_job: CommandJob, context: JobContext, flags: BackfillFlags, stop: Event
 ) -> Session:
     design = context.checked.mapping.table
-    if wanted.dry_run:
+    if flags.dry_run:
         return dry_session(stack, design)
-    return live_session(stack, context.job, design, command_job, stop, into_existing=wanted.into_existing)
+    return live_session(stack, context.job, design, command_job, stop, into_existing=flags.into_existing)
 
 
-def _need_rows(context: JobContext, session: Session, wanted: Asked) -> None:
+def _need_rows(context: JobContext, session: Session, flags: BackfillFlags) -> None:
     """Raises: SettingsError where items are not made of rows any more; a dry run writes none."""
-    if wanted.dry_run:
+    if flags.dry_run:
         return
-    ask = moves.need_direct if wanted.force else moves.need_rows
-    ask(context.job, context.checked.mapping, session.journal)
+    ownership = write_ownership(context.job, context.checked.mapping, session.journal)
+    ask = ownership.need_direct if flags.force else ownership.need_rows
+    ask()
 
 
 def _identity(
-    context: JobContext, session: Session, entities: list[CompiledEntity], wanted: Asked, installation: str
+    context: JobContext,
+    session: Session,
+    entities: list[CompiledEntity],
+    flags: BackfillFlags,
+    installation: str,
 ) -> RunIdentity:
-    scope = scope_of(entities, wanted.limit, named=bool(wanted.entities))
+    scope = scope_of(entities, flags.limit, named=bool(flags.entities))
     return identity_of("backfill", context, session.table_id, entities, scope, installation=installation)
 
 
@@ -344,21 +360,21 @@ def _bill(
     context: JobContext,
     session: Session,
     entities: list[CompiledEntity],
-    wanted: Asked,
+    flags: BackfillFlags,
     identity: RunIdentity,
 ) -> Bill:
-    """What is left to write and costs, told on stderr unless it is nothing."""
-    found = session.journal.find_run(identity)
-    if found is not None and (
-        (found.state == "done" and wanted.restart) or found.id <= _runs_before(session, identity)
+    """What is left to write and what it costs, printed on stderr unless it is nothing."""
+    unfinished = session.journal.find_run(identity)
+    if unfinished is not None and (
+        (unfinished.state == "done" and flags.restart) or unfinished.id <= _runs_before(session, identity)
     ):
-        found = None
+        unfinished = None
     done = (
-        {} if found is None else {one.name: session.journal.tally(found, one.name).rows for one in entities}
+        {}
+        if unfinished is None
+        else {entity.name: session.journal.tally(unfinished, entity.name).rows for entity in entities}
     )
-    bill = bill_of(
-        context.job, estimate(context.source, entities, time.time(), limit=wanted.limit, done=done)
-    )
+    bill = bill_of(context.job, estimate(context.source, entities, time.time(), limit=flags.limit, done=done))
     if bill.estimate.rows:
         click.echo(bill.line(), err=True)
     return bill
@@ -370,8 +386,8 @@ def _runs_before(session: Session, identity: RunIdentity) -> int:
     return newest.runs_before if newest is not None else 0
 
 
-def _begin(session: Session, identity: RunIdentity, wanted: Asked) -> Run:
-    run = begin(session.journal, identity, again=wanted.restart, after=_runs_before(session, identity))
+def _begin(session: Session, identity: RunIdentity, flags: BackfillFlags) -> Run:
+    run = begin(session.journal, identity, again=flags.restart, after=_runs_before(session, identity))
     if run.state == "done":
         what = f"run {run.id} finished {run.ended_at}: nothing left to do (--restart writes everything once more)"
         click.echo(what, err=True)
@@ -380,13 +396,15 @@ def _begin(session: Session, identity: RunIdentity, wanted: Asked) -> Run:
     return run
 
 
-def _stage(context: JobContext, session: Session, wanted: Asked, around: PathChoice, stop: Event) -> Backfill:
+def _stage(
+    context: JobContext, session: Session, flags: BackfillFlags, path_choice: PathChoice, stop: Event
+) -> Backfill:
     tuning = context.job.tuning
-    options = BackfillOptions(wanted.workers or tuning.workers, tuning.page_rows, wanted.limit)
+    options = BackfillOptions(flags.workers or tuning.workers, tuning.page_rows, flags.limit)
     return Backfill(
-        source=around.source(context),
+        source=path_choice.source(context),
         journal=session.journal,
-        path=around.path(context, session),
+        path=path_choice.path(context, session),
         progress=progress(),
         options=options,
         stop=stop,
@@ -415,7 +433,7 @@ def _print_data(result: BackfillResult, bill: Bill) -> None:
 
 def _print(result: BackfillResult, session: Session, context: JobContext, *, whole_keys: bool) -> None:
     print_backfill(stdout(), result)
-    found = session.journal.findings(result.run, SHOWN)
-    printed = as_asked(found, context.checked.mapping, whole_keys=whole_keys)
+    unmasked = session.journal.findings(result.run, SHOWN)
+    printed = findings_to_print(unmasked, context.checked.mapping, whole_keys=whole_keys)
     print_findings(stdout(), printed, result.findings)
-    tell_masked(printed, found)
+    tell_masked(printed, unmasked)

@@ -1,25 +1,32 @@
-"""The base of every command (`Leaf`, `Branch`): --verbose, spelling advice, former names of options."""
+"""What every command is declared with (`Leaf`, `Branch`): --verbose, spelling advice, former names, shared options."""
 
 from __future__ import annotations
 
 import gc
+import getpass
 import json
 import re
 import shlex
+import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from migrator.model.durations import ADVICE, seconds_of
+from migrator.model.evidence import PHASES
+
 _COMMAND = re.compile(r"`migrator ([^`\n]+)`")
 _SAME = "the same command"
 _PRIVATE = frozenset({"keys", "params", "source", "source_url"})
 """Options whose values may name a person or hold a password: no message repeats them."""
-_NOT_MEANT = frozenset({"dry_run", "as_json"})
+_NOT_REPEATED = frozenset({"dry_run", "as_json"})
 """Options that a message which says what to do does not mean; the same command has them."""
 
 
@@ -32,7 +39,7 @@ def log_from(*, verbose: bool) -> None:
 
 
 class Renamed(click.Option):
-    """An option whose `former` name is still taken in this release, and told of; no help shows it."""
+    """An option whose `former` name is still accepted in this release, with a warning; no help shows it."""
 
     def __init__(self, *args: Any, former: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -54,31 +61,31 @@ class Leaf(click.Command):
         self.params.append(_verbose_option())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = ctx.find_object(Given)
-        if given is not None:
-            given.context = ctx
+        command_line = ctx.find_object(CommandLine)
+        if command_line is not None:
+            command_line.context = ctx
         args = self._renamed(args, tell=not ctx.resilient_parsing)
         if not ctx.resilient_parsing:
             self._refuse_twice(ctx, args)
         return super().parse_args(ctx, args)
 
     def _renamed(self, args: Sequence[str], *, tell: bool) -> list[str]:
-        """The words with options under their present names; each former one is told of once on standard error."""
+        """The words with options under their present names; each former one is warned of once on standard error."""
         options = [param for param in self.params if isinstance(param, click.Option)]
         present = {name for option in options for name in option.opts}
         former = {option.former: option.opts[0] for option in options if isinstance(option, Renamed)}
-        renamed, told = list(args), []
-        for place in _option_places(self, args):
-            name, equals, value = args[place].partition("=")
+        renamed, warnings = list(args), []
+        for position in _option_places(self, args):
+            name, equals, value = args[position].partition("=")
             new = former.get(name)
             if new is not None and name not in present:
-                renamed[place] = f"{new}{equals}{value}"
-                told.append(
+                renamed[position] = f"{new}{equals}{value}"
+                warnings.append(
                     f"{name} is called {new} now; this release is the last that takes the former name"
                 )
             elif new is not None:
-                told.append(f"{name} no longer means {new}, which is an option of its own")
-        for line in dict.fromkeys(told if tell else ()):
+                warnings.append(f"{name} no longer means {new}, which is an option of its own")
+        for line in dict.fromkeys(warnings if tell else ()):
             click.echo(f"warning: {line}", err=True)
         return renamed
 
@@ -126,16 +133,18 @@ class Branch(click.Group):
 
 
 def _verbose_option() -> click.Option:
-    def told(ctx: click.Context, param: click.Parameter, verbose: bool) -> None:
+    def log_verbosely(ctx: click.Context, param: click.Parameter, verbose: bool) -> None:
         if verbose and not ctx.resilient_parsing:
             log_from(verbose=True)
 
-    said = "Log what is done, not only warnings."
-    return click.Option(["--verbose"], is_flag=True, expose_value=False, callback=told, help=said)
+    help_text = "Log what is done, not only warnings."
+    return click.Option(
+        ["--verbose"], is_flag=True, expose_value=False, callback=log_verbosely, help=help_text
+    )
 
 
 @dataclass
-class Given:
+class CommandLine:
     """A command line as it was given. `context`: of its command, once that is known."""
 
     words: Sequence[str]
@@ -143,8 +152,8 @@ class Given:
 
     @property
     def wants_json(self) -> bool:
-        known = None if self.context is None else self.context.params.get("as_json")
-        return "--json" in self.words if known is None else bool(known)
+        as_json = None if self.context is None else self.context.params.get("as_json")
+        return "--json" in self.words if as_json is None else bool(as_json)
 
     def whole(self, text: str) -> str:
         """The text, `migrator …` commands in it with the job file that was given; the same command with its options, too."""
@@ -152,25 +161,25 @@ class Given:
             return text
         is_json = text.startswith("{")
 
-        def completed(found: re.Match[str]) -> str:
-            line = self._completed(found[1].split())
+        def completed(command: re.Match[str]) -> str:
+            line = self._completed(command[1].split())
             return f"`migrator {json.dumps(line, ensure_ascii=False)[1:-1] if is_json else line}`"
 
         return _COMMAND.sub(completed, text)
 
     def again(self, text: str) -> str:
         """The text of an error, whole, and behind it the command that it calls the same one."""
-        said = self.whole(text)
-        if self.context is None or "job" not in self.context.params or _SAME not in said:
-            return said
+        completed = self.whole(text)
+        if self.context is None or "job" not in self.context.params or _SAME not in completed:
+            return completed
         same = self._completed(self._names(), but=frozenset())
-        return f"{said}: `migrator {same}`"
+        return f"{completed}: `migrator {same}`"
 
     def _names(self) -> list[str]:
         assert self.context is not None
         return self.context.command_path.split()[1:]
 
-    def _completed(self, words: list[str], but: Container[str] = _NOT_MEANT) -> str:
+    def _completed(self, words: list[str], but: Container[str] = _NOT_REPEATED) -> str:
         assert self.context is not None
         command: click.Command | None = self.context.find_root().command
         rest = list(words)
@@ -206,22 +215,22 @@ class Given:
                 continue
             if {*param.opts, *param.secondary_opts} & set(besides) or value is None:
                 continue
-            for one in value if param.multiple else [value]:
-                yield (param.opts if one or not param.secondary_opts else param.secondary_opts)[-1]
+            for item in value if param.multiple else [value]:
+                yield (param.opts if item or not param.secondary_opts else param.secondary_opts)[-1]
                 if not param.is_flag:
-                    yield "…" if name in _PRIVATE else shlex.quote(str(one))
+                    yield "…" if name in _PRIVATE else shlex.quote(str(item))
 
 
 def _option_places(command: click.Command, words: Sequence[str]) -> Iterator[int]:
     """Where words stand that are options, and neither values of options nor behind a --."""
     with_value = _with_value(command)
     is_value = False
-    for place, word in enumerate(words):
+    for position, word in enumerate(words):
         if word == "--" and not is_value:
             return
         is_option = not is_value and word.startswith("--")
         if is_option:
-            yield place
+            yield position
         is_value = not is_value and word in with_value
 
 
@@ -245,10 +254,129 @@ def _positional(command: click.Command, words: Sequence[str]) -> Iterator[str]:
 def whole(text: str) -> str:
     """The text with whole commands, as the command line that is at work has them."""
     context = click.get_current_context(silent=True)
-    given = None if context is None else context.find_object(Given)
-    return text if given is None else given.whole(text)
+    command_line = None if context is None else context.find_object(CommandLine)
+    return text if command_line is None else command_line.whole(text)
 
 
 def print_json(data: Any) -> None:
     """The one document that a command prints with --json."""
     click.echo(json.dumps(data, ensure_ascii=False, sort_keys=True))
+
+
+# ── Options and arguments that several commands have ──
+
+JobPath = click.Path(path_type=Path, dir_okay=True)
+job_argument = click.argument("job", type=JobPath, metavar="JOB")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+keys_option = click.option(
+    "--show-keys",
+    "whole_keys",
+    cls=Renamed,
+    former="--keys",
+    is_flag=True,
+    help="Print keys whole, also the parts that may name a person.",
+)
+_ADOPT = "Take this journal for the table's from now on: the one that it was written with is lost for good."
+adopt_option = click.option("--adopt-journal", cls=Renamed, former="--force", is_flag=True, help=_ADOPT)
+
+
+def force_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--force`, which `what` says the meaning of."""
+    return click.option("--force", cls=Renamed, former="--anyway", is_flag=True, help=what)
+
+
+def entity_option(command: Any) -> Any:
+    return click.option("--entity", "entities", multiple=True, help="Only this entity; can be given again.")(
+        command
+    )
+
+
+def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """The seconds of a duration such as 90s, 5m, 2h, 1d, or of a number."""
+    if text is None:
+        return None
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise click.BadParameter(f"'{text}' is no duration; {error}") from None
+
+
+def some_seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    """The same of a duration that is more than nothing."""
+    duration_s = seconds(ctx, param, text)
+    if duration_s == 0:
+        raise click.BadParameter(f"'{text}' is no time at all; {ADVICE}")
+    return duration_s
+
+
+class _Money(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
+    """US dollars, exact."""
+
+    name = "USD"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Decimal:
+        try:
+            amount = Decimal(str(value))
+        except InvalidOperation:
+            amount = Decimal("NaN")
+        if not (amount.is_finite() and amount >= 0):
+            self.fail("write an amount in US dollars, such as 12.50", param, ctx)
+        return amount
+
+
+MONEY = _Money()
+
+
+# ── moves of access patterns ──
+
+
+def own_name() -> str:
+    """The user and host that this command is given by, as far as this machine knows."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+from_option = click.option(
+    "--from",
+    "shown",
+    type=click.Choice(PHASES),
+    help="The phase that `cutover status` showed; where it is another one by now, nothing is moved.",
+)
+
+
+def move_options(command: Any) -> Any:
+    for option in reversed(
+        (
+            click.option("--dry-run", is_flag=True, help="Show the evidence, move nothing."),
+            click.option(
+                "--override", metavar="REASON", help="Move against the evidence; the audit keeps why."
+            ),
+            from_option,
+            click.option("--reason", default="", help="For the audit."),
+            click.option("--who", default=own_name, help="For the audit (default: user@host)."),
+            click.option(
+                "--evict",
+                "gone",
+                cls=Renamed,
+                former="--gone",
+                multiple=True,
+                metavar="ID",
+                help="This silent instance is gone for sure; can be given again.",
+            ),
+            click.option(
+                "--evict-older-than",
+                "evict_older_s",
+                metavar="DURATION",
+                callback=some_seconds,
+                help="Every instance that has been silent for longer is gone for sure, such as 10m after a deployment.",
+            ),
+            click.option("--wait", is_flag=True, help="Wait until every living reader acts by it."),
+            click.option("--yes", is_flag=True, help="Do not ask before complete; for scripts."),
+            json_option,
+        )
+    ):
+        command = option(command)
+    return command

@@ -8,22 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from migrator.journal.revisions import digests_of, newest_of
 from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlWriters, process_of
+from migrator.journal.writers import SqlWriters, digests_of, newest_of, process_of
 from migrator.model.errors import MigratorError
 from migrator.model.instances import Newest
 from migrator.model.live import MarksState, Writer
 from migrator.output.relay import lag_line, open_line
 from migrator.settings.job import Job
-from migrator.stages.cutover.hooks import tell
-from migrator.stages.cutover.watch import LagWatch
+from migrator.stages.cutover.watch import LagWatch, tell
 from migrator.wiring import live as live_wiring
 
 # ── The lag of items and the writers of a table: what `migrator status` says beside the runs ──
 
-ASKED_S = 5.0
-"""How long a statement to the source may take: what the journal knows is shown whatever it says."""
+STATEMENT_LIMIT_S = 5.0
+"""How long a statement to the source may take: the journal's part is shown without the source, too."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +46,16 @@ class Lag:
         marks = None if state is None else {name: getattr(state, name) for name in state.__slots__}
         writers = [
             {
-                "id": one.id,
-                "kind": one.kind,
-                "since": one.since,
-                "alive_at": one.alive_at,
-                "fenced": one.fenced,
-                "old_mapping": one.id in self.old,
-                "process": process_of(one),
-                "silent": one.id in self.silent,
+                "id": writer.id,
+                "kind": writer.kind,
+                "since": writer.since,
+                "alive_at": writer.alive_at,
+                "fenced": writer.fenced,
+                "old_mapping": writer.id in self.old,
+                "process": process_of(writer),
+                "silent": writer.id in self.silent,
             }
-            for one in self.writers
+            for writer in self.writers
         ]
         mapping = None if self.newest is None else self.newest.revision.mapping
         return {
@@ -87,50 +85,54 @@ class Lag:
 
     @property
     def at_work(self) -> list[Writer]:
-        return [one for one in self.writers if one.id not in self.silent]
+        return [writer for writer in self.writers if writer.id not in self.silent]
 
     @property
     def kinds_at_work(self) -> list[str]:
         """The kind of each process that writes."""
-        return [kind for kind, _ in dict.fromkeys((one.kind, process_of(one)) for one in self.at_work)]
+        return [
+            kind for kind, _ in dict.fromkeys((writer.kind, process_of(writer)) for writer in self.at_work)
+        ]
 
     def _writers(self) -> Iterator[str]:
         at_work = self.at_work
-        here = {process_of(one) for one in at_work}
-        gone = [one for one in self.writers if process_of(one) not in here]
+        here = {process_of(writer) for writer in at_work}
+        silent = [writer for writer in self.writers if process_of(writer) not in here]
         if at_work:
             yield f"writers at work: {self._processes(at_work)}"
-        if gone:
+        if silent:
             why = "killed, waiting for DynamoDB or the source, or cut off from the journal"
-            yield f"writers not heard of lately ({why}): {self._processes(gone)}"
+            yield f"writers not heard of lately ({why}): {self._processes(silent)}"
 
     def _processes(self, writers: Sequence[Writer]) -> str:
         """How many processes of each kind."""
-        found: dict[str, set[str]] = {}
-        for one in writers:
-            found.setdefault(self._kind(one), set()).add(process_of(one))
-        return ", ".join(f"{len(processes)} {kind}" for kind, processes in found.items())
+        by_kind: dict[str, set[str]] = {}
+        for writer in writers:
+            by_kind.setdefault(self._kind(writer), set()).add(process_of(writer))
+        return ", ".join(f"{len(processes)} {kind}" for kind, processes in by_kind.items())
 
-    def _kind(self, one: Writer) -> str:
-        if one.id in self.old:
-            return f"{one.kind} (of another mapping, told to stop)"
-        return f"{one.kind} (told to stop)" if one.fenced else one.kind
+    def _kind(self, writer: Writer) -> str:
+        if writer.id in self.old:
+            return f"{writer.kind} (of another mapping, told to stop)"
+        return f"{writer.kind} (told to stop)" if writer.fenced else writer.kind
 
 
 def lag_of(job: Job, journal: SqlJournal) -> Lag:
-    """A source that cannot be reached is told, and is no failure: the journal's part can be shown all the same."""
+    """A source that cannot be reached is reported, and is no failure: the journal's part can be shown all the same."""
     lifetimes = live_wiring.lifetimes_of(job)
     tables = dict.fromkeys(run.identity.table_id for run in journal.runs(job.name))
     of_tables = [SqlWriters(journal.database, table_id) for table_id in tables]
-    writers = [one for table in of_tables for one in table.living(lifetimes.gone_s)]
-    heard = {one.id for table in of_tables for one in table.living(lifetimes.doubted_s)}
-    silent = frozenset(one.id for one in writers if one.id not in heard)
-    newest, known = newest_of(journal.database, job.name), digests_of(journal.database, job.name)
+    writers = [writer for table in of_tables for writer in table.living(lifetimes.gone_s)]
+    heard_lately = {writer.id for table in of_tables for writer in table.living(lifetimes.doubted_s)}
+    silent = frozenset(writer.id for writer in writers if writer.id not in heard_lately)
+    newest, digests = newest_of(journal.database, job.name), digests_of(journal.database, job.name)
     digest = "" if newest is None else newest.revision.digest
     counts = live_wiring.open_findings_of(job, journal).counts()
-    old = frozenset(one.id for one in writers if known.get(one.id, digest) != digest)
+    old = frozenset(writer.id for writer in writers if digests.get(writer.id, digest) != digest)
     try:
-        with live_wiring.open_live(job, "status", patience=live_wiring.ONCE, asked_s=ASKED_S) as live:
+        with live_wiring.open_live(
+            job, "status", patience=live_wiring.ONCE, answer_within_s=STATEMENT_LIMIT_S
+        ) as live:
             installation = live.capture.installation()
             marks = None if installation is None else live.marks.state()
     except MigratorError as error:
@@ -143,7 +145,7 @@ def lag_of(job: Job, journal: SqlJournal) -> Lag:
 
 
 def lag_watch(job: Job, later: ThreadPoolExecutor, marks: Callable[[], MarksState]) -> LagWatch:
-    """Its hooks run in `later`, so that one which takes its time holds up nobody."""
+    """The watch of a job's lag. Its hooks run in `later`, so that a slow one delays nothing else."""
     return LagWatch(
         marks, job.cutover.lag_max_s, lambda state: later.submit(_tell, job, state), time.monotonic
     )

@@ -1,8 +1,11 @@
-"""`migrator local`: the embedded DynamoDB."""
+"""`migrator local` and `migrator completion`: the embedded DynamoDB, and the script that completes our commands."""
 
 from __future__ import annotations
 
+import json
+
 import click
+from click.shell_completion import get_completion_class
 
 from migrator.cli.command_line import print_json
 from migrator.target import embedded
@@ -12,8 +15,8 @@ def status(as_json: bool) -> int:
     """The exit code of `migrator local status`."""
     server = embedded.running(embedded.folder())
     if as_json:
-        known = {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
-        print_json({"running": server is not None, **known})
+        fields = {} if server is None else {"endpoint": server.endpoint, "pid": server.pid}
+        print_json({"running": server is not None, **fields})
     else:
         click.echo(embedded.status(server))
     return 0
@@ -26,4 +29,17 @@ def stop(as_json: bool) -> int:
         print_json({"stopped": stopped})
     else:
         click.echo("stopped; its tables are kept" if stopped else "it was not running")
+    return 0
+
+
+PROGRAM = "migrator"
+
+
+def completion(shell: str, as_json: bool) -> int:
+    """The exit code of `migrator completion`."""
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    root = click.get_current_context().find_root().command
+    script = completion_class(root, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source()
+    click.echo(json.dumps({"shell": shell, "script": script}) if as_json else script)
     return 0

@@ -12,15 +12,13 @@ from typing import Any, NoReturn, TextIO, cast
 
 import click
 
-from migrator.cli.command_line import Branch, Given, log_from
-from migrator.cli.commands.backfill import backfill, findings, status
-from migrator.cli.commands.capture import capture
+from migrator.cli.command_line import Branch, CommandLine, log_from
+from migrator.cli.commands.backfill import backfill, doctor, findings, report, status
+from migrator.cli.commands.capture import capture, purge, relay
 from migrator.cli.commands.cutover import cutover
 from migrator.cli.commands.local import completion, local
-from migrator.cli.commands.mapping import mapping, table
-from migrator.cli.commands.relay import purge, relay
+from migrator.cli.commands.mapping import init, mapping, table
 from migrator.cli.commands.removal import decommission, forget, undo
-from migrator.cli.commands.report import doctor, report
 from migrator.cli.commands.verify import query, shadow, verify
 from migrator.model.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 from migrator.output.inert import plain
@@ -38,7 +36,7 @@ def cli(verbose: bool) -> None:
 
 
 for _command in (
-    *(backfill, capture, completion, cutover, decommission, doctor, findings, forget, local, mapping),
+    *(backfill, capture, completion, cutover, decommission, doctor, findings, forget, init, local, mapping),
     *(purge, query, relay, report, shadow, status, table, undo, verify),
 ):
     cli.add_command(_command)
@@ -51,11 +49,11 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 def run(args: list[str] | None = None) -> int:
     """The exit code of one command line; what it prints is plain text, and with --json one document."""
-    given = Given(tuple(sys.argv[1:] if args is None else args))
-    with plain_streams(given) as printed:
-        ended = _ended(given)
+    command_line = CommandLine(tuple(sys.argv[1:] if args is None else args))
+    with plain_streams(command_line) as printed:
+        ended = _ended(command_line)
         # What failed before it had a result: programs read standard output alone.
-        if ended.code and given.wants_json and not printed.written:
+        if ended.code and command_line.wants_json and not printed.written:
             click.echo(json.dumps(ended.data(), ensure_ascii=False))
     return ended.code
 
@@ -73,12 +71,14 @@ class _Ended:
         return data | {"faults": [asdict(fault) for fault in self.faults]} if self.faults else data
 
 
-def _ended(given: Given) -> _Ended:
+def _ended(command_line: CommandLine) -> _Ended:
     try:
-        result: Any = cli.main(args=list(given.words), prog_name="migrator", standalone_mode=False, obj=given)
+        result: Any = cli.main(
+            args=list(command_line.words), prog_name="migrator", standalone_mode=False, obj=command_line
+        )
         return _Ended(result if isinstance(result, int) else 0)
     except MigratorError as error:
-        return _told(error, given)
+        return _reported(error, command_line)
     except click.exceptions.Exit as error:
         return _Ended(error.exit_code)
     except click.ClickException as error:
@@ -87,7 +87,7 @@ def _ended(given: Given) -> _Ended:
     except click.Abort:
         return _failed(INTERRUPTED, "stopped at the question; nothing was changed")
     except KeyboardInterrupt:
-        return _failed(INTERRUPTED, given.again(_CUT_OFF))
+        return _failed(INTERRUPTED, command_line.again(_CUT_OFF))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _Ended(0)
@@ -101,36 +101,36 @@ def _ended(given: Given) -> _Ended:
 _CUT_OFF = "interrupted before it could say more; what was written stays, and the same command goes on"
 
 
-def _told(error: MigratorError, given: Given) -> _Ended:
+def _reported(error: MigratorError, command_line: CommandLine) -> _Ended:
     if isinstance(error, MappingError):
         _print_faults(error)
         return _Ended(error.exit_code, str(error), error.faults)
-    said = given.again(str(error))
-    click.echo(f"error: {said}", err=True)
-    return _Ended(error.exit_code, said)
+    message = command_line.again(str(error))
+    click.echo(f"error: {message}", err=True)
+    return _Ended(error.exit_code, message)
 
 
-def _failed(code: int, said: str) -> _Ended:
-    click.echo(said, err=True)
-    return _Ended(code, said.removeprefix("error: "))
+def _failed(code: int, message: str) -> _Ended:
+    click.echo(message, err=True)
+    return _Ended(code, message.removeprefix("error: "))
 
 
 class PlainStream:
-    """A text stream that shows what nobody would see, lines and tabs apart; all else is done by the one `beneath`.
+    """A text stream that writes invisible characters visibly, except lines and tabs; all else is done by the one `beneath`.
 
-    So nothing of a row, a name or a file is obeyed by a terminal, whoever prints it. `said`: what is made of each text.
+    So a terminal obeys nothing of a row, a name or a file. `transform`: what is made of each text.
     """
 
-    def __init__(self, beneath: TextIO, said: Callable[[str], str]) -> None:
+    def __init__(self, beneath: TextIO, transform: Callable[[str], str]) -> None:
         self.beneath = beneath
-        self.said = said
+        self.transform = transform
         self.written = False
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError("text is written here")  # click tries bytes to see what a stream is
         self.written = True
-        self.beneath.write(plain(self.said(text), lines=True))
+        self.beneath.write(plain(self.transform(text), lines=True))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -142,17 +142,17 @@ class PlainStream:
 
 
 @contextmanager
-def plain_streams(given: Given) -> Iterator[PlainStream]:
+def plain_streams(command_line: CommandLine) -> Iterator[PlainStream]:
     """Until it ends, standard output, which is given, and standard error are such streams."""
     before = sys.stdout, sys.stderr
     # A document is what it is: a command in it may be a row's text.
-    made = [
-        PlainStream(before[0], lambda text: text if given.wants_json else given.whole(text)),
-        PlainStream(before[1], given.whole),
+    streams = [
+        PlainStream(before[0], lambda text: text if command_line.wants_json else command_line.whole(text)),
+        PlainStream(before[1], command_line.whole),
     ]
-    sys.stdout, sys.stderr = (cast(TextIO, stream) for stream in made)
+    sys.stdout, sys.stderr = (cast(TextIO, stream) for stream in streams)
     try:
-        yield made[0]
+        yield streams[0]
     finally:
         sys.stdout, sys.stderr = before
 

@@ -11,7 +11,7 @@ import click
 from migrator.mapping.check.check import check_form
 from migrator.mapping.language.forms import mapping_schema
 from migrator.model.errors import CLEAN, WRONG_USE, Fault, MappingError
-from migrator.output.faults import FAULT_FORMS
+from migrator.output.inert import FAULT_FORMS
 from migrator.settings.transforms import read_mapping
 
 
@@ -23,34 +23,36 @@ def schema(as_json: bool) -> int:
 
 def check(files: tuple[Path, ...], source: str | None, form: str, as_json: bool) -> int:
     """The exit code of `migrator mapping check`."""
-    found = [(file, *_examined(file, source)) for file in files]
-    wrong = sum(not fault.warning for _, faults, _ in found for fault in faults)
+    results = [(file, *_examined(file, source)) for file in files]
+    wrong = sum(not fault.warning for _, faults, _ in results for fault in faults)
     if as_json or form == "json":
-        click.echo("\n".join(FAULT_FORMS["json"]([fault for _, faults, _ in found for fault in faults])))
+        click.echo("\n".join(FAULT_FORMS["json"]([fault for _, faults, _ in results for fault in faults])))
         return WRONG_USE if wrong else CLEAN
-    for file, faults, verdict in found:
+    for file, faults, verdict in results:
         for line in FAULT_FORMS[form](faults):
             click.echo(line, err=form == "text")
         warnings = sum(fault.warning for fault in faults)
-        said = f"{file}: {verdict or f'{len(faults) - warnings} fault(s)'}, {warnings} warning(s)"
-        click.echo(said, err=not verdict)
+        summary = f"{file}: {verdict or f'{len(faults) - warnings} fault(s)'}, {warnings} warning(s)"
+        click.echo(summary, err=not verdict)
     return WRONG_USE if wrong else CLEAN
 
 
 def _examined(file: Path, source: str | None) -> tuple[Sequence[Fault], str]:
     """All faults of the file, and what can be said of it where it has none ('' otherwise)."""
     try:
-        faults, verdict = _found(file, source)
+        faults, verdict = _faults_and_summary(file, source)
     except MappingError as error:
         return error.faults, ""
     return faults, "" if any(not fault.warning for fault in faults) else verdict
 
 
-def _found(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
+def _faults_and_summary(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
     """Faults and warnings, and what can be said of a mapping without faults."""
     parsed = read_mapping(file)
     if url is None:
         return check_form(parsed), "its form is right; give --source to check it against the schema"
-    from migrator.cli.mapping_source import found_on  # here: the form alone waits for no SQL and no AWS
+    from migrator.cli.mapping_source import (
+        check_on_source,
+    )  # here: the form alone waits for no SQL and no AWS
 
-    return found_on(url, parsed)
+    return check_on_source(url, parsed)

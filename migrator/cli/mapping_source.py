@@ -7,38 +7,46 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.options import entity_named, row_key
-from migrator.mapping.heart.items import items_for
+from migrator.cli.command_line import print_json
+from migrator.cli.row_keys import entity_named, row_key
+from migrator.mapping.heart.encoder import compile_encoder
+from migrator.mapping.heart.items import CompiledEntity, items_for
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.mapping.show.redaction import json_text
 from migrator.model.errors import DIFFERENT, Fault, RowError, SettingsError
 from migrator.output.text import item_text, row_tree_lines
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import read_mapping
+from migrator.settings.transforms import checked_on, read_mapping, volatile_warnings
 from migrator.stages.patterns.question import statement_faults
 from migrator.wiring import job
 
 
-def found_on(url: str, parsed: ParsedMapping) -> tuple[Sequence[Fault], str]:
+def check_on_source(url: str, parsed: ParsedMapping) -> tuple[Sequence[Fault], str]:
     """Faults and warnings by the source's schema, and what can be said of a mapping without faults. Raises: MappingError."""
-    with job.open_source(SourceSettings(url), parsed) as source:
-        checked = job.checked_on(source, parsed)
+    with job.open_source(SourceSettings.model_construct(url=url), parsed) as source:
+        checked = checked_on(source, parsed)
         refused = list(statement_faults(source, checked.mapping))
-        doubts = job.volatile_warnings(source, parsed, checked)
+        doubts = volatile_warnings(source, parsed, checked)
     faults = [
         parsed.document.fault(
-            ("access_patterns", one.pattern, "sql", *([one.part] if one.part else [])), one.what
+            ("access_patterns", refusal.pattern, "sql", *([refusal.part] if refusal.part else [])),
+            refusal.what,
         )
-        for one in refused
+        for refusal in refused
     ]
-    return [*checked.warnings, *doubts, *faults], f"{len(checked.entities)} entities fit the source"
+    count = len(checked.entities)  # compiled, too: a check is to find whatever stands in the way of items
+    return [*checked.warnings, *doubts, *faults], f"{count} entities fit the source"
 
 
-def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: bool) -> int:
+def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], show_code: bool, as_json: bool) -> int:
     """The exit code of `migrator mapping try`."""
     parsed = read_mapping(file)
-    with job.open_source(SourceSettings(source), parsed) as opened:
-        compiled = entity_named(job.checked_on(opened, parsed), entity)
+    if not keys and not show_code:
+        raise SettingsError("name a row: --key 42, or --key a=1 --key b=2; or give --show-code")
+    with job.open_source(SourceSettings.model_construct(url=source), parsed) as opened:
+        compiled = entity_named(checked_on(opened, parsed), entity)
+        if show_code:
+            return _show_code(compiled, as_json=as_json)
         rows = opened.read_rows(compiled.plan, [row_key(compiled, keys)])
     if not rows:
         raise SettingsError(f"{entity}: there is no row with this key (or its where: leaves it out)")
@@ -57,4 +65,17 @@ def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], as_json: b
     click.echo(f"becomes {len(items)} item(s)")
     for item in items:
         click.echo(item_text(item))
+    return 0
+
+
+def _show_code(entity: CompiledEntity, *, as_json: bool) -> int:
+    encoder = compile_encoder(entity)
+    code = None if encoder is None else encoder.code
+    if as_json:
+        print_json({"entity": entity.name, "code": code})
+    elif code is None:
+        why = "a transform, objects in S3, or attributes that are keys of an index by their names"
+        click.echo(f"{entity.name} has no such function: its items need {why}; items_for() makes them")
+    else:
+        click.echo(code, nl=False)
     return 0

@@ -1,13 +1,14 @@
-"""Options that several commands share: jobs, durations, row keys, and how keys are shown."""
+"""What several commands share: consoles, signals, how keys are shown, the refusal of a journal that is not the table's."""
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from decimal import Context, Decimal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -17,44 +18,58 @@ import click
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.control import Control
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
-from migrator.mapping.check.check import Checked
+from migrator.cli.command_line import whole
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.show.redaction import key_templates
-from migrator.model.entities import Mapping
+from migrator.model import mapping as mappings
 from migrator.model.errors import (
     INTERRUPTED,
     Interrupted,
+    MappingError,
     MigratorError,
     RefusedError,
     SettingsError,
-    did_you_mean,
 )
-from migrator.model.expressions import Template
-from migrator.model.facts import Column, EntityPlan
+from migrator.model.evidence import Line
 from migrator.model.journal import Finding
-from migrator.model.keys import decode_key, encode_key
-from migrator.model.table import SourceKey
+from migrator.model.mapping import Template
+from migrator.output.cutover import judgement_table
 from migrator.output.inert import plain
 from migrator.output.runs import Bars, Lines, live_line
 from migrator.output.text import masked
 from migrator.runtime import logs
 from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
+from migrator.stages.ownership import AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError
+from migrator.target.store import by_condition
 from migrator.wiring import job as job_wiring
+from migrator.wiring import live as live_wiring
+from migrator.wiring.adoption import adoption_of
+from migrator.wiring.job import (
+    CommandJob,
+    JobContext,
+    Target,
+    control_of,
+    keep_on_record,
+    keeping_of,
+)
+from migrator.wiring.live import ONCE, Live
 
-# ── Options that commands share ──
+# ── Questions, consoles, signals ──
 
 
 def need_yes(question: str) -> None:
     """Returns where the person at the terminal says yes. Raises: RefusedError. Standard output is for results alone."""
     _asking.set()
     try:
-        is_meant = click.confirm(question, err=True)
+        is_confirmed = click.confirm(question, err=True)
     finally:
         _asking.clear()
-    if not is_meant:
+    if not is_confirmed:
         raise RefusedError("you said no; nothing was changed")
 
 
@@ -80,13 +95,15 @@ def shown_path(path: str) -> str:
     return path.removeprefix(here)
 
 
-def chosen(entities: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list[CompiledEntity]:
+def chosen(compiled: tuple[CompiledEntity, ...], names: tuple[str, ...]) -> list[CompiledEntity]:
     """The named entities in the mapping's order; all where none is named."""
-    known = {entity.name for entity in entities}
-    unknown = sorted(set(names) - known)
+    names_known = {entity.name for entity in compiled}
+    unknown = sorted(set(names) - names_known)
     if unknown:
-        raise SettingsError(f"the mapping has no entity '{unknown[0]}'; it has: {', '.join(sorted(known))}")
-    return [entity for entity in entities if not names or entity.name in names]
+        raise SettingsError(
+            f"the mapping has no entity '{unknown[0]}'; it has: {', '.join(sorted(names_known))}"
+        )
+    return [entity for entity in compiled if not names or entity.name in names]
 
 
 def stdout() -> Console:
@@ -99,6 +116,11 @@ def progress() -> Bars | Lines:
     if sys.stderr.isatty():
         return Bars(console_on(sys.stderr))
     return Lines(logs.get_logger("migrator"))
+
+
+def evidence_table(lines: Sequence[Line]) -> Table:
+    """The evidence for people, who can copy the commands that mend it."""
+    return judgement_table([replace(line, mend=whole(line.mend)) for line in lines])
 
 
 def shown_live(text: Callable[[], str]) -> AbstractContextManager[object]:
@@ -123,31 +145,34 @@ class _Inert:
 class _AllInert(RenderHook):
     """`said`: what is made of each text, as of one that is printed without a console."""
 
-    def __init__(self, said: Callable[[str], str]) -> None:
-        self._said = said
+    def __init__(self, transform: Callable[[str], str]) -> None:
+        self._transform = transform
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [one if isinstance(one, Control) else _Inert(self._whole(one)) for one in renderables]
+        return [
+            renderable if isinstance(renderable, Control) else _Inert(self._whole(renderable))
+            for renderable in renderables
+        ]
 
     def _whole(self, drawn: ConsoleRenderable) -> ConsoleRenderable:
-        if not isinstance(drawn, Text) or (said := self._said(drawn.plain)) == drawn.plain:
+        if not isinstance(drawn, Text) or (changed := self._transform(drawn.plain)) == drawn.plain:
             return drawn
-        return Text(said, drawn.style, no_wrap=drawn.no_wrap, overflow=drawn.overflow, end=drawn.end)
+        return Text(changed, drawn.style, no_wrap=drawn.no_wrap, overflow=drawn.overflow, end=drawn.end)
 
 
 def console_on(stream: TextIO, width: int | None = None) -> Console:
     """A console that draws in colours where the stream is a terminal; text that no terminal should obey is shown."""
     # The colours are drawn beneath the stream that would show them as text (cli/main.py).
-    made = Console(file=getattr(stream, "beneath", stream), width=width)
-    made.push_render_hook(_AllInert(getattr(stream, "said", str)))
-    return made
+    console = Console(file=getattr(stream, "beneath", stream), width=width)
+    console.push_render_hook(_AllInert(getattr(stream, "transform", str)))
+    return console
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Event]:
     """An event that Ctrl-C and SIGTERM set, so that the stage ends at its next checkpoint; a second one ends at once.
 
-    While somebody is asked something, Ctrl-C is the answer.
+    While a question is asked, Ctrl-C is its answer.
     """
     stop = Event()
 
@@ -173,13 +198,15 @@ def stop_on_signals() -> Iterator[Event]:
 # ── The keys that findings are printed with: masked, or whole with --show-keys ──
 
 
-def as_asked(found: Sequence[Finding], mapping: Mapping | None, *, whole_keys: bool) -> list[Finding]:
-    """The findings as they may be printed. Without a mapping no text of a key is known to name nobody."""
+def findings_to_print(
+    findings: Sequence[Finding], mapping: mappings.Mapping | None, *, whole_keys: bool
+) -> list[Finding]:
+    """The findings as they may be printed. Without a mapping every text of a key may name a person."""
     templates: Sequence[Template] = () if mapping is None else key_templates(mapping)
-    return list(found) if whole_keys else [masked(one, templates) for one in found]
+    return list(findings) if whole_keys else [masked(finding, templates) for finding in findings]
 
 
-def mapping_of(job: Job) -> Mapping | None:
+def mapping_of(job: Job) -> mappings.Mapping | None:
     """The job's mapping as far as it can be read: findings are shown even where it cannot be any more."""
     try:
         return read_mapping(job.mapping).mapping
@@ -187,103 +214,152 @@ def mapping_of(job: Job) -> Mapping | None:
         return None
 
 
-def tell_masked(printed: Sequence[Finding], found: Sequence[Finding]) -> None:
+def tell_masked(printed: Sequence[Finding], unmasked: Sequence[Finding]) -> None:
     """One line on standard error where a key was masked."""
-    if list(printed) != list(found)[: len(printed)]:
-        click.echo("…: a part of a key that may name somebody; --show-keys prints keys whole", err=True)
+    if list(printed) != list(unmasked)[: len(printed)]:
+        click.echo("…: a part of a key that may name a person; --show-keys prints keys whole", err=True)
 
 
-# ──
-# A row's key as a person writes it on the command line: --key 42, --key a=1 --key b=2, or as findings show
-# it.
+# ── A journal that is not its table's is refused before a command writes items or tells phases ──
 
-_EXACT = Context(prec=400)
-
-
-def entity_named(checked: Checked, name: str) -> CompiledEntity:
-    """Raises: SettingsError where the mapping has no such entity."""
-    known = {entity.name: entity for entity in checked.entities}
-    if name not in known:
-        raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, known)}")
-    return known[name]
+_REASON = "taken from the table's control item: the journal was lost, or restored from a backup"
+_TABLE_NOT_UPDATED = (
+    "the phases could not be written to the table, which keeps them for the day on which this journal is lost"
+)
 
 
-def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
-    """The key as findings and `_src` hold it, from the texts of --key. Raises: SettingsError; it quotes no value."""
-    columns = entity.plan.key
-    names = [column.name for column in columns]
-    if any(not _is_text(key) for key in keys):
-        raise SettingsError("--key is no UTF-8 text")
-    if len(keys) == 1 and keys[0].startswith("["):
-        return _as_found(entity, keys[0])
-    if len(columns) == 1 and len(keys) == 1 and not keys[0].startswith(f"{names[0]}="):
-        given = {names[0]: keys[0]}
-    else:
-        given = dict(_pair(key) for key in keys)
-    if set(given) != set(names) or len(keys) != len(names):
-        wanted = " ".join(f"--key {name}=…" for name in names)
-        raise SettingsError(f"the key of {entity.name} is {', '.join(names)}; write {wanted}")
-    return encode_key([_value(given[column.name], column, entity.plan) for column in columns])
+def belonging(
+    *,
+    applies: Callable[[Mapping[str, Any]], bool] = lambda options: True,
+    older: bool = True,
+    keeps: bool = False,
+    tells: bool = False,
+    begins: bool = False,
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Refuses a command whose journal is not the table's, unless --adopt-journal is given (`adopt_option`). The command is
+    given the job with the journal that was asked.
+
+    `applies`: whether the options asked for ask for it, too. `older`: whether one that went back is refused as well.
+    `keeps`: it may have changed what the table is to keep of the journal. `tells`: it is given `table_away`, why the table
+    could not be asked ('' where it could). `begins`: it may be the first that the journal hears of a job whose source is
+    captured already (by a migration file), as long as the table is empty.
+    """
+
+    def decorated(command: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(command)
+        def guarded(job: Path, adopt_journal: bool, **options: Any) -> int:
+            is_dry = bool(options.get("dry_run"))
+            with CommandJob(job) as command_job:
+                # What tells or moves phases needs the right journal even where it only looks.
+                if not applies(options) or (is_dry and not keeps):
+                    return command(command_job, **options)
+                away = ""
+                if adopt_journal and not is_dry:
+                    _adopt_journal(command_job)
+                elif not adopt_journal:
+                    away = refuse_strange(command_job, older=older, warns=keeps, begins=begins)
+                code = command(command_job, **options, **({"table_away": away} if tells else {}))
+                if keeps and not is_dry:
+                    _keep(command_job)
+                return code
+
+        return guarded
+
+    return decorated
 
 
-def _as_found(entity: CompiledEntity, text: str) -> SourceKey:
-    """The key out of the JSON array that a finding shows with --show-keys."""
+def refuse_strange(command_job: CommandJob, *, older: bool, warns: bool, begins: bool) -> str:
+    """Why the table could not be asked, which is found out by the command itself, if it needs one; `is_told`: it may not.
+
+    Raises: AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError.
+    """
+    job = command_job.job
+    failures: list[str] = []
+    with _noting_failures(warns=warns):
+        journal = command_job.journal()
+        with _noting_failures(warns=warns) as failures:
+            job_wiring.refuse_strange(job, command_job.target_with_short_wait, journal, older=older)
+        # Also where the table does not answer: this is asked of the source.
+        try:
+            live_wiring.refuse_unknown(
+                job, journal, begins=begins, unless=lambda: begins and _is_empty(command_job)
+            )
+        except UnaskedSourceError:
+            if not begins:  # these ask the source themselves, and say better what stands in the way
+                raise
+    return "".join(failures)
+
+
+@contextmanager
+def _noting_failures(*, warns: bool) -> Iterator[list[str]]:
+    """What failed on the way, which is no reason to stop."""
+    failures: list[str] = []
     try:
-        values = decode_key(text)
-        made = encode_key(values)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        values, made = (), ""
-    if len(values) != len(entity.plan.key):
-        what = f"--key […] is no key of {entity.name}"
-        raise SettingsError(f"{what}; write it as `migrator findings --show-keys` shows it, such as '[42]'")
-    for column, value in zip(entity.plan.key, values, strict=True):
-        if column.kind.name == "integer" and (type(value) is not int or not _is_held(value)):
-            raise SettingsError(f"the key column {column.name} is an integer of 64 bits")
-        if column.kind.name == "text" and not isinstance(value, str):
-            raise SettingsError(f"the key column {column.name} is text")
-    return made
+        yield failures
+    except (AnotherJobError, AnotherJournalError, OlderError, UnaskedSourceError):
+        raise
+    except MigratorError as error:
+        if warns:
+            _warn(error, "whether this journal is the table's could not be asked")
+        failures.append(str(error))
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise SettingsError("a composite key is written --key name=value, once for each column")
-    return name, value
+def _is_empty(command_job: CommandJob) -> bool:
+    return not any(command_job.target_with_short_wait.pages())
 
 
-def _value(text: str, column: Column, plan: EntityPlan) -> Any:
-    """The value as the source's driver gives it, so that its text is that of the row's key."""
-    kind = column.kind
+def _keep(command_job: CommandJob) -> None:
     try:
-        if kind.name == "integer":
-            return _held(int(text))
-        if kind.name == "float":
-            return float(text)
-        if kind.name == "number" and plan.loosely_typed:
-            # SQLite keeps a number without decimals as an integer.
-            return int(float(text)) if float(text).is_integer() else float(text)
-        if kind.name == "number" and kind.scale is not None:
-            return Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
-    except (ValueError, ArithmeticError):
-        what = "an integer of 64 bits" if kind.name == "integer" else "a number"
-        raise SettingsError(f"the key column {column.name} is {what}") from None
-    return text
+        keep_on_record(command_job.job, command_job.target_with_short_wait, command_job.journal())
+    except MigratorError as error:
+        _warn(error, f"{_TABLE_NOT_UPDATED}; `migrator cutover status` tells it again")
 
 
-def _held(number: int) -> int:
-    if not _is_held(number):
-        raise ValueError("no source holds it")
-    return number
+def _warn(error: MigratorError, what: str) -> None:
+    # The command itself lists all faults of a mapping.
+    if not isinstance(error, MappingError):
+        click.echo(f"warning: {what}: {error}", err=True)
 
 
-def _is_held(number: int) -> bool:
-    """Whether any source has such a number in an integer column."""
-    return -(2**63) <= number < 2**64
+# ── Adoption ──
 
 
-def _is_text(text: str) -> bool:
+def _adopt_journal(command_job: CommandJob) -> None:
+    job = command_job.job
+    with ExitStack() as stack:
+        context = stack.enter_context(job_wiring.open_job(job, "journal", workers=1))
+        target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
+        journal = command_job.journal()
+        table_id = target.table_id()
+        opened = live_wiring.open_live(job, "journal", patience=ONCE, source=context.source)
+        try:
+            live_wiring.refuse_unknown(job, journal)
+            _guard(job, stack.enter_context(opened), target, journal, table_id)
+        except (AnotherJournalError, OlderError):
+            adopt(context, target, journal, table_id)
+            what = "this journal is the table's from now on"
+            click.echo(f"{what}; run `migrator verify --repair`, then `migrator relay`", err=True)
+
+
+def adopt_repaired(
+    context: JobContext, live: Live, target: Target, journal: SqlJournal, table_id: str
+) -> None:
+    """Whatever went back goes on from here: what differs was marked. `live`: of the job's own source, wherever rows were
+    read. Raises: AnotherJournalError."""
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        _guard(context.job, live, target, journal, table_id)
+    except OlderError:
+        adopt(context, target, journal, table_id)
+        click.echo("what went back goes on from here; run `migrator relay`", err=True)
+
+
+def _guard(job: Job, live: Live, target: Target, journal: SqlJournal, table_id: str) -> None:
+    job_wiring.refuse_strange(job, target, journal)
+    if live.capture.installation() is not None:
+        control = control_of(job, target.fenced(by_condition), journal)
+        keeping_of(job, target, journal, table_id, live.tickets, control).guard()
+
+
+def adopt(context: JobContext, target: Target, journal: SqlJournal, table_id: str) -> None:
+    count = adoption_of(context, target, journal, table_id).run(_REASON)
+    click.echo(f"{count:,} item key(s) remembered anew", err=True)

@@ -11,45 +11,42 @@ from threading import Event
 import click
 
 from migrator.cli.options import (
+    belonging,
     console_on,
-    entity_named,
     need_yes,
-    row_key,
     stdout,
     stop_on_signals,
     stopped_says,
 )
-from migrator.cli.ownership import belonging
+from migrator.cli.row_keys import entity_named, row_key
 from migrator.journal.lease import RunLease
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.check.check import Checked
 from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.language.tenants import entities_of
-from migrator.model.entities import Mapping
+from migrator.mapping.plan import entities_of
 from migrator.model.errors import DIFFERENT, MappingError, SettingsError, StoppedError, did_you_mean
 from migrator.model.live import Root
+from migrator.model.mapping import Mapping
 from migrator.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.model.table import SourceKey
 from migrator.output.text import (
     forget_data,
     forgotten_lines,
-    found_lines,
     hint_lines,
-    left_lines,
-    left_of,
     print_undo,
+    remaining_lines,
+    traces_lines,
     undo_data,
+    what_remains,
 )
 from migrator.settings.job import Job
 from migrator.settings.transforms import read_mapping
-from migrator.stages.forget import Forget
-from migrator.stages.removal import AnyRevision, Undo
+from migrator.stages.removal import AnyRevision, Forget, Undo
 from migrator.target.store import reads_only
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
-from migrator.wiring import moves, removal
-from migrator.wiring.job import CommandJob, JobContext, Target
+from migrator.wiring.job import CommandJob, JobContext, Target, write_ownership
 
 # ── `migrator undo`: what a job wrote, taken out of the table again ──
 
@@ -59,18 +56,18 @@ def undo(command_job: CommandJob, entities: tuple[str, ...], yes: bool, as_json:
     """The exit code of `migrator undo`."""
     read, dry_run = command_job.job, how["dry_run"]
     mapping = _mapping(read)
-    wanted = _chosen(mapping, entities, read.direct)
+    chosen = _chosen(mapping, entities, read.direct)
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
-            "undo deletes items and nobody can be asked here; say --yes, or --dry-run to count"
+            "undo deletes items, and there is no terminal to ask at; say --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         target = job_wiring.open_target(read, mapping.table, stop.is_set)
-        table_id = live_wiring.existing_table(read, target)
+        table_id = target.table_id()
         journal = command_job.journal(stop.is_set)
-        _refuse_late(read, mapping, journal, wanted, how)
-        names = _own(journal, read, table_id, wanted, named=bool(entities), force=how["force"])
+        _refuse_late(read, mapping, journal, chosen, how)
+        names = _own(journal, read, table_id, chosen, named=bool(entities), force=how["force"])
         if dry_run:
             _print(_counted(_stage(read, target, names, reads_only, stop)), dry_run=True, as_json=as_json)
             return 0
@@ -103,14 +100,15 @@ def _deleted(stage: Undo) -> UndoCounts:
 
 
 def _refuse_late(
-    job: Job, mapping: Mapping, journal: SqlJournal, wanted: frozenset[str], how: dict[str, bool]
+    job: Job, mapping: Mapping, journal: SqlJournal, chosen: frozenset[str], how: dict[str, bool]
 ) -> None:
     """Raises: SettingsError where the service may have written what goes, or callers read it; a dry run only warns."""
     try:
-        moves.refuse_taken_out(job, journal)
+        ownership = write_ownership(job, mapping, journal)
+        ownership.refuse_taken_out()
         if not how["force"]:
-            moves.refuse_complete(job, mapping, journal)
-            moves.refuse_answering(job, mapping, journal, wanted)
+            ownership.refuse_complete()
+            ownership.refuse_answering(chosen)
     except SettingsError as error:
         if not how["dry_run"]:
             raise
@@ -122,7 +120,7 @@ def _enter_alone(
 ) -> Callable[[], None]:
     """The check of a place among the writers, kept until the stack unwinds.
 
-    Raises: SettingsError where anybody writes to the table.
+    Raises: SettingsError where any writer is at work on the table.
     """
     writers = SqlWriters(journal.database, table_id)
     heartbeats = stack.enter_context(live_wiring.heartbeats_of(writers, AnyRevision(), job, target))
@@ -132,7 +130,7 @@ def _enter_alone(
 
 
 def _own(
-    journal: SqlJournal, job: Job, table_id: str, wanted: frozenset[str], *, named: bool, force: bool
+    journal: SqlJournal, job: Job, table_id: str, chosen: frozenset[str], *, named: bool, force: bool
 ) -> frozenset[str]:
     """Those of the wanted entities that this job wrote into the table, and no other job that the journal knows.
 
@@ -142,19 +140,19 @@ def _own(
     wrote one of them, too.
     """
     writers = journal.writers(table_id)
-    mine = wanted & writers.get(job.name, set())
+    own = chosen & writers.get(job.name, set())
     if force:
-        return wanted if named or not mine else mine
-    if not mine or (named and mine != wanted):
-        missing = f" of {', '.join(sorted(wanted - mine))}" if named else ""
+        return chosen if named or not own else own
+    if not own or (named and own != chosen):
+        missing = f" of {', '.join(sorted(chosen - own))}" if named else ""
         what = f"the journal knows of no backfill{missing} by job {job.name} into this table"
         raise SettingsError(f"{what}; name the journal that it used (journal:), or say --force")
     for other, entities in sorted(writers.items()):
-        if other != job.name and entities & mine:
-            what = f"job {other} wrote {', '.join(sorted(entities & mine))} into this table, too"
+        if other != job.name and entities & own:
+            what = f"job {other} wrote {', '.join(sorted(entities & own))} into this table, too"
             advice = "undo other entities with --entity, or say --force to delete the items of both"
             raise SettingsError(f"{what}, and _src does not say which job an item is of; {advice}")
-    return mine
+    return own
 
 
 def _mapping(job: Job) -> Mapping:
@@ -166,15 +164,15 @@ def _mapping(job: Job) -> Mapping:
 
 def _chosen(mapping: Mapping, names: tuple[str, ...], direct: Sequence[str]) -> frozenset[str]:
     """The named entities; where none is named, all of the mapping's that the service does not write itself."""
-    known = [entity.name for entity in entities_of(mapping) if entity.written not in direct]
+    all_names = [entity.name for entity in entities_of(mapping) if entity.written not in direct]
     for name in names:
         if name.partition("@")[0] in direct:
             raise SettingsError(
                 f"the service writes {name} itself (writes.direct of the job): its items are not to be undone"
             )
-        if name not in known:
-            raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, known)}")
-    return frozenset(names or known)
+        if name not in all_names:
+            raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, all_names)}")
+    return frozenset(names or all_names)
 
 
 def _stage(job: Job, target: Target, names: frozenset[str], check: Callable[[], None], stop: Event) -> Undo:
@@ -203,7 +201,7 @@ def forget(command_job: CommandJob, entity: str, keys: tuple[str, ...], as_json:
     """The exit code of `migrator forget`."""
     read = command_job.job
     if not (how["yes"] or how["dry_run"] or sys.stdin.isatty()):
-        what = "forget takes traces away for good and nobody can be asked here"
+        what = "forget takes traces away for good, and there is no terminal to ask at"
         raise SettingsError(f"{what}; say --yes, or --dry-run to count")
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
@@ -218,17 +216,17 @@ def forget(command_job: CommandJob, entity: str, keys: tuple[str, ...], as_json:
             stop,
             alone=not how["dry_run"],
         )
-        found = stage.look()
-        left = left_of(found, in_s3=bool(compiled.contents))
+        traces = stage.look()
+        remaining = what_remains(traces, in_s3=bool(compiled.contents))
         if how["dry_run"]:
-            _print_forgotten(found, None, left, as_json=as_json)
+            _print_forgotten(traces, None, remaining, as_json=as_json)
             return 0
-        _refuse(found, force=how["force"])
+        _refuse(traces, force=how["force"])
         if not how["yes"]:
-            click.echo("\n".join(found_lines(found)), err=True)
+            click.echo("\n".join(traces_lines(traces)), err=True)
             need_yes("Take these traces away for good?")
-        done = stage.forget(found)
-        _print_forgotten(found, done, left, as_json=as_json)
+        done = stage.forget(traces)
+        _print_forgotten(traces, done, remaining, as_json=as_json)
     return 0 if done.is_all else DIFFERENT
 
 
@@ -245,12 +243,12 @@ def _forget_stage(
     """`alone`: holding the job's lease, so that no run of it begins meanwhile."""
     job = context.job
     target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
-    table_id = live_wiring.existing_table(job, target)
+    table_id = target.table_id()
     journal = command_job.journal(stop.is_set)
     live = stack.enter_context(live_wiring.open_live(job, "forget", stop=stop.is_set, source=context.source))
-    is_captured = live_wiring.found_installation(live, context) is not None
+    is_captured = live_wiring.installation_of_job(live, context) is not None
     check = stack.enter_context(RunLease(journal, job.name)).check if alone else reads_only
-    return removal.forgetting(
+    return live_wiring.forgetting(
         context,
         target.fenced(check),
         journal,
@@ -266,30 +264,32 @@ def _roots(checked: Checked, compiled: CompiledEntity, key: SourceKey) -> list[R
     """The row under that key, once for each entity that is made of rows of its table."""
     plan = compiled.plan
     others = [
-        one.name
-        for one in checked.entities
-        if one.plan.table == plan.table and one.plan.key == plan.key and one.name != compiled.name
+        other.name
+        for other in checked.entities
+        if other.plan.table == plan.table and other.plan.key == plan.key and other.name != compiled.name
     ]
     return [(name, key) for name in (compiled.name, *others)]
 
 
-def _refuse(found: RowTraces, *, force: bool) -> None:
+def _refuse(traces: RowTraces, *, force: bool) -> None:
     """Raises: SettingsError where something is still to be done with the row."""
-    if found.waiting:
-        what = f"{found.waiting:,} mark(s) of this row wait, and without them its items would stay"
+    if traces.waiting:
+        what = f"{traces.waiting:,} mark(s) of this row wait, and without them its items would stay"
         raise SettingsError(f"{what}; run `migrator relay JOB --once` first, then forget it")
-    if found.is_there and not force:
+    if traces.is_there and not force:
         what = "the row is still in the source, and the relay would write it again"
         raise SettingsError(f"{what}; delete it there, run `migrator relay JOB --once`, or say --force")
-    if found.items and not force:
-        what = f"{found.items:,} item(s) of this row are still in the table, though the row is gone"
+    if traces.items and not force:
+        what = f"{traces.items:,} item(s) of this row are still in the table, though the row is gone"
         advice = "run `migrator verify JOB --repair` and `migrator relay JOB --once` first, or say --force"
         raise SettingsError(f"{what}; {advice}")
 
 
-def _print_forgotten(found: RowTraces, done: Forgotten | None, left: Sequence[str], *, as_json: bool) -> None:
+def _print_forgotten(
+    traces: RowTraces, done: Forgotten | None, remaining: Sequence[str], *, as_json: bool
+) -> None:
     if as_json:
-        click.echo(json.dumps(forget_data(found, done, left), sort_keys=True))
+        click.echo(json.dumps(forget_data(traces, done, remaining), sort_keys=True))
         return
-    lines = found_lines(found) if done is None else forgotten_lines(done)
-    click.echo("\n".join([*lines, *hint_lines(found), *left_lines(left)]))
+    lines = traces_lines(traces) if done is None else forgotten_lines(done)
+    click.echo("\n".join([*lines, *hint_lines(traces), *remaining_lines(remaining)]))

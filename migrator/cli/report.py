@@ -1,4 +1,4 @@
-"""`migrator report`: all that is on record of a job, on one page."""
+"""`migrator report`: a job's state, differences, latency and evidence, on a terminal, as JSON or as an HTML page."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from pathlib import Path
 import click
 
 from migrator.cli.lag import Lag, lag_of
-from migrator.cli.options import stdout, stop_on_signals
-from migrator.cli.ownership import belonging
-from migrator.journal.evidence import SqlEvidence
+from migrator.cli.options import belonging, stdout, stop_on_signals
 from migrator.journal.findings import SqlFindingGroups
-from migrator.journal.phases import SqlPhases
+from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import MappingError, MigratorError, SettingsError
 from migrator.model.report import LagReport
 from migrator.output.report.page import html_page
 from migrator.output.report.terminal import print_report, report_data
 from migrator.settings.job import Job
-from migrator.settings.transforms import load_transforms
+from migrator.settings.transforms import load_transforms, sound_mapping
 from migrator.stages.report.gather import Report, ReportContext, ReportOptions, ReportRecords, ReportSides
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
@@ -80,14 +78,12 @@ def _around(job: Job, journal: SqlJournal, file: Path) -> ReportContext:
     return ReportContext(job.name, str(file), journal.name, own, service_registry, lag)
 
 
-def _lag(found: Lag) -> LagReport:
-    kinds = found.kinds_at_work
-    if found.marks is None:
-        return LagReport(writers=kinds, reason=found.reason, open_findings=found.open_findings)
-    state = found.marks
-    return LagReport(
-        state.waiting, state.oldest_age_s, state.failed, kinds, open_findings=found.open_findings
-    )
+def _lag(lag: Lag) -> LagReport:
+    kinds = lag.kinds_at_work
+    if lag.marks is None:
+        return LagReport(writers=kinds, reason=lag.reason, open_findings=lag.open_findings)
+    state = lag.marks
+    return LagReport(state.waiting, state.oldest_age_s, state.failed, kinds, open_findings=lag.open_findings)
 
 
 def _sides(stack: ExitStack, job: Job) -> ReportSides:
@@ -95,10 +91,9 @@ def _sides(stack: ExitStack, job: Job) -> ReportSides:
 
     Raises: MappingError, SettingsError where the job or the mapping is wrong.
     """
-    job = replace(
-        job, tuning=replace(job.tuning, give_up_after_s=min(job.tuning.give_up_after_s, _PATIENCE_S))
-    )
-    parsed = load_transforms(job_wiring.sound_mapping(job.mapping))[0]
+    patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
+    job = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
+    parsed = load_transforms(sound_mapping(job.mapping))[0]
     table = job_wiring.design_for(job, parsed.mapping.table)
     notes: list[str] = []
     try:
@@ -110,7 +105,7 @@ def _sides(stack: ExitStack, job: Job) -> ReportSides:
     store = None
     try:
         target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
-        live.existing_table(job, target)
+        target.table_id()
         store = target.store
     except MigratorError as error:
         notes.append(f"the table cannot be asked: {error}")
@@ -122,7 +117,7 @@ def _sides(stack: ExitStack, job: Job) -> ReportSides:
 
 def _refuse_unwritable(path: Path) -> None:
     """Raises: SettingsError, before minutes of work."""
-    # Not Path.is_dir(): it raises for a name that is too long, and the reason is told when the file is written.
+    # Not Path.is_dir(): it raises for a name that is too long, and the reason is shown when the file is written.
     if os.path.isdir(path):
         raise SettingsError(
             f"--html {path}: this is a folder; name a file in it, such as {path / 'report.html'}"
@@ -134,7 +129,7 @@ def _refuse_unwritable(path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """All of the file or nothing: who has the old one open sees no half of the new one."""
+    """Writes all of the file or nothing: a reader that has the old one open sees no half of the new one."""
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(

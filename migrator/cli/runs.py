@@ -16,8 +16,15 @@ from rich.table import Table
 
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_of
-from migrator.cli.options import as_asked, mapping_of, read_job, shown_path, stdout, tell_masked
-from migrator.cli.ownership import belonging
+from migrator.cli.options import (
+    belonging,
+    findings_to_print,
+    mapping_of,
+    read_job,
+    shown_path,
+    stdout,
+    tell_masked,
+)
 from migrator.journal.lease import RunLease
 from migrator.journal.memory import SqlMemory
 from migrator.journal.runs import SqlJournal
@@ -29,13 +36,13 @@ from migrator.model.errors import Interrupted, MigratorError, SettingsError, Tar
 from migrator.model.instances import ServiceRegistry
 from migrator.model.journal import Finding, Journal, Run, RunIdentity, RunKind
 from migrator.model.table import TableDesign
-from migrator.output.cutover import instances_data, instances_lines, instances_table, who
+from migrator.output.cutover import instance_label, instances_data, instances_lines, instances_table
 from migrator.output.text import finding_line
 from migrator.runtime import logs
-from migrator.settings.cutover import Hook
-from migrator.settings.job import Job
-from migrator.stages.backfill.write import DryStore, sends_nothing
-from migrator.stages.cutover.hooks import tell
+from migrator.settings.job import Hook, Job
+from migrator.settings.transforms import load_transforms, sound_mapping
+from migrator.stages.backfill.estimate import DryStore, sends_nothing
+from migrator.stages.cutover.watch import tell
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
 from migrator.wiring.job import CommandJob, JobContext, Target
@@ -77,11 +84,11 @@ def live_session(
 ) -> Session:
     """A session on the job's table, holding the job's lease until the stack unwinds.
 
-    Raises: TargetError when the table is not there, is another one or is somebody else's; SettingsError when
+    Raises: TargetError when the table is not there, is another one or belongs to another job; SettingsError when
     another run of the job is at work.
     """
     target = job_wiring.open_target(job, design, stop.is_set)
-    table_id = live_wiring.existing_table(job, target)
+    table_id = target.table_id()
     journal = command_job.journal(stop.is_set)
     lease = stack.enter_context(RunLease(journal, job.name))
     if into_existing:
@@ -109,7 +116,7 @@ def _refuse_foreign(job: Job, target: Target, journal: SqlJournal, table_id: str
     if SqlMemory(journal.database, table_id).highest():
         return
     for page in target.store.scan(0, 1):
-        # A relay that has just begun told the table of its journal, and that one not yet of its run.
+        # A relay that has just begun has written its journal into the table, and not yet its run into the journal.
         if any(not target.design.is_hidden(item) for item in page.items):
             what = "holds items that this job's journal knows nothing of"
             raise TargetError(
@@ -147,10 +154,10 @@ def begin(journal: Journal, identity: RunIdentity, *, again: bool, after: int) -
 
     `after`: the last run whose work is of no use any more, since the job went on to another mapping and back.
     """
-    found = journal.find_run(identity)
-    if found is None or found.id <= after or (found.state == "done" and again):
+    latest = journal.find_run(identity)
+    if latest is None or latest.id <= after or (latest.state == "done" and again):
         return journal.start_run(identity)
-    return found if found.state == "done" else journal.resume_run(found)
+    return latest if latest.state == "done" else journal.resume_run(latest)
 
 
 def pages_of(journal: Journal, run: Run) -> tuple[int, int]:
@@ -160,7 +167,7 @@ def pages_of(journal: Journal, run: Run) -> tuple[int, int]:
 
 
 class RunEnd:
-    """Writes into the journal how a run ended, whatever ended it; the log's lines carry the run. `hooks` are told of a
+    """Writes into the journal how a run ended, whatever ended it; the log's lines carry the run. `hooks` are called for a
     failure."""
 
     def __init__(self, journal: Journal, run: Run, hooks: Sequence[Hook] = ()) -> None:
@@ -190,16 +197,10 @@ class RunEnd:
 # an uninstall.
 
 
-def read_roster(job: Job) -> ServiceRegistry:
-    """The instances that the job's journal knows."""
-    with job_wiring.open_journal(job) as journal:
-        return live_wiring.registry_of(job, journal)
-
-
 def known_revision(job: Job) -> str | None:
-    """The revision of the job's mapping; None where it has faults, which other commands tell."""
+    """The revision of the job's mapping; None where it has faults, which other commands report."""
     try:
-        return job_wiring.revision_of(job)
+        return load_transforms(sound_mapping(job.mapping))[0].mapping.revision
     except MigratorError:
         return None
 
@@ -224,7 +225,7 @@ def tell_unmarked(job: Job, journal: SqlJournal, installation: Installation) -> 
 def refuse_living(service_registry: ServiceRegistry) -> None:
     """Raises: SettingsError, naming them, where instances live whose next write would fail or leave no mark."""
     if living := service_registry.marking:
-        named = "\n".join(f"  {who(one)}" for one in living)
+        named = "\n".join(f"  {instance_label(instance)}" for instance in living)
         what = f"{len(living)} instance(s) of services still mark changes, or count on triggers that do:\n{named}"
         advice = "stop them first; or say --force, and their writes fail, or are missed"
         raise SettingsError(f"{what}\n{advice}")
@@ -233,7 +234,7 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
 # ── `migrator status` and `migrator findings`: what the journal of a job holds ──
 
 
-@belonging(applies=lambda asked: not asked["same_job"], tells=True)
+@belonging(applies=lambda options: not options["same_job"], tells=True)
 def status(command_job: CommandJob, as_json: bool, same_job: bool, table_away: str = "") -> int:
     """The exit code of `migrator status`."""
     read = command_job.job
@@ -279,13 +280,13 @@ def _print_runs(runs: list[dict[str, Any]]) -> None:
 
 
 def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:
-    found = ", ".join(f"{number} {kind}" for kind, number in sorted(run["findings"].items()))
+    findings_text = ", ".join(f"{number} {kind}" for kind, number in sorted(run["findings"].items()))
     tally = run["tally"]
     return (
         f"{run['pages_done']}/{run['pages_planned']}",
         f"{tally['rows']:,}",
         f"{tally['items']:,}",
-        found or "none",
+        findings_text or "none",
     )
 
 
@@ -312,21 +313,21 @@ def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, 
     read = read_job(job)
     with job_wiring.open_journal(read) as journal:
         listed = list(_listed(read, journal, number, None if everything else 100))
-    found = [finding for one in listed for finding in one.found]
-    shown = as_asked(found, mapping_of(read), whole_keys=whole_keys)
-    tell_masked(shown, found)
+    unmasked = [finding for listing in listed for finding in listing.findings]
+    printed = findings_to_print(unmasked, mapping_of(read), whole_keys=whole_keys)
+    tell_masked(printed, unmasked)
     if as_json:
-        lists = [{**one.about, "total": one.total} for one in listed]
-        total = sum(one.total for one in listed)
-        rows = [asdict(one) for one in shown]
+        lists = [{**listing.about, "total": listing.total} for listing in listed]
+        total = sum(listing.total for listing in listed)
+        rows = [asdict(finding) for finding in printed]
         print_json({"job": read.name, "lists": lists, "total": total, "findings": rows})
         return 0
-    for line in shown:
+    for line in printed:
         click.echo(finding_line(line))
-    for one in listed:
-        left = one.total - len(one.found)
-        more = f"; {left:,} more with --all" if left > 0 else ""
-        click.echo(f"{one.of}: {one.total:,} finding(s){more}", err=True)
+    for listing in listed:
+        unlisted = listing.total - len(listing.findings)
+        rest = f"; {unlisted:,} more with --all" if unlisted > 0 else ""
+        click.echo(f"{listing.of}: {listing.total:,} finding(s){rest}", err=True)
     return 0
 
 
@@ -335,7 +336,7 @@ class _Listed:
     """Findings that are listed together, the first of `total`; `about`: the run that they are of; empty for live change."""
 
     about: dict[str, Any]
-    found: Sequence[Finding]
+    findings: Sequence[Finding]
     total: int
 
     @property
@@ -345,7 +346,7 @@ class _Listed:
 
 def _listed(job: Job, journal: SqlJournal, number: int | None, limit: int | None) -> Iterator[_Listed]:
     run = _run(journal, job.name, number)
-    if number is None and any(one.identity.kind == "relay" for one in journal.runs(job.name)):
+    if number is None and any(other.identity.kind == "relay" for other in journal.runs(job.name)):
         opened = live_wiring.open_findings_of(job, journal)
         yield _Listed({}, opened.read(limit), sum(opened.counts().values()))
     # What a relay found and still holds is open.

@@ -17,17 +17,17 @@ import click
 from rich.table import Table
 
 from migrator.cli.command_line import print_json, whole
-from migrator.cli.options import read_job, shown_path, stdout
-from migrator.cli.ownership import refuse_strange
-from migrator.cli.runs import read_roster
+from migrator.cli.options import read_job, refuse_strange, shown_path, stdout
+from migrator.journal.runs import SqlJournal
 from migrator.model.errors import CLEAN, DIFFERENT, MappingError, TargetError
-from migrator.model.instances import Standing
 from migrator.model.results import Check, CheckState
 from migrator.model.table import TableDesign
 from migrator.output.definitions import cloudformation, terraform
+from migrator.runtime.retry import Backoff
 from migrator.settings.job import Job
 from migrator.settings.source import TableOptions
-from migrator.settings.transforms import read_mapping
+from migrator.settings.transforms import read_mapping, sound_mapping
+from migrator.source.connect import extra_for
 from migrator.stages.doctor import (
     Checkup,
     check_bucket,
@@ -46,8 +46,9 @@ from migrator.stages.doctor import (
     check_verified,
 )
 from migrator.target.create import creation_request, definition, later_requests
+from migrator.wiring import adoption as adoption_wiring
 from migrator.wiring import job as job_wiring
-from migrator.wiring import live, ownership
+from migrator.wiring import live
 from migrator.wiring.job import CommandJob, JobContext
 
 # ── `migrator table`: the DynamoDB table that a mapping describes ──
@@ -80,7 +81,10 @@ def create(job: Path, dry_run: bool, as_json: bool) -> int:
 def _print_requests(design: TableDesign, options: TableOptions, *, as_json: bool) -> None:
     first, later = creation_request(design, options), later_requests(design, options)
     if as_json:
-        requests = [{"operation": name, "request": one} for name, one in [("CreateTable", first), *later]]
+        requests = [
+            {"operation": name, "request": request_body}
+            for name, request_body in [("CreateTable", first), *later]
+        ]
         print_json({"requests": requests})
         return
     click.echo(json.dumps(first, indent=2))
@@ -97,8 +101,8 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
         raise TargetError(f"there is no table {target.design.name}; run `migrator table create`")
     unlike = target.admin.unlike(target.design, read.target.options)
     differences = [*state.differences, *unlike.values()]
-    wanted = definition(target.design, read.target.options)
-    edits = [] if form is None else list(_edits(form, [*state.parts, *unlike], wanted))
+    designed = definition(target.design, read.target.options)
+    edits = [] if form is None else list(_edits(form, [*state.parts, *unlike], designed))
     if as_json:
         print_json({"table": target.design.name, "differences": differences, "edits": edits})
         return DIFFERENT if differences else 0
@@ -109,10 +113,10 @@ def check(job: Path, form: str | None, as_json: bool) -> int:
     return DIFFERENT if differences else 0
 
 
-def _edits(form: str, parts: list[str], wanted: dict[str, Any]) -> Iterator[str]:
+def _edits(form: str, parts: list[str], designed: dict[str, Any]) -> Iterator[str]:
     """The definition's lines of each part that differs, once."""
     for part in dict.fromkeys(parts):
-        lines = _FORMS[form](part, wanted)
+        lines = _FORMS[form](part, designed)
         yield f"# {part}" if lines else f"# {part}: take it out"
         yield from lines
 
@@ -136,19 +140,19 @@ _EMBEDDED, _EXTRA_OF_EMBEDDED = "embedded", ("local", "ministack")
 
 def packages_for(job: Job | None) -> dict[str, str | None]:
     """Versions of Python and of the packages that matter; None under the name of an extra that the job lacks."""
-    found: dict[str, str | None] = {"Python": platform.python_version()}
-    found |= {"migrator": version("single-table-migrator")}
-    found |= {name: version(name) for name in ("boto3", "sqlalchemy")}
-    return found | dict.fromkeys(extra for extra, module in _extras(job) if find_spec(module) is None)
+    versions: dict[str, str | None] = {"Python": platform.python_version()}
+    versions |= {"migrator": version("single-table-migrator")}
+    versions |= {name: version(name) for name in ("boto3", "sqlalchemy")}
+    return versions | dict.fromkeys(extra for extra, module in _extras(job) if find_spec(module) is None)
 
 
 def _extras(job: Job | None) -> list[tuple[str, str]]:
     if job is None:
         return []
-    found = {job_wiring.extra_for(job.source.url)}
+    extras = {extra_for(job.source.url)}
     if (job.target.endpoint or "").startswith(_EMBEDDED):
-        found.add(_EXTRA_OF_EMBEDDED)
-    return sorted(extra for extra in found if extra is not None)
+        extras.add(_EXTRA_OF_EMBEDDED)
+    return sorted(extra for extra in extras if extra is not None)
 
 
 # ── `migrator doctor`: everything that a run needs, checked one by one before it starts ──
@@ -158,87 +162,82 @@ _COLOURS: dict[CheckState, str] = {"ok": "green", "warning": "yellow", "failed":
 
 def doctor(job: Path, write: bool, as_json: bool) -> int:
     """The exit code of `migrator doctor`."""
-    found, journal = Checkup(), None
+    checkup, journal = Checkup(), None
     with ExitStack() as stack:
-        read = found.ask("job", lambda: read_job(job), "the job file is right")
-        check_packages(found, packages_for(read))
+        command_job = stack.enter_context(CommandJob(job, Backoff(attempts=1)))
+        read = checkup.ask("job", lambda: command_job.job, "the job file is right")
+        check_packages(checkup, packages_for(read))
         if read is not None:
-            parsed = found.ask(
-                "mapping file", lambda: job_wiring.sound_mapping(read.mapping), "its form is right"
-            )
-            _source(found, stack, read)
+            parsed = checkup.ask("mapping file", lambda: sound_mapping(read.mapping), "its form is right")
+            _source(checkup, stack, command_job)
             if parsed is not None:
-                _target(found, read, parsed.mapping.table, write=write)
-            journal = check_journal(found, lambda: job_wiring.try_journal(read))
+                _target(checkup, read, parsed.mapping.table, write=write)
+            journal = check_journal(checkup, lambda: job_wiring.try_journal(command_job))
             if journal is not None:
-                command_job = stack.enter_context(CommandJob(job))
-                found.ask(
+                checkup.ask(
                     "journal's job",
-                    lambda: refuse_strange(command_job, older=True, is_told=False, begins=True),
+                    lambda: refuse_strange(command_job, older=True, warns=False, begins=True),
                 )
     if as_json:
-        checks = [asdict(check) for check in found.checks]
+        checks = [asdict(check) for check in checkup.checks]
         click.echo(json.dumps({"job": str(job), "journal": journal, "checks": checks}))
     else:
         if journal is not None:
             click.echo(f"journal: {shown_path(journal)}")
-        _print(found.checks)
-    return DIFFERENT if any(check.state == "failed" for check in found.checks) else CLEAN
+        _print(checkup.checks)
+    return DIFFERENT if any(check.state == "failed" for check in checkup.checks) else CLEAN
 
 
-def _source(found: Checkup, stack: ExitStack, job: Job) -> None:
-    context = found.ask(
+def _source(checkup: Checkup, stack: ExitStack, command_job: CommandJob) -> None:
+    job = command_job.job
+    context = checkup.ask(
         "source and mapping",
         lambda: stack.enter_context(job_wiring.open_job(job, "doctor")),
         "they fit each other",
     )
     if context is None:
         return
-    check_server(found, lambda: job_wiring.health_of(context))
-    check_entities(found, context.source, context.checked.entities)
+    check_server(checkup, lambda: job_wiring.health_of(context))
+    check_entities(checkup, context.source, context.checked.entities)
     if context.source.hides_rows:
-        check_hidden_rows(found, context.checked.entities, context.source.hidden_fault)
-    check_statements(found, context.source, context.checked.mapping)
+        check_hidden_rows(checkup, context.checked.entities, context.source.hidden_fault)
+    check_statements(checkup, context.source, context.checked.mapping)
     captured = check_capture(
-        found,
+        checkup,
         lambda: live.capture_status(context),
         lambda: live.capture_refusals(context),
-        lambda: len(read_roster(job).marking),
+        lambda: len(live.registry_of(job, command_job.journal()).marking),
         str(job.path),
     )
-    check_revision(found, lambda: _standing(context), str(job.path))
-    check_verified(found, lambda: _unverified(context))
+    check_revision(
+        checkup, lambda: live.revisions_of(context, command_job.journal()).standing(), str(job.path)
+    )
+    check_verified(checkup, lambda: _unverified(context, command_job.journal()))
     if captured:
-        found.ask("marks", lambda: live.try_marks(context), "they can be taken and finished")
+        checkup.ask("marks", lambda: live.try_marks(context), "they can be taken and finished")
         fine = "they can be drawn, and are not behind those that the journal and the table know"
-        found.ask("tickets", lambda: live.try_tickets(context), fine)
+        checkup.ask("tickets", lambda: adoption_wiring.try_tickets(context, command_job.journal), fine)
 
 
-def _unverified(context: JobContext) -> str:
-    with job_wiring.open_journal(context.job) as journal:
-        return live.unverified(journal, context.job, live.capture_status(context).installation)
+def _unverified(context: JobContext, journal: SqlJournal) -> str:
+    return live.unverified(journal, context.job, live.capture_status(context).installation)
 
 
-def _standing(context: JobContext) -> Standing:
-    with job_wiring.open_journal(context.job) as journal:
-        return live.revisions_of(context, journal).standing()
-
-
-def _target(found: Checkup, job: Job, design: TableDesign, *, write: bool) -> None:
-    target = found.ask(
+def _target(checkup: Checkup, job: Job, design: TableDesign, *, write: bool) -> None:
+    target = checkup.ask(
         "target",
         lambda: job_wiring.open_target(job, design, lambda: False),
         "region and credentials are there",
     )
-    if target is None or not check_table(found, target.admin, target.design, str(job.path)):
+    if target is None or not check_table(checkup, target.admin, target.design, str(job.path)):
         return
-    check_jobs(found, lambda: ownership.jobs_of(target), job.name)
-    check_clock(found, "clock of DynamoDB", lambda: target.admin.clock(target.design))
-    check_permissions(found, target.admin.probe(target.design, write=write), str(job.path), written=write)
+    check_jobs(checkup, lambda: job_wiring.jobs_of(target), job.name)
+    check_clock(checkup, "clock of DynamoDB", lambda: target.admin.clock(target.design))
+    check_permissions(checkup, target.admin.probe(target.design, write=write), str(job.path), written=write)
     if target.objects is not None:
         objects = target.objects
-        probes = found.ask("bucket", lambda: objects.probe(write=write))
-        check_bucket(found, probes or [])
+        probes = checkup.ask("bucket", lambda: objects.probe(write=write))
+        check_bucket(checkup, probes or [])
 
 
 def _print(checks: list[Check]) -> None:

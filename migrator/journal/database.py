@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from importlib.metadata import version as package_version
 from pathlib import Path
 from threading import RLock
@@ -32,13 +32,13 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import Pool, StaticPool
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from migrator.journal import schema
-from migrator.journal.failures import LostAnswerError, PassingError, in_words, shown
+from migrator.journal.failures import LostAnswerError, PassingError, in_words
 from migrator.model.errors import MigratorError, SettingsError, StoppedError, how_to_install
-from migrator.runtime.files import make_private
-from migrator.runtime.processes import tell_of_forks
 from migrator.runtime.retry import Retry
+from migrator.runtime.system import make_private, tell_of_forks
 
 # ── The statements in which journals on SQLite, PostgreSQL and MySQL (MariaDB too) differ ──
 
@@ -63,8 +63,8 @@ def insert_or_ignore(connection: Connection, table: Table) -> Insert:
         from sqlalchemy.dialects import mysql
 
         # Not INSERT IGNORE: it swallows other faults too, and two that find one row deleted would lock each other out.
-        kept = next(column for column in table.columns if column is not table.autoincrement_column)
-        return mysql.insert(table).on_duplicate_key_update({kept.name: kept})
+        any_column = next(column for column in table.columns if column is not table.autoincrement_column)
+        return mysql.insert(table).on_duplicate_key_update({any_column.name: any_column})
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
@@ -74,8 +74,8 @@ def insert_or_replace(connection: Connection, table: Table) -> Insert:
     if connection.dialect.name == "mysql":
         from sqlalchemy.dialects import mysql
 
-        made = mysql.insert(table)
-        return made.on_duplicate_key_update({name: made.inserted[name] for name in others})
+        statement = mysql.insert(table)
+        return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql
 
@@ -109,7 +109,7 @@ def add_columns(connection: Connection, columns: Collection[Column[Any]]) -> Non
 
 @contextmanager
 def set_up_alone(engine: Engine) -> Iterator[Connection]:
-    """A transaction in which nobody else sets a journal up; SQLite's transactions take turns anyway.
+    """A transaction in which no other process sets a journal up; SQLite's transactions take turns anyway.
 
     Two CREATE TABLE at once fail on PostgreSQL, IF NOT EXISTS or not; on MySQL each of them is a commit.
     """
@@ -170,19 +170,19 @@ def set_up(engine: Engine, name: str, reached: Callable[[], None]) -> bool:
     while True:
         with set_up_alone(engine) as connection:
             reached()
-            known = _version(connection)
-            if known is None or known == schema.VERSION:
-                # A table that somebody took away comes again, too.
+            version = _version(connection)
+            if version is None or version == schema.VERSION:
+                # A table that was dropped by hand is created again, too.
                 schema.metadata.create_all(connection)
-            if known is None:
+            if version is None:
                 connection.execute(insert(schema.meta).values(version=schema.VERSION))
                 _record(connection, schema.VERSION)
-            if known is None or known == schema.VERSION:
-                return known is None
-            if not OLDEST <= known < schema.VERSION:
-                _refuse(connection, name, known)
+            if version is None or version == schema.VERSION:
+                return version is None
+            if not OLDEST <= version < schema.VERSION:
+                _refuse(connection, name, version)
             # One step a transaction: what is done stays done, whatever becomes of the next one.
-            following = next(one for one in STEPS if one.number == known + 1)
+            following = next(step for step in STEPS if step.number == version + 1)
             following.apply(connection)
             _record(connection, following.number)
             connection.execute(update(schema.meta).values(version=following.number))
@@ -192,8 +192,8 @@ def _version(connection: Connection) -> int | None:
     """The journal's version; None where it is yet to be made."""
     if not inspect(connection).has_table(schema.meta.name):
         return None
-    known = connection.execute(select(schema.meta.c.version)).scalar()
-    return None if known is None else int(known)
+    version = connection.execute(select(schema.meta.c.version)).scalar()
+    return None if version is None else int(version)
 
 
 def _record(connection: Connection, number: int) -> None:
@@ -201,9 +201,9 @@ def _record(connection: Connection, number: int) -> None:
     connection.execute(insert_or_replace(connection, schema.step), row)
 
 
-def _refuse(connection: Connection, name: str, known: int) -> NoReturn:
-    what = f"the journal {name} is of version {known}, this migrator writes {schema.VERSION}"
-    if known < OLDEST:
+def _refuse(connection: Connection, name: str, version: int) -> NoReturn:
+    what = f"the journal {name} is of version {version}, this migrator writes {schema.VERSION}"
+    if version < OLDEST:
         raise SettingsError(
             f"{what} and brings up those of version {OLDEST} and later; finish its runs with the migrator that began them,"
             " or name another journal"
@@ -234,11 +234,10 @@ _DRIVERS = {
 _EXTRAS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql"}
 _CONNECT_TIMEOUT_S = 10
 _FORK_WAIT_S = 5.0
+_BUSY_S = 30
 _IN_MEMORY = (None, "", ":memory:")
 _PRAGMAS = (
-    "journal_mode=WAL",
     "synchronous=FULL",
-    "busy_timeout=30000",
     # Digests of claimed keys fall anywhere into their table: a cache holds its upper pages, and a page that is written
     # many times goes from the log into the file once. More would save little: 32 MB of memory, 16 MB of log.
     "cache_size=-32000",
@@ -271,7 +270,7 @@ class Database:
     def begin(self) -> Iterator[Connection]:
         """A connection inside of one transaction. SQLite has one writer, so its threads take turns here.
 
-        Raises: PassingError where nothing of it was committed and it may pass; LostAnswerError where nobody knows.
+        Raises: PassingError where nothing of it was committed and it may pass; LostAnswerError where that is not known.
         """
         committing = False
         try:
@@ -280,7 +279,7 @@ class Database:
                 yield connection
                 committing = True
         except SQLAlchemyError as error:
-            raise in_words(error, self.url, reached=self._reached, committing=committing) from None
+            raise self._in_words(error, committing=committing) from None
 
     def tried(self, work: Callable[[], Result], *, twice: bool) -> Result:
         """What `work` gives, tried again as a whole while the server is away.
@@ -293,7 +292,7 @@ class Database:
     @property
     def name(self) -> str:
         """What people may call it: its file, or its URL without password and options."""
-        return str(self.url.database) if self.sqlite else shown(self.url)
+        return str(self.url.database) if self.sqlite else _without_secrets(self.url)
 
     def close(self) -> None:
         self.engine.dispose()
@@ -306,7 +305,7 @@ class Database:
                 self.engine.dispose()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """A child leaves connections to servers, and whoever holds the lock, to its parent."""
+        """A child leaves connections to servers, and a lock that is held, to its parent."""
         if self._one_at_a_time is not None and self._held:
             self._one_at_a_time.release()
         if in_child and self._one_at_a_time is not None:
@@ -320,18 +319,22 @@ class Database:
             self._reached = True
 
         try:
-            self.is_new = set_up(self.engine, shown(self.url), reached)
+            self.is_new = set_up(self.engine, _without_secrets(self.url), reached)
         except SQLAlchemyError as error:
-            raise in_words(error, self.url, reached=self._reached, committing=False) from None
+            raise self._in_words(error, committing=False) from None
+
+    def _in_words(self, error: SQLAlchemyError, *, committing: bool) -> MigratorError:
+        where, on_server = f"the journal {_without_secrets(self.url)}", not self.sqlite
+        return in_words(error, where, on_server=on_server, reached=self._reached, committing=committing)
 
 
-class _Kept(Protocol):
+class _InDatabase(Protocol):
     """What is kept in a journal's database."""
 
     database: Database
 
 
-Owner = TypeVar("Owner", bound=_Kept)
+Owner = TypeVar("Owner", bound=_InDatabase)
 Words = ParamSpec("Words")
 
 
@@ -353,7 +356,7 @@ def _tried(
     method: Callable[Concatenate[Owner, Words], Result], *, twice: bool
 ) -> Callable[Concatenate[Owner, Words], Result]:
     def tried(self: Owner, /, *words: Words.args, **named: Words.kwargs) -> Result:
-        return self.database.tried(lambda: method(self, *words, **named), twice=twice)
+        return self.database.tried(partial(method, self, *words, **named), twice=twice)
 
     return update_wrapper(tried, method)
 
@@ -387,22 +390,22 @@ def _url(text: str | URL) -> URL:
 def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() != "sqlite":
-            more: dict[str, Any] = (
+            connect_args: dict[str, Any] = (
                 {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT_S}
             )
             if url.get_backend_name() == "postgresql":
                 # Of a database that keeps any bytes (SQL_ASCII), the driver would give bytes for texts.
-                more["client_encoding"] = "utf8"
+                connect_args["client_encoding"] = "utf8"
                 # Behind a pooler a statement that was prepared in one session of the server is unknown in the next one.
-                more["prepare_threshold"] = None
+                connect_args["prepare_threshold"] = None
             # What another has committed meanwhile must be seen by the next statement: the rule on PostgreSQL, not on MySQL.
             level = "READ COMMITTED"
-            # Said with each transaction, whatever somebody set for a session that a pooler lends us.
+            # Set with each transaction, whatever another client set for a session that a pooler lends us.
             options = {"postgresql_readonly": False} if url.get_backend_name() == "postgresql" else {}
             return create_engine(
                 url,
                 pool_pre_ping=True,
-                connect_args=more,
+                connect_args=connect_args,
                 isolation_level=level,
                 execution_options=options,
             )
@@ -410,16 +413,21 @@ def _engine(url: URL) -> Engine:
             engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
         else:
             make_private(Path(str(url.database)))
-            engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
+            engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": _BUSY_S})
     except (NoSuchModuleError, ModuleNotFoundError):
-        what = f"the journal {shown(url)} needs a driver that is not installed"
+        what = f"the journal {_without_secrets(url)} needs a driver that is not installed"
         raise SettingsError(f"{what}; {how_to_install(_EXTRAS[url.drivername])}") from None
     except OSError as error:
-        what = f"the journal {shown(url)} cannot be created ({error.strerror})"
+        what = f"the journal {_without_secrets(url)} cannot be created ({error.strerror})"
         raise SettingsError(f"{what}; name another place: `journal:` in the job, or MIGRATOR_HOME") from None
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
+
+
+def _without_secrets(url: URL) -> str:
+    """The URL without its password and its options."""
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 def _on_connect(connection: Any, record: Any) -> None:
@@ -427,3 +435,11 @@ def _on_connect(connection: Any, record: Any) -> None:
     connection.isolation_level = None
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").fetchall()
+    # Of several that switch a new file at once, SQLite tells all but one that it is locked, whatever busy_timeout says.
+    switching = Retrying(
+        retry=retry_if_exception(lambda error: "locked" in str(error)),
+        wait=wait_random(max=0.05),
+        stop=stop_after_delay(_BUSY_S),
+        reraise=True,
+    )
+    switching(connection.execute, "PRAGMA journal_mode=WAL").fetchall()

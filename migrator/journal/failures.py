@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from migrator.model.errors import MigratorError, SettingsError, StoppedError
@@ -36,20 +35,22 @@ class PassingError(StoppedError):
 
 
 class LostAnswerError(StoppedError):
-    """The connection broke while it committed: nobody knows whether it did."""
+    """The connection broke during a commit: it is not known whether it was made."""
 
 
-def in_words(error: SQLAlchemyError, url: URL, *, reached: bool, committing: bool) -> MigratorError:
-    """What to raise. `reached`: the server was there before. `committing`: the failure is that of a commit."""
-    where = f"the journal {shown(url)}"
+def in_words(
+    error: SQLAlchemyError, where: str, *, on_server: bool, reached: bool, committing: bool
+) -> MigratorError:
+    """What to raise. `where`: which journal it is. `reached`: the server was there before. `committing`: the failure is
+    that of a commit."""
     cause = getattr(error, "orig", None) or error
     kind = type(cause).__name__
     if is_broken(error) and committing:
-        what = "its answer to a commit was lost, so nobody knows whether it was made"
+        what = "its answer to a commit was lost, so it is not known whether it was made"
         return LostAnswerError(f"{where}: {what}; look at what it says now, then give the same command again")
     if is_busy(error) or (reached and is_broken(error)):
         return PassingError(f"{where} does not answer: {kind}; the same command goes on when it does")
-    if is_contended(error) and url.get_backend_name() != "sqlite":
+    if is_contended(error) and on_server:
         return PassingError(f"{where} is in use by others: {kind}; the same command goes on")
     if denied := denial(error):
         return SettingsError(f"{where}: {denied}")
@@ -91,8 +92,3 @@ def _lasting(cause: BaseException, where: str) -> MigratorError:
     if "locked" in text:
         return StoppedError(f"{where} is locked by another process; the same command goes on when it is not")
     return StoppedError(f"{where} failed: {kind}; the same command goes on when it works again")
-
-
-def shown(url: URL) -> str:
-    """The URL without its password and its options."""
-    return url.set(query={}).render_as_string(hide_password=True)

@@ -19,8 +19,7 @@ from migrator.journal.schema import lease
 from migrator.model.durations import moment
 from migrator.model.errors import MigratorError, SettingsError, StoppedError
 from migrator.runtime.logs import get_logger
-from migrator.runtime.processes import birth, is_alive, namespace
-from migrator.runtime.ticker import Ticker
+from migrator.runtime.system import Ticker, birth, is_alive, namespace
 
 LIFE_S = 30.0
 HEARTBEAT_S = 5.0
@@ -66,10 +65,10 @@ class RunLease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._ticker.stop(self.life_s)
-        mine = delete(lease).where(lease.c.job == self.job, lease.c.holder == self.holder)
+        own_lease = delete(lease).where(lease.c.job == self.job, lease.c.holder == self.holder)
         # A lease that is not given back runs out by itself, and must not hide what ended the run.
         with suppress(MigratorError), self.journal.database.begin() as connection:
-            connection.execute(mine)
+            connection.execute(own_lease)
 
     def check(self) -> None:
         """Raises StoppedError when the lease could not be renewed in time: another run may be at work."""
@@ -77,7 +76,7 @@ class RunLease:
             raise StoppedError(f"the lease of job {self.job} could not be renewed; the same command goes on")
 
     def _acquire(self) -> bool:
-        """Whether the lease is ours; False when there is nobody to ask, nor to take it from.
+        """Whether the lease is ours; False when the lease's row has gone meanwhile.
 
         Raises: SettingsError when a live run holds it.
         """
@@ -90,14 +89,16 @@ class RunLease:
         }
         with self.journal.database.begin() as connection:
             connection.execute(insert_or_ignore(connection, lease), row)
-            held = connection.execute(select(lease).where(lease.c.job == self.job).with_for_update()).first()
-            if held is None:
+            current = connection.execute(
+                select(lease).where(lease.c.job == self.job).with_for_update()
+            ).first()
+            if current is None:
                 return False
-            if held.holder != self.holder:
-                if held.expires_at > now and _alive(held.holder):
-                    raise SettingsError(_busy(self.job, held.holder, held.since))
-                taken = update(lease).where(lease.c.job == self.job, lease.c.holder == held.holder)
-                connection.execute(taken.values(**row))
+            if current.holder != self.holder:
+                if current.expires_at > now and _alive(current.holder):
+                    raise SettingsError(_busy(self.job, current.holder, current.since))
+                takeover = update(lease).where(lease.c.job == self.job, lease.c.holder == current.holder)
+                connection.execute(takeover.values(**row))
         self._valid_until = now + self.life_s
         return True
 
@@ -110,10 +111,10 @@ class RunLease:
         )
         try:
             with self.journal.database.begin() as connection:
-                kept = connection.execute(renewed).rowcount
+                renewed_rows = connection.execute(renewed).rowcount
         except MigratorError:
             return  # the journal may come back before the lease ends; check() stops the run when it does not
-        if kept == 0:
+        if renewed_rows == 0:
             self._valid_until = 0.0
             self._ticker.end()
             return
@@ -127,13 +128,13 @@ def _not_renewed(error: Exception) -> None:
 
 def _alive(holder: str) -> bool:
     """False only when the holder is known to be dead: a process of this host and container that is gone."""
-    known: dict[str, Any] = json.loads(holder)
-    if (known["host"], known["namespace"]) != (socket.gethostname(), namespace()):
+    process: dict[str, Any] = json.loads(holder)
+    if (process["host"], process["namespace"]) != (socket.gethostname(), namespace()):
         return True
-    return is_alive(known["pid"], known["born"])
+    return is_alive(process["pid"], process["born"])
 
 
 def _busy(job: str, holder: str, since: str) -> str:
-    known = json.loads(holder)
-    who = f"host {known['host']}, process {known['pid']}, since {since}"
-    return f"another run of job {job} is at work ({who}); wait for it, or stop it"
+    process = json.loads(holder)
+    where = f"host {process['host']}, process {process['pid']}, since {since}"
+    return f"another run of job {job} is at work ({where}); wait for it, or stop it"

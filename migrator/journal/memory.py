@@ -1,27 +1,29 @@
-"""Keys that the journal remembers of items, and claims on keys that two rows may make."""
+"""What writers beside each other keep: remembered keys, claims on keys that two rows may make, and open findings."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, func, select, update
 
-from migrator.journal.database import Database, insert_or_ignore, repeatable
+from migrator.journal.database import Database, insert_or_ignore, insert_or_replace, repeatable
+from migrator.journal.findings import NAMES, columns_of
 from migrator.journal.schema import (
     claim,
     claimed_table,
     key_request,
+    open_finding,
     reached_ticket,
     remembered_key,
     remembered_root,
 )
-from migrator.mapping.heart.sizes import read_key, write_key
-from migrator.model.keys import item_key_text
+from migrator.mapping.heart.wire import read_key, write_key
+from migrator.model.journal import Finding, Run
 from migrator.model.live import KeyRequest, Remembered, Root
-from migrator.model.table import ItemKey
+from migrator.model.table import ItemKey, item_key_text
 
 # ── Remembered keys (those that no row gives again), and keys that two root rows claim ──
 
@@ -34,7 +36,7 @@ class SqlMemory:
     """model.live.Memory of one table; rows are found by digests in which the table's id has a part.
 
     A root that was ever written stays, with its ticket, when its last key is gone: a late writer must see that it is late.
-    It goes when its row is forgotten (see stages/forget.py), and no writer can be late any more.
+    It goes when its row is forgotten (see stages/removal.py), and no writer can be late any more.
     """
 
     def __init__(self, database: Database, table_id: str) -> None:
@@ -43,81 +45,83 @@ class SqlMemory:
 
     @repeatable
     def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
-        found: dict[Root, Remembered] = {}
+        before_of: dict[Root, Remembered] = {}
         roots = self._by_digest(intended)
         with self.database.begin() as connection:
             for chunk in _chunks(sorted(roots)):
                 before = _remembered(connection, chunk)
-                found.update({roots[digest]: before[digest] for digest in chunk})
-                mine = [digest for digest in chunk if before[digest].ticket <= ticket]
-                _raise(connection, mine, ticket)
+                before_of.update({roots[digest]: before[digest] for digest in chunk})
+                not_newer = [digest for digest in chunk if before[digest].ticket <= ticket]
+                _raise(connection, not_newer, ticket)
                 _insert(
                     connection,
                     remembered_key,
-                    [self._key(d, key) for d in mine for key in intended[roots[d]]],
+                    [self._key(d, key) for d in not_newer for key in intended[roots[d]]],
                 )
-        return {root: found[root] for root in intended}
+        return {root: before_of[root] for root in intended}
 
     @repeatable
     def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         roots = self._by_digest(current)
         with self.database.begin() as connection:
             for chunk in _chunks(sorted(roots)):
-                held = _tickets(connection, chunk)
-                stored = _stored_keys(connection, [one for one in chunk if held.get(one) == ticket])
-                kept = {(one, self._digest(key)) for one in chunk for key in current[roots[one]]}
-                gone = [place for place in sorted(stored) if place not in kept]
-                _delete(connection, remembered_key, gone, ("root", "digest"))
+                tickets = _tickets(connection, chunk)
+                stored = _stored_keys(connection, [root for root in chunk if tickets.get(root) == ticket])
+                current_keys = {(root, self._digest(key)) for root in chunk for key in current[roots[root]]}
+                outdated = [stored_key for stored_key in sorted(stored) if stored_key not in current_keys]
+                _delete(connection, remembered_key, outdated, ("root", "digest"))
 
     # ── tickets ──
 
     @repeatable
     def reached(self, ticket: int) -> None:
-        mine = update(reached_ticket).where(reached_ticket.c.table_id == self.table_id)
+        own_row = update(reached_ticket).where(reached_ticket.c.table_id == self.table_id)
         with self.database.begin() as connection:
             row = {"table_id": self.table_id, "ticket": ticket}
             connection.execute(insert_or_ignore(connection, reached_ticket), row)
-            connection.execute(mine.where(reached_ticket.c.ticket < ticket).values(ticket=ticket))
+            connection.execute(own_row.where(reached_ticket.c.ticket < ticket).values(ticket=ticket))
 
     @repeatable
     def highest(self) -> int:
-        mine = select(reached_ticket.c.ticket).where(reached_ticket.c.table_id == self.table_id)
+        own_row = select(reached_ticket.c.ticket).where(reached_ticket.c.table_id == self.table_id)
         with self.database.begin() as connection:
-            return int(connection.execute(mine).scalar() or 0)
+            return int(connection.execute(own_row).scalar() or 0)
 
     # ── key requests ──
 
     @repeatable
-    def request_keys(self, contests: Sequence[KeyRequest]) -> None:
+    def request_keys(self, requests: Sequence[KeyRequest]) -> None:
         rows = [
             {
-                **self._key(self._root(one.root), one.key),
-                "entity": one.root[0],
-                "source_key": one.root[1],
+                **self._key(self._root(request.root), request.key),
+                "entity": request.root[0],
+                "source_key": request.root[1],
             }
-            for one in contests
+            for request in requests
         ]
         with self.database.begin() as connection:
             _insert(connection, key_request, rows)
 
     @repeatable
-    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
-        found: list[KeyRequest] = []
+    def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
+        requests: list[KeyRequest] = []
         with self.database.begin() as connection:
+            if not _has_rows(connection, key_request):
+                return []
             for chunk in _chunks(sorted({self._digest(key) for key in keys})):
                 query = select(key_request.c.item_key, key_request.c.entity, key_request.c.source_key)
-                wanted = query.where(key_request.c.digest.in_(chunk)).order_by(
+                ordered = query.where(key_request.c.digest.in_(chunk)).order_by(
                     key_request.c.digest, key_request.c.root
                 )
-                rows = connection.execute(wanted)
-                found += [KeyRequest(_read(text), (entity, key)) for text, entity, key in rows]
-        return found
+                rows = connection.execute(ordered)
+                requests += [KeyRequest(_read(text), (entity, key)) for text, entity, key in rows]
+        return requests
 
     @repeatable
-    def withdraw(self, contests: Sequence[KeyRequest]) -> None:
-        places = sorted({(self._digest(one.key), self._root(one.root)) for one in contests})
+    def withdraw(self, requests: Sequence[KeyRequest]) -> None:
+        waiting = sorted({(self._digest(request.key), self._root(request.root)) for request in requests})
         with self.database.begin() as connection:
-            _delete(connection, key_request, places, ("digest", "root"))
+            _delete(connection, key_request, waiting, ("digest", "root"))
 
     # ── digests ──
 
@@ -143,7 +147,7 @@ def root_digest(table_id: str, root: Root) -> bytes:
 
 
 def _remembered(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, Remembered]:
-    """What is remembered of each root, whose rows nobody else changes until the transaction ends."""
+    """What is remembered of each root, whose rows no other writer changes until the transaction ends."""
     rows = [{"root": digest, "ticket": _NO_TICKET} for digest in digests]
     connection.execute(insert_or_ignore(connection, remembered_root), rows)
     tickets = _tickets(connection, digests)
@@ -154,7 +158,7 @@ def _remembered(connection: Connection, digests: Sequence[bytes]) -> dict[bytes,
 
 
 def _tickets(connection: Connection, digests: Sequence[bytes]) -> dict[bytes, int]:
-    """The highest ticket of each root. The rows are locked in the order of digests, so that nobody waits in a ring."""
+    """The highest ticket of each root. The rows are locked in the order of digests, so that no deadlock comes of it."""
     table = remembered_root
     query = select(table.c.root, table.c.ticket).where(table.c.root.in_(digests)).order_by(table.c.root)
     return {bytes(root): int(ticket) for root, ticket in connection.execute(query.with_for_update())}
@@ -168,12 +172,17 @@ def _stored_keys(connection: Connection, digests: Sequence[bytes]) -> dict[tuple
 
 def _raise(connection: Connection, digests: Sequence[bytes], ticket: int) -> None:
     if digests:
-        mine = update(remembered_root).where(remembered_root.c.root.in_(digests))
-        connection.execute(mine.values(ticket=ticket))
+        of_roots = update(remembered_root).where(remembered_root.c.root.in_(digests))
+        connection.execute(of_roots.values(ticket=ticket))
+
+
+def _has_rows(connection: Connection, table: Table, *where: ColumnElement[bool]) -> bool:
+    """Mostly there are none, and to look for those of each key or row would cost more than all else in a transaction."""
+    return connection.execute(select(1).select_from(table).where(*where).limit(1)).first() is not None
 
 
 def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
-    # In one order, so that nobody waits in a ring.
+    # In one order, so that no deadlock comes of it.
     for chunk in _chunks(sorted(rows, key=lambda row: (row["digest"], row["root"]))):
         connection.execute(insert_or_ignore(connection, table), [dict(row) for row in chunk])
 
@@ -182,9 +191,9 @@ def _delete(
     connection: Connection, table: Table, places: Sequence[tuple[bytes, bytes]], names: tuple[str, str]
 ) -> None:
     first, second = names
-    gone = delete(table).where(table.c[first] == bindparam("one"), table.c[second] == bindparam("other"))
+    deletion = delete(table).where(table.c[first] == bindparam("one"), table.c[second] == bindparam("other"))
     for chunk in _chunks(places):
-        connection.execute(gone, [{"one": one, "other": other} for one, other in chunk])
+        connection.execute(deletion, [{"one": first_value, "other": other} for first_value, other in chunk])
 
 
 def _blake(parts: Sequence[str]) -> bytes:
@@ -209,7 +218,8 @@ def _chunks(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
 def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
     """Claims what is free; the owner of each digest that any of its claimants here does not own.
 
-    Of two claims of one digest the first wins. Answers go by digest: who asks for one twice cannot see which was it.
+    Of two claims of one digest the first wins. Answers go by digest: a caller that asks for one twice cannot see which
+    of its claims won.
     """
     others: dict[bytes, str] = {}
     number = _number(connection, table_id)
@@ -223,15 +233,17 @@ def take(connection: Connection, table_id: str, claims: Sequence[tuple[bytes, st
 def release(connection: Connection, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
     """Frees each digest that this owner has; one that another has taken meanwhile stays."""
     here = claim.c.table_number == _number(connection, table_id)
-    gone = delete(claim).where(here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by"))
+    deletion = delete(claim).where(
+        here, claim.c.digest == bindparam("freed"), claim.c.owner == bindparam("by")
+    )
     for chunk in _chunks(sorted(given_up, key=_digest)):
-        connection.execute(gone, [{"freed": digest, "by": owner} for digest, owner in chunk])
+        connection.execute(deletion, [{"freed": digest, "by": owner} for digest, owner in chunk])
 
 
 def _number(connection: Connection, table_id: str) -> int:
-    """The number that stands for the table's id; the first asker gives it one."""
-    known = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)
-    while (number := connection.execute(known).scalar()) is None:
+    """The number that stands for the table's id; the first claim gives it one."""
+    query = select(claimed_table.c.number).where(claimed_table.c.table_id == table_id)
+    while (number := connection.execute(query).scalar()) is None:
         connection.execute(insert_or_ignore(connection, claimed_table), {"table_id": table_id})
     return int(number)
 
@@ -240,7 +252,7 @@ def _stored(connection: Connection, number: int, chunk: Sequence[tuple[bytes, st
     """The owner of each digest after the free ones are taken."""
     stored: dict[bytes, str] = {}
     # On PostgreSQL a claim may be released between the two statements: then it is free, and taken the next time.
-    while missing := [one for one in chunk if one[0] not in stored]:
+    while missing := [pair for pair in chunk if pair[0] not in stored]:
         rows = [{"table_number": number, "digest": digest, "owner": owner} for digest, owner in missing]
         connection.execute(insert_or_ignore(connection, claim), rows)
         stored.update(_owners(connection, number, [digest for digest, _ in missing]))
@@ -254,5 +266,108 @@ def _owners(connection: Connection, number: int, digests: list[bytes]) -> dict[b
     return {bytes(digest): owner for digest, owner in connection.execute(query)}
 
 
-def _digest(one: tuple[bytes, str]) -> bytes:
-    return one[0]
+def _digest(pair: tuple[bytes, str]) -> bytes:
+    return pair[0]
+
+
+# ──
+# Findings of live change that still hold, over all relays: one for each row and item, however often it is
+# refused.
+
+_UNREAD = 0
+_OF_MARKS = "mark"
+"""The kind that names a table, and no row: it holds while a mark is left that could not be worked."""
+
+
+class SqlOpenFindings:
+    """model.live.OpenFindings of one job and one table."""
+
+    def __init__(self, database: Database, job: str, table_id: str) -> None:
+        self.database = database
+        self.job = job
+        self.table_id = table_id
+
+    @classmethod
+    def of_relays(cls, database: Database, job: str, runs: Sequence[Run]) -> SqlOpenFindings:
+        """Of the table that the last relay among the job's runs wrote to."""
+        tables = [run.identity.table_id for run in runs if run.identity.kind == "relay"]
+        return cls(database, job, tables[-1] if tables else "")
+
+    @repeatable
+    def settle(self, tickets: Mapping[Root, int], new_findings: Sequence[Finding]) -> None:
+        rows = {row["digest"]: row for row in (self._row(finding, tickets) for finding in new_findings)}
+        with self.database.begin() as connection:
+            if not rows and not _has_rows(connection, open_finding, *self._own()):
+                return
+            worked = {root_digest(self.table_id, root): ticket for root, ticket in tickets.items()}
+            before = dict(self._open_of(connection, sorted(worked)))
+            newer = {digest for digest, (root, ticket) in before.items() if ticket > worked[root]}
+            if closed := before.keys() - newer - rows.keys():
+                self._delete(connection, open_finding.c.digest.in_(sorted(closed)))
+            # In one order, so that no deadlock comes of it.
+            for digest in sorted(rows.keys() - newer):
+                connection.execute(insert_or_replace(connection, open_finding), rows[digest])
+
+    @repeatable
+    def close_marks(self) -> None:
+        with self.database.begin() as connection:
+            self._delete(connection, open_finding.c.kind == _OF_MARKS)
+
+    @repeatable
+    def keep_entities(self, names: Collection[str]) -> None:
+        others = open_finding.c.entity.not_in(sorted(names))
+        with self.database.begin() as connection:
+            self._delete(connection, others & (open_finding.c.kind != _OF_MARKS))
+
+    @repeatable
+    def counts(self, above: int = -1) -> dict[str, int]:
+        kind = open_finding.c.kind
+        query = select(kind, func.count()).where(*self._own(), open_finding.c.ticket > above).group_by(kind)
+        with self.database.begin() as connection:
+            return {str(name): int(number) for name, number in connection.execute(query)}
+
+    @repeatable
+    def read(self, limit: int | None = None) -> list[Finding]:
+        by = (open_finding.c.ticket, open_finding.c.digest)
+        query = select(*columns_of(open_finding)).where(*self._own()).order_by(*by).limit(limit)
+        with self.database.begin() as connection:
+            return [Finding(*row) for row in connection.execute(query)]
+
+    @repeatable
+    def roots(self) -> list[Root]:
+        columns = (open_finding.c.entity, open_finding.c.source_key)
+        here = (*self._own(), open_finding.c.source_key != "")
+        with self.database.begin() as connection:
+            rows = connection.execute(select(*columns).where(*here).distinct().order_by(*columns))
+            return [(str(entity), str(key)) for entity, key in rows]
+
+    # ── rows ──
+
+    def _own(self) -> tuple[ColumnElement[bool], ...]:
+        return (open_finding.c.job == self.job, open_finding.c.table_id == self.table_id)
+
+    def _row(self, finding: Finding, tickets: Mapping[Root, int]) -> dict[str, Any]:
+        root = (finding.entity, finding.source_key)
+        parts = [self.table_id, finding.kind, *root, finding.item_key, finding.attribute]
+        text = json.dumps(parts).encode("utf-8", "surrogatepass")
+        return {name: getattr(finding, name) for name in NAMES} | {
+            "job": self.job,
+            "digest": hashlib.blake2b(text, digest_size=16).digest(),
+            "table_id": self.table_id,
+            "root": root_digest(self.table_id, root),
+            "ticket": tickets.get(root, _UNREAD),
+        }
+
+    def _open_of(
+        self, connection: Connection, roots: Sequence[bytes]
+    ) -> Iterator[tuple[bytes, tuple[bytes, int]]]:
+        """What is open of the roots (digest, (root, ticket)); no other writer changes it until the transaction ends."""
+        columns = (open_finding.c.digest, open_finding.c.root, open_finding.c.ticket)
+        for start in range(0, len(roots), _CHUNK):
+            here = (*self._own(), open_finding.c.root.in_(roots[start : start + _CHUNK]))
+            query = select(*columns).where(*here).order_by(open_finding.c.digest).with_for_update()
+            for digest, root, ticket in connection.execute(query):
+                yield bytes(digest), (bytes(root), int(ticket))
+
+    def _delete(self, connection: Connection, which: ColumnElement[bool]) -> None:
+        connection.execute(delete(open_finding).where(*self._own(), which))

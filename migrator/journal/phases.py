@@ -1,23 +1,45 @@
-"""The phases of a job's access patterns and the audit of their moves, by the journal database's own clock."""
+"""Phases of access patterns with every move, and the counts of compared answers that moves are judged by."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from hashlib import blake2b
+from threading import Lock
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, exists, func, insert, select, update
 
-from migrator.journal.database import Database, insert_or_ignore, once_only, repeatable, seconds
+from migrator.journal.database import (
+    Database,
+    insert_or_ignore,
+    insert_or_replace,
+    once_only,
+    repeatable,
+    seconds,
+)
 from migrator.journal.schema import confirmed_phase as confirmed
 from migrator.journal.schema import move as moves
 from migrator.journal.schema import phase as phases
+from migrator.journal.schema import sample as samples
+from migrator.journal.schema import window as windows
 from migrator.model.durations import moment
 from migrator.model.edges import KeptPhase
 from migrator.model.errors import SettingsError
-from migrator.model.evidence import Move, MovedError, PatternPhase
-from migrator.model.phase import OFF, state_named
+from migrator.model.evidence import (
+    OFF,
+    SAMPLES_KEPT,
+    WINDOWS_KEPT_S,
+    DiffKey,
+    Move,
+    MovedError,
+    PatternPhase,
+    Sample,
+    Window,
+    state_named,
+)
 
 _WHO_LETTERS = 255
 
@@ -38,41 +60,41 @@ class SqlPhases:
     def move(self, move: Move, version: int) -> PatternPhase:
         here = and_(phases.c.job == self.job, phases.c.pattern == move.pattern)
         with self.database.begin() as connection:
-            known = self._read(connection).get(move.pattern, PatternPhase(move.pattern))
-            if known.fault:
-                raise SettingsError(known.fault)
-            if known.version != version or known.state != move.before:
-                raise MovedError(self._who_was_first(connection, known))
+            phase = self._read(connection).get(move.pattern, PatternPhase(move.pattern))
+            if phase.fault:
+                raise SettingsError(phase.fault)
+            if phase.version != version or phase.state != move.before:
+                raise MovedError(self._who_was_first(connection, phase))
             now = seconds(connection)
             # Two that both find no row wait for each other here; the loser finds the winner's version below.
             begun = {"phase": OFF.phase, "percent": 0, "version": 0, "since": now}
             connection.execute(
                 insert_or_ignore(connection, phases), {"job": self.job, "pattern": move.pattern, **begun}
             )
-            made = PatternPhase(move.pattern, move.after, version + 1, now)
+            moved = PatternPhase(move.pattern, move.after, version + 1, now)
             won = update(phases).where(here, phases.c.version == version)
-            if not connection.execute(won.values(**_columns(made))).rowcount:
+            if not connection.execute(won.values(**_columns(moved))).rowcount:
                 raise MovedError(self._who_was_first(connection, self._read(connection)[move.pattern]))
-            connection.execute(insert(moves).values(job=self.job, **_line(move, made)))
-        return made
+            connection.execute(insert(moves).values(job=self.job, **_line(move, moved)))
+        return moved
 
     @repeatable
     def mend(self, pattern: str) -> PatternPhase:
         here = and_(phases.c.job == self.job, phases.c.pattern == pattern)
         with self.database.begin() as connection:
-            known = self._read(connection).get(pattern, PatternPhase(pattern))
-            if known.fault:
+            phase = self._read(connection).get(pattern, PatternPhase(pattern))
+            if phase.fault:
                 audited = and_(moves.c.job == self.job, moves.c.pattern == pattern)
-                last = select(moves.c.after).where(audited, moves.c.version == known.version)
+                last = select(moves.c.after).where(audited, moves.c.version == phase.version)
                 after = connection.execute(last).scalar()
                 if after is not None and state_named(after) is None:
-                    raise SettingsError(known.fault)
-                known = replace(known, fault="")
+                    raise SettingsError(phase.fault)
+                phase = replace(phase, fault="")
                 connection.execute(delete(phases).where(here))
-                if known.version:
-                    row = {"job": self.job, "pattern": pattern, **_columns(known)}
+                if phase.version:
+                    row = {"job": self.job, "pattern": pattern, **_columns(phase)}
                     connection.execute(insert_or_ignore(connection, phases), row)
-        return known
+        return phase
 
     @once_only
     def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
@@ -81,14 +103,14 @@ class SqlPhases:
             raise SettingsError(f"the table keeps of pattern {pattern} what is no phase")
         here = and_(phases.c.job == self.job, phases.c.pattern == pattern)
         with self.database.begin() as connection:
-            known = self._read(connection).get(pattern, PatternPhase(pattern))
-            made = PatternPhase(pattern, state, max(kept.version, known.version + 1), seconds(connection))
+            phase = self._read(connection).get(pattern, PatternPhase(pattern))
+            moved = PatternPhase(pattern, state, max(kept.version, phase.version + 1), seconds(connection))
             connection.execute(delete(phases).where(here))
-            row = {"job": self.job, "pattern": pattern, **_columns(made)}
+            row = {"job": self.job, "pattern": pattern, **_columns(moved)}
             connection.execute(insert(phases).values(row))
-            move = Move(pattern, known.state, state, who, reason)
-            connection.execute(insert(moves).values(job=self.job, **_line(move, made)))
-        return made
+            move = Move(pattern, phase.state, state, who, reason)
+            connection.execute(insert(moves).values(job=self.job, **_line(move, moved)))
+        return moved
 
     @repeatable
     def history(self, pattern: str | None = None) -> list[Move]:
@@ -112,11 +134,11 @@ class SqlPhases:
 
     @repeatable
     def confirmed(self) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = defaultdict(dict)
+        versions: dict[str, dict[str, int]] = defaultdict(dict)
         with self.database.begin() as connection:
             for row in connection.execute(select(confirmed).where(confirmed.c.job == self.job)):
-                found[row.instance][row.pattern] = row.version
-        return dict(found)
+                versions[row.instance][row.pattern] = row.version
+        return dict(versions)
 
     # ── what is there ──
 
@@ -134,8 +156,8 @@ class SqlPhases:
         kept = and_(phases.c.job == self.job, phases.c.pattern == last.c.pattern)
         columns = (moves.c.pattern, moves.c.after, moves.c.at, moves.c.version.label("audited"))
         query = select(*columns, phases.c.phase, phases.c.percent, phases.c.version, phases.c.since)
-        found = connection.execute(query.select_from(last.join(moves, own).outerjoin(phases, kept)))
-        return {row.pattern: _checked(row) for row in found} | self._unaudited(connection)
+        rows = connection.execute(query.select_from(last.join(moves, own).outerjoin(phases, kept)))
+        return {row.pattern: _checked(row) for row in rows} | self._unaudited(connection)
 
     def _unaudited(self, connection: Connection) -> dict[str, PatternPhase]:
         audited = exists().where(moves.c.job == phases.c.job, moves.c.pattern == phases.c.pattern)
@@ -143,17 +165,17 @@ class SqlPhases:
         return {
             pattern: PatternPhase(
                 pattern,
-                fault=f"the journal's phase of pattern {pattern} has no line in the audit, so nobody moved it here; "
+                fault=f"the journal's phase of pattern {pattern} has no line in the audit, so no move put it there; "
                 f"`migrator cutover rollback JOB {pattern}` takes it out, then move it with `migrator cutover`",
             )
             for pattern in connection.execute(query).scalars()
         }
 
-    def _who_was_first(self, connection: Connection, known: PatternPhase) -> str:
-        """What a mover is told who comes too late."""
-        now = f"pattern {known.pattern} is in {known.state} by now"
-        query = select(moves).where(moves.c.job == self.job, moves.c.pattern == known.pattern)
-        row = connection.execute(query.where(moves.c.version == known.version)).first()
+    def _who_was_first(self, connection: Connection, phase: PatternPhase) -> str:
+        """The message for a move that comes too late."""
+        now = f"pattern {phase.pattern} is in {phase.state} by now"
+        query = select(moves).where(moves.c.job == self.job, moves.c.pattern == phase.pattern)
+        row = connection.execute(query.where(moves.c.version == phase.version)).first()
         if row is not None:
             at = moment(row.at)
             now = f"{now}: {row.who} moved it from {row.before} at {at}"
@@ -161,7 +183,7 @@ class SqlPhases:
 
 
 def _checked(row: Any) -> PatternPhase:
-    """The phase, with a fault where somebody wrote another one into the journal by hand than the audit ends with."""
+    """The phase, with a fault where the journal was edited by hand and holds another one than the audit ends with."""
     audited = state_named(row.after)
     if audited is None:
         what = f"the audit of pattern {row.pattern} ends with what is no phase"
@@ -178,16 +200,21 @@ def _checked(row: Any) -> PatternPhase:
     return PatternPhase(row.pattern, audited, row.audited, row.at, fault)
 
 
-def _columns(made: PatternPhase) -> dict[str, Any]:
-    state = made.state
-    return {"phase": state.phase, "percent": state.percent, "version": made.version, "since": made.since}
+def _columns(pattern_phase: PatternPhase) -> dict[str, Any]:
+    state = pattern_phase.state
+    return {
+        "phase": state.phase,
+        "percent": state.percent,
+        "version": pattern_phase.version,
+        "since": pattern_phase.since,
+    }
 
 
-def _line(move: Move, made: PatternPhase) -> dict[str, Any]:
+def _line(move: Move, pattern_phase: PatternPhase) -> dict[str, Any]:
     return {
         "pattern": move.pattern,
-        "version": made.version,
-        "at": made.since,
+        "version": pattern_phase.version,
+        "at": pattern_phase.since,
         "who": move.who[:_WHO_LETTERS],
         "before": str(move.before),
         "after": str(move.after),
@@ -203,5 +230,169 @@ def _move(row: Row[Any]) -> Move:
     if before is None or after is None:
         what = f"line {row.version} of the audit of pattern {row.pattern} holds what is no phase"
         raise SettingsError(f"{what}; restore migrator_move from a backup of the journal")
-    said = {name: getattr(row, name) for name in ("who", "reason", "evidence", "revision", "version", "at")}
-    return Move(row.pattern, before, after, override=bool(row.override), **said)
+    recorded = {
+        name: getattr(row, name) for name in ("who", "reason", "evidence", "revision", "version", "at")
+    }
+    return Move(row.pattern, before, after, override=bool(row.override), **recorded)
+
+
+# ── What was compared, minute by minute, with samples of what differed ──
+
+_SWEEP_S = 3600.0
+"""How often one process looks for windows that are too old."""
+_IN_COLUMNS = ("pattern", "begun_at", "writer", "service", "revision", "origin")
+_NUMBERS = ("compared", "same", "transient", "different")
+_COUNTED = [field_.name for field_ in fields(Window) if field_.name not in (*_IN_COLUMNS, "found")]
+
+
+class SqlEvidence:
+    """model.evidence.Evidence of one job. Safe to share between threads."""
+
+    def __init__(self, database: Database, job: str) -> None:
+        self.database = database
+        self.job = job
+        self._swept_at = 0.0
+        self._sweeping = Lock()
+
+    @repeatable
+    def keep(self, windows: Sequence[Window], samples: Sequence[Sample]) -> None:
+        # In one order: two processes that keep the same windows wait for each other, without a deadlock.
+        rows = [self._window_row(window) for window in sorted(windows, key=_window_order)]
+        with self.database.begin() as connection:
+            self._sweep(connection)
+            _keep_windows(connection, rows)
+            self._keep_samples(connection, samples)
+
+    @repeatable
+    def windows(self, since: float, pattern: str | None = None) -> list[Window]:
+        here = [windows.c.job == self.job, windows.c.begun_at >= since]
+        if pattern is not None:
+            here.append(windows.c.pattern == pattern)
+        order = (windows.c.begun_at, windows.c.pattern, windows.c.writer)
+        with self.database.begin() as connection:
+            return [_window(row) for row in connection.execute(select(windows).where(*here).order_by(*order))]
+
+    @repeatable
+    def samples(self, pattern: str | None = None) -> list[Sample]:
+        here = [samples.c.job == self.job]
+        if pattern is not None:
+            here.append(samples.c.pattern == pattern)
+        query = select(samples).where(*here).order_by(samples.c.at.desc(), samples.c.id.desc())
+        with self.database.begin() as connection:
+            return [_sample(row) for row in connection.execute(query)]
+
+    @repeatable
+    def now_s(self) -> float:
+        with self.database.begin() as connection:
+            return seconds(connection)
+
+    # ── windows ──
+
+    def _sweep(self, connection: Connection) -> None:
+        """Drops windows that are too old, now and then, which is often enough."""
+        with self._sweeping:
+            now = seconds(connection)
+            if now - self._swept_at < _SWEEP_S:
+                return
+            self._swept_at = now
+        self._drop(connection, now - WINDOWS_KEPT_S)
+
+    def _drop(self, connection: Connection, before: float) -> int:
+        old = delete(windows).where(windows.c.job == self.job, windows.c.begun_at < before)
+        return connection.execute(old).rowcount
+
+    def _window_row(self, window: Window) -> dict[str, Any]:
+        return {"job": self.job, "counts": _counts_text(window)} | {
+            name: getattr(window, name) for name in _IN_COLUMNS
+        }
+
+    # ── samples ──
+
+    def _keep_samples(self, connection: Connection, new_samples: Sequence[Sample]) -> None:
+        if not new_samples:
+            return
+        rows = [
+            {
+                "job": self.job,
+                "pattern": entry.pattern,
+                "kind": _digest(entry.key),
+                "at": entry.at,
+                "content": json.dumps(asdict(entry)),
+            }
+            for entry in new_samples
+        ]
+        connection.execute(insert(samples), rows)
+        for pattern, kind in sorted({(row["pattern"], row["kind"]) for row in rows}):
+            here = (samples.c.job == self.job, samples.c.pattern == pattern, samples.c.kind == kind)
+            self._drop_older(connection, here)
+
+    def _drop_older(self, connection: Connection, here: Sequence[ColumnElement[bool]]) -> None:
+        newest = select(samples.c.id).where(*here).order_by(samples.c.at.desc(), samples.c.id.desc())
+        old = connection.execute(newest.offset(SAMPLES_KEPT).limit(1_000_000)).scalars().all()
+        if old:
+            connection.execute(delete(samples).where(samples.c.id.in_(old)))
+
+
+def _keep_windows(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert_or_replace(connection, windows), list(rows))
+
+
+def _window_order(window: Window) -> tuple[str, int, str]:
+    return window.pattern, window.begun_at, window.writer
+
+
+# ── as JSON ──
+
+
+def _counts_text(window: Window) -> str:
+    counts = {name: getattr(window, name) for name in _COUNTED}
+    counts["found"] = [[key.kind, key.part, key.attribute, number] for key, number in window.found.items()]
+    return json.dumps(counts, sort_keys=True)
+
+
+def _window(row: Row[Any]) -> Window:
+    """Raises: SettingsError where the text is none of ours. What a newer migrator counts beside is left out."""
+    try:
+        counts = json.loads(row.counts)
+        found_counts = {
+            DiffKey(kind, part, attribute): number for kind, part, attribute, number in counts["found"]
+        }
+        counts_known = {name: _as_kept(name, counts[name]) for name in _COUNTED if name in counts}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        at = moment(row.begun_at)
+        what = f"the journal's window of pattern {row.pattern} of {at} by {row.writer} cannot be read"
+        raise SettingsError(f"{what}; was it edited? Delete its row of migrator_window") from None
+    return Window(**{name: getattr(row, name) for name in _IN_COLUMNS}, found=found_counts, **counts_known)
+
+
+def _as_kept(name: str, value: Any) -> Any:
+    """Raises: TypeError, ValueError where it is nothing that a window holds under this name."""
+    if name in _NUMBERS:
+        return int(value)
+    return {str(key): str(item) if name == "latency" else int(item) for key, item in value.items()}
+
+
+def _sample(row: Row[Any]) -> Sample:
+    """Raises: SettingsError where the text is none of ours. What a newer migrator keeps beside is left out."""
+    names = {field_.name for field_ in fields(Sample)}
+    try:
+        content: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in json.loads(row.content).items()
+            if name in names
+        }
+        content |= {"key": DiffKey(**content["key"]), "at": float(content["at"])}
+        sample_ = Sample(**content | {"params": {**content.get("params", {})}})
+        for side in (sample_.row, sample_.item):
+            dict(zip(sample_.attributes, sample_.attributes if side is None else side, strict=True))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        what = f"the journal's sample of pattern {row.pattern} of {moment(row.at)} cannot be read"
+        raise SettingsError(
+            f"{what}; was it edited? Delete its row (id {row.id}) of migrator_sample"
+        ) from None
+    return sample_
+
+
+def _digest(key: DiffKey) -> bytes:
+    return blake2b(json.dumps([key.kind, key.part, key.attribute]).encode(), digest_size=16).digest()

@@ -13,13 +13,14 @@ from sqlalchemy.engine import URL, Engine
 from migrator.journal import findings, memory, schema
 from migrator.journal.database import Database, insert_or_ignore, once_only, repeatable, seconds
 from migrator.journal.schema import page, plan, run
-from migrator.mapping.heart.sizes import read_key, write_key
+from migrator.mapping.heart.wire import read_key, write_key
 from migrator.model.durations import moment
 from migrator.model.errors import StoppedError
 from migrator.model.journal import Finding, FindingKind, Page, Run, RunIdentity, RunState, SegmentState, Tally
+from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import Retry
 
-# ── Pages by the table that they were written to: whose they are, and which are to be worked again ──
+# ── Pages by the table that they were written to: of which job they are, and which are to be worked again ──
 
 _NOTHING = {
     "rows": 0,
@@ -33,6 +34,9 @@ _NOTHING = {
 }
 
 
+_log = get_logger("journal")
+
+
 def writers(connection: Connection, table_id: str) -> dict[str, set[str]]:
     """Per job, the entities that its backfills into this table have planned."""
     query = (
@@ -41,18 +45,18 @@ def writers(connection: Connection, table_id: str) -> dict[str, set[str]]:
         .where(run.c.table_id == table_id, run.c.kind == "backfill")
         .distinct()
     )
-    found: dict[str, set[str]] = {}
+    by_job: dict[str, set[str]] = {}
     for job, entity in connection.execute(query):
-        found.setdefault(job, set()).add(entity)
-    return found
+        by_job.setdefault(job, set()).add(entity)
+    return by_job
 
 
 def reopen(connection: Connection, job: str, table_id: str, entities: Sequence[str]) -> int:
     """Finished pages of the job's backfills into this table that count as not done from now on."""
     backfills = select(run.c.id).where(run.c.job == job, run.c.table_id == table_id, run.c.kind == "backfill")
-    mine = (page.c.run_id.in_(backfills), page.c.entity.in_(entities), page.c.done_at.is_not(None))
-    touched = set(connection.execute(select(page.c.run_id).where(*mine).distinct()).scalars())
-    count = connection.execute(update(page).where(*mine).values(**_NOTHING)).rowcount
+    conditions = (page.c.run_id.in_(backfills), page.c.entity.in_(entities), page.c.done_at.is_not(None))
+    touched = set(connection.execute(select(page.c.run_id).where(*conditions).distinct()).scalars())
+    count = connection.execute(update(page).where(*conditions).values(**_NOTHING)).rowcount
     finished = update(run).where(run.c.id.in_(touched), run.c.state == "done")
     connection.execute(finished.values(state="interrupted"))
     return int(count)
@@ -79,6 +83,11 @@ class SqlJournal:
     def name(self) -> str:
         """Its file, or its URL without password and options."""
         return self.database.name
+
+    def tell_if_new(self, job: str) -> None:
+        """Says in the log that the journal was made just now: one that was expected elsewhere is noticed so."""
+        if self.database.is_new:
+            _log.warning("journal_made", journal=self.name, job=job)
 
     def probe(self) -> None:
         """Reads, adds, changes and deletes nothing in each of our tables. Raises: what names the right that is missing."""
@@ -171,9 +180,9 @@ class SqlJournal:
     @repeatable
     def _plan(self, run: Run, entity: str, planned: Sequence[Page]) -> None:
         plan = schema.plan
-        known = select(plan.c.entity).where(plan.c.run_id == run.id, plan.c.entity == entity)
+        already_planned = select(plan.c.entity).where(plan.c.run_id == run.id, plan.c.entity == entity)
         with self.database.begin() as connection:
-            if connection.execute(known).first() is not None:
+            if connection.execute(already_planned).first() is not None:
                 return  # by a commit whose answer was lost
             connection.execute(insert(schema.plan).values(run_id=run.id, entity=entity))
             waiting = iter(planned)
@@ -213,12 +222,12 @@ class SqlJournal:
         return int(done), int(planned)
 
     @repeatable
-    def finish_page(self, run: Run, page: Page, tally: Tally, found: Sequence[Finding]) -> None:
+    def finish_page(self, run: Run, page: Page, tally: Tally, new_findings: Sequence[Finding]) -> None:
         table = schema.page
         values = {name: getattr(tally, name) for name in _TALLY}
         here = (table.c.run_id == run.id, table.c.entity == page.entity, table.c.number == page.number)
         with self.database.begin() as connection:
-            findings.add(connection, run.id, found)
+            findings.add(connection, run.id, new_findings)
             change = update(table).where(*here).values(done_at=_now(connection), **values)
             if connection.execute(change).rowcount == 0:
                 raise StoppedError(_no_page(run, page))
@@ -246,9 +255,9 @@ class SqlJournal:
     # ── findings ──
 
     @repeatable
-    def add_findings(self, run: Run, found: Sequence[Finding]) -> None:
+    def add_findings(self, run: Run, new_findings: Sequence[Finding]) -> None:
         with self.database.begin() as connection:
-            findings.add(connection, run.id, found)
+            findings.add(connection, run.id, new_findings)
 
     @repeatable
     def findings(self, run: Run, limit: int | None = None) -> list[Finding]:
@@ -279,21 +288,23 @@ class SqlJournal:
         return SegmentState(read_key(state["start"]), bool(state["done"]), state["tally"])
 
     @repeatable
-    def save_segment(self, run: Run, number: int, state: SegmentState, found: Sequence[Finding]) -> None:
+    def save_segment(
+        self, run: Run, number: int, state: SegmentState, new_findings: Sequence[Finding]
+    ) -> None:
         table = schema.segment
         text = json.dumps({"start": write_key(state.start), "done": state.done, "tally": dict(state.tally)})
         here = (table.c.run_id == run.id, table.c.number == number)
         with self.database.begin() as connection:
-            findings.add(connection, run.id, found)
+            findings.add(connection, run.id, new_findings)
             if connection.execute(update(table).where(*here).values(state=text)).rowcount == 0:
                 connection.execute(insert(table).values(run_id=run.id, number=number, state=text))
 
     # ── claims ──
 
     @repeatable
-    def claim(self, table_id: str, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+    def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
         with self.database.begin() as connection:
-            return memory.take(connection, table_id, wanted)
+            return memory.take(connection, table_id, claims)
 
     @repeatable
     def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:

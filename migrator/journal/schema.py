@@ -1,4 +1,4 @@
-"""The journal's tables."""
+"""The journal's tables, as SQLAlchemy metadata of its present version."""
 
 from __future__ import annotations
 

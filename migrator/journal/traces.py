@@ -21,10 +21,10 @@ from migrator.journal.schema import (
     run,
     sample,
 )
-from migrator.model.keys import source_text
 from migrator.model.live import Root
+from migrator.model.table import source_text
 
-_Place: TypeAlias = tuple[Table, ColumnElement[bool]]
+_Rows: TypeAlias = tuple[Table, ColumnElement[bool]]
 
 
 class SqlTraces:
@@ -39,7 +39,7 @@ class SqlTraces:
     def count(self, roots: Sequence[Root], item_keys: Collection[str] = ()) -> dict[str, int]:
         with self.database.begin() as connection:
             return {
-                kind: sum(_count(connection, *one) for one in places)
+                kind: sum(_count(connection, *rows) for rows in places)
                 for kind, places in self._places(roots, item_keys).items()
             }
 
@@ -57,24 +57,24 @@ class SqlTraces:
             if self.database.sqlite:
                 # What is deleted is overwritten in the file; a server does that when it cleans up by itself.
                 connection.exec_driver_sql("PRAGMA secure_delete=ON").fetchall()
-            return {kind: sum(_delete(connection, *one) for one in places[kind]) for kind in kinds}
+            return {kind: sum(_delete(connection, *rows) for rows in places[kind]) for kind in kinds}
 
     @repeatable
     def page_bounds(self, roots: Sequence[Root]) -> int:
-        found = 0
+        count = 0
         with self.database.begin() as connection:
             for name, key in roots:
                 bound = or_(page.c.after_key == key, page.c.upto_key == key)
-                found += _count(
+                count += _count(
                     connection, page, and_(page.c.entity == name, bound, page.c.run_id.in_(self._runs()))
                 )
-        return found
+        return count
 
     # ── where it stands ──
 
     def _places(
         self, roots: Sequence[Root], item_keys: Collection[str], ticket: int | None = None
-    ) -> dict[str, list[_Place]]:
+    ) -> dict[str, list[_Rows]]:
         return {
             "findings": [
                 *(place for root in roots for place in self._findings(root)),
@@ -84,14 +84,14 @@ class SqlTraces:
             "claims": [place for root in roots for place in self._claims(root)],
             "contests": [place for root in roots for place in self._contests(root)],
             "remembered keys": [place for root in roots for place in self._remembered(root, ticket)],
-            # Nobody can tell whose values a sample holds.
+            # A sample does not say of which rows its values are.
             "samples": [(sample, sample.c.job == self.job)],
         }
 
     def _runs(self) -> ColumnElement[int]:
         return select(run.c.id).where(run.c.job == self.job).scalar_subquery()
 
-    def _findings(self, root: Root) -> list[_Place]:
+    def _findings(self, root: Root) -> list[_Rows]:
         """Its own, and those of other rows that name it as the one which makes the same key."""
         name, key = root
         own = and_(finding.c.entity == name, finding.c.source_key == key)
@@ -109,7 +109,7 @@ class SqlTraces:
             open_finding.c.job == self.job, or_(open_finding.c.root == here, open_finding.c.owner == text)
         )
 
-    def _findings_of_items(self, roots: Sequence[Root], item_keys: Collection[str]) -> list[_Place]:
+    def _findings_of_items(self, roots: Sequence[Root], item_keys: Collection[str]) -> list[_Rows]:
         """Those that name an item of the rows, and no row."""
         names = [name for name, _ in roots]
         here = and_(
@@ -117,7 +117,7 @@ class SqlTraces:
         )
         return [(finding, and_(here, finding.c.item_key == key)) for key in sorted(item_keys)]
 
-    def _claims(self, root: Root) -> list[_Place]:
+    def _claims(self, root: Root) -> list[_Rows]:
         number = select(claimed_table.c.number).where(claimed_table.c.table_id == self.table_id)
         return [
             (
@@ -126,19 +126,19 @@ class SqlTraces:
             )
         ]
 
-    def _contests(self, root: Root) -> list[_Place]:
+    def _contests(self, root: Root) -> list[_Rows]:
         return [(key_request, key_request.c.root == root_digest(self.table_id, root))]
 
-    def _remembered(self, root: Root, ticket: int | None) -> list[_Place]:
-        """The row itself first: whoever remembers more of it meanwhile waits there. Then keys that have no row any more."""
+    def _remembered(self, root: Root, ticket: int | None) -> list[_Rows]:
+        """The row itself first: a writer that remembers more of it waits there. Then keys that have no row any more."""
         digest = root_digest(self.table_id, root)
         here = remembered_root.c.root == digest
         if ticket is None:
             return [(remembered_root, here), (remembered_key, remembered_key.c.root == digest)]
-        left = select(remembered_root.c.root).where(here).exists()
+        root_stays = select(remembered_root.c.root).where(here).exists()
         return [
             (remembered_root, and_(here, remembered_root.c.ticket <= ticket)),
-            (remembered_key, and_(remembered_key.c.root == digest, ~left)),
+            (remembered_key, and_(remembered_key.c.root == digest, ~root_stays)),
         ]
 
 

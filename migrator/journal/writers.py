@@ -1,23 +1,32 @@
-"""Writers and service instances that the journal knows: registered, renewed, removed."""
+"""Writers, service instances and mapping revisions that the journal knows: registered, renewed, removed."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, select, update
 
-from migrator.journal.database import Database, insert_or_ignore, once_only, repeatable, seconds
+from migrator.journal.database import (
+    Database,
+    insert_or_ignore,
+    insert_or_replace,
+    once_only,
+    repeatable,
+    seconds,
+)
 from migrator.journal.schema import confirmed_phase as confirmed
-from migrator.journal.schema import fast_path
+from migrator.journal.schema import fast_path, known_revision, run, writer, writer_revision
 from migrator.journal.schema import instance as instances
 from migrator.journal.schema import instance_process as processes
+from migrator.journal.schema import revision as newest_revision
 from migrator.journal.schema import writer as writers
-from migrator.model.instances import Instance
+from migrator.model.errors import OldRevisionError
+from migrator.model.instances import Instance, Newest, Revision, Standing
 from migrator.model.live import Writer, WriterKind
 
 # ── Writers of a table's items, by the journal database's own clock ──
@@ -46,13 +55,13 @@ class SqlWriters:
     @repeatable
     def _enter(self, kind: WriterKind, name: str) -> Writer:
         with self._alone() as (connection, closed):
-            given: WriterKind = "conditional" if kind == "fast" and closed else kind
-            if given not in ("fast", "undo"):
+            granted: WriterKind = "conditional" if kind == "fast" and closed else kind
+            if granted not in ("fast", "undo"):
                 self._close(connection)
             now = seconds(connection)
-            dead = (writers.c.table_id == self.table_id, writers.c.alive_at < now - FORGOTTEN_S)
-            connection.execute(delete(writers).where(*dead))
-            row = {"id": name, "kind": given, "since": now, "alive_at": now, "fenced": 0}
+            forgotten = (writers.c.table_id == self.table_id, writers.c.alive_at < now - FORGOTTEN_S)
+            connection.execute(delete(writers).where(*forgotten))
+            row = {"id": name, "kind": granted, "since": now, "alive_at": now, "fenced": 0}
             # It is there already where the answer to its commit was lost; it may have been fenced since.
             connection.execute(insert_or_ignore(connection, writers), {"table_id": self.table_id, **row})
             return _writer(connection.execute(select(writers).where(writers.c.id == name)).one())
@@ -79,13 +88,13 @@ class SqlWriters:
         with self._alone() as (connection, _):
             self._close(connection)
             connection.execute(update(writers).where(*fast).values(fenced=1))
-            return self._found(connection, *fast)
+            return self._selected(connection, *fast)
 
     @repeatable
     def living(self, silent_s: float) -> list[Writer]:
         with self.database.begin() as connection:
             lately = writers.c.alive_at > seconds(connection) - silent_s
-            return self._found(connection, writers.c.table_id == self.table_id, lately)
+            return self._selected(connection, writers.c.table_id == self.table_id, lately)
 
     @repeatable
     def now_s(self) -> float:
@@ -95,18 +104,18 @@ class SqlWriters:
 
     @contextmanager
     def _alone(self) -> Iterator[tuple[Connection, bool]]:
-        """A transaction beside which nobody enters or fences, and whether the fast path is closed."""
-        mine = select(fast_path.c.closed).where(fast_path.c.table_id == self.table_id)
+        """A transaction during which no other writer enters or fences, and whether the fast path is closed."""
+        own_row = select(fast_path.c.closed).where(fast_path.c.table_id == self.table_id)
         with self.database.begin() as connection:
             row = {"table_id": self.table_id, "closed": 0}
             connection.execute(insert_or_ignore(connection, fast_path), row)
-            yield connection, bool(connection.execute(mine.with_for_update()).scalar_one())
+            yield connection, bool(connection.execute(own_row.with_for_update()).scalar_one())
 
     def _close(self, connection: Connection) -> None:
-        mine = update(fast_path).where(fast_path.c.table_id == self.table_id)
-        connection.execute(mine.values(closed=1))
+        own_row = update(fast_path).where(fast_path.c.table_id == self.table_id)
+        connection.execute(own_row.values(closed=1))
 
-    def _found(self, connection: Connection, *conditions: Any) -> list[Writer]:
+    def _selected(self, connection: Connection, *conditions: Any) -> list[Writer]:
         query = select(writers).where(*conditions).order_by(writers.c.since, writers.c.id)
         return [_writer(row) for row in connection.execute(query)]
 
@@ -141,8 +150,8 @@ class SqlInstances:
         here = instances.c.id == instance.id
         with self.database.begin() as connection:
             beaten = replace(instance, alive_at=seconds(connection))
-            said = {name: getattr(instance, name) for name in ("role", "mode", "installation")}
-            renewed = update(instances).where(here).values(alive_at=beaten.alive_at, **said)
+            changing = {name: getattr(instance, name) for name in ("role", "mode", "installation")}
+            renewed = update(instances).where(here).values(alive_at=beaten.alive_at, **changing)
             if not connection.execute(renewed).rowcount and not connection.scalar(
                 select(instances.c.id).where(here)
             ):
@@ -157,12 +166,12 @@ class SqlInstances:
     @repeatable
     def known(self) -> list[Instance]:
         with self.database.begin() as connection:
-            return self._found(connection)
+            return self._selected(connection)
 
     @repeatable
     def living(self, silent_s: float) -> list[Instance]:
         with self.database.begin() as connection:
-            return self._found(connection, instances.c.alive_at > seconds(connection) - silent_s)
+            return self._selected(connection, instances.c.alive_at > seconds(connection) - silent_s)
 
     @once_only
     def forget_silent(self, older_than_s: float) -> int:
@@ -179,9 +188,9 @@ class SqlInstances:
 
     def _add(self, connection: Connection, entered: Instance) -> None:
         # It is there already where the answer to its commit was lost.
-        said = {"job": self.job, **asdict(entered)}
+        values = {"job": self.job, **asdict(entered)}
         for table in (instances, processes):
-            row = {column.name: said[column.name] for column in table.columns}
+            row = {column.name: values[column.name] for column in table.columns}
             connection.execute(insert_or_ignore(connection, table), row)
 
     def _forget(self, connection: Connection, which: Select[tuple[str]]) -> int:
@@ -191,13 +200,169 @@ class SqlInstances:
         connection.execute(delete(processes).where(processes.c.id.in_(ids)))
         return connection.execute(delete(instances).where(instances.c.id.in_(ids))).rowcount
 
-    def _found(self, connection: Connection, *conditions: Any) -> list[Instance]:
+    def _selected(self, connection: Connection, *conditions: Any) -> list[Instance]:
         columns = [column for column in instances.columns if column is not instances.c.job]
         # Instances of older versions say nothing of their process.
-        more = [
+        process_columns = [
             func.coalesce(column, "").label(column.name) for column in (processes.c.sees, processes.c.born)
         ]
         joined = instances.outerjoin(processes, processes.c.id == instances.c.id)
-        query = select(*columns, *more).select_from(joined).where(instances.c.job == self.job, *conditions)
+        query = (
+            select(*columns, *process_columns)
+            .select_from(joined)
+            .where(instances.c.job == self.job, *conditions)
+        )
         ordered = query.order_by(instances.c.since, instances.c.id)
         return [Instance(**row._mapping) for row in connection.execute(ordered)]
+
+
+# ── Mapping revisions: which one is the newest, and by which one each writer works ──
+
+_NONE = ""
+
+
+class SqlRevisions:
+    """model.instances.Revisions of one job. `own`: by which the asker works. `enter` and `register` take turns, by a
+    lock on the job's row."""
+
+    def __init__(self, database: Database, job: str, own: Revision) -> None:
+        self.database = database
+        self.job = job
+        self.own = own
+
+    @repeatable
+    def standing(self) -> Standing:
+        with self.database.begin() as connection:
+            return self._standing(connection, self._newest(connection))
+
+    def refuse_old(self) -> None:
+        """Asked before capture is: to an old mapping new triggers seem stale, and an install would be the wrong advice.
+
+        Raises: OldRevisionError.
+        """
+        if self.standing() == "old":
+            raise OldRevisionError(OLD)
+
+    @once_only
+    def register(self, *, go_back: bool = False) -> Standing:
+        """Makes it the newest; what it was before. `go_back`: also where it is an old one.
+
+        Raises: OldRevisionError where it is an old one.
+        """
+        with self._alone() as connection:
+            before = self._standing(connection, self._newest(connection))
+            if before == "old" and not go_back:
+                raise OldRevisionError(OLD)
+            if before != "newest":
+                self._register(connection, is_first=before == "first")
+        return before
+
+    # ── writers ──
+
+    @repeatable
+    def enter(self, writer_: Writer) -> None:
+        with self._alone() as connection:
+            standing = self._standing(connection, self._newest(connection))
+            if standing == "first":
+                self._register(connection, is_first=True)
+            elif standing != "newest":
+                raise OldRevisionError(OLD)
+            forgotten = writer_revision.c.writer.not_in(select(writer.c.id))
+            connection.execute(delete(writer_revision).where(forgotten))
+            row = {"writer": writer_.id, "job": self.job, "digest": self.own.digest}
+            connection.execute(insert_or_replace(connection, writer_revision), row)
+
+    @repeatable
+    def leave(self, writer_: Writer) -> None:
+        with self.database.begin() as connection:
+            connection.execute(delete(writer_revision).where(writer_revision.c.writer == writer_.id))
+
+    @repeatable
+    def is_old(self) -> bool:
+        newest = newest_of(self.database, self.job)
+        return newest is not None and newest.revision.digest != self.own.digest
+
+    @repeatable
+    def old(self, writers: Sequence[Writer]) -> list[Writer]:
+        newest = newest_of(self.database, self.job)
+        digests = digests_of(self.database, self.job)
+        if newest is None:
+            return []
+        return [
+            entry
+            for entry in writers
+            if digests.get(entry.id, newest.revision.digest) != newest.revision.digest
+        ]
+
+    # ── the newest ──
+
+    def _standing(self, connection: Connection, newest: Newest | None) -> Standing:
+        if newest is None:
+            return "first"
+        if newest.revision.digest == self.own.digest:
+            return "newest"
+        table = known_revision
+        here = (table.c.job == self.job, table.c.digest == self.own.digest)
+        return "old" if connection.execute(select(table.c.digest).where(*here)).first() else "new"
+
+    def _newest(self, connection: Connection) -> Newest | None:
+        return _newest(connection, self.job)
+
+    def _register(self, connection: Connection, *, is_first: bool) -> None:
+        runs = select(func.coalesce(func.max(run.c.id), 0)).where(run.c.job == self.job)
+        values = {
+            "digest": self.own.digest,
+            "mapping": self.own.mapping,
+            "since": 0.0 if is_first else seconds(connection),
+            "runs_before": 0 if is_first else int(connection.execute(runs).scalar_one()),
+        }
+        here = newest_revision.c.job == self.job
+        connection.execute(update(newest_revision).where(here).values(**values))
+        row = {"job": self.job, "digest": self.own.digest}
+        connection.execute(insert_or_ignore(connection, known_revision), row)
+
+    @contextmanager
+    def _alone(self) -> Iterator[Connection]:
+        """A transaction during which no other writer enters or registers."""
+        own_row = select(newest_revision.c.digest).where(newest_revision.c.job == self.job)
+        with self.database.begin() as connection:
+            row = {"job": self.job, "digest": _NONE, "mapping": _NONE, "since": 0.0, "runs_before": 0}
+            connection.execute(insert_or_ignore(connection, newest_revision), row)
+            connection.execute(own_row.with_for_update()).scalar_one()
+            yield connection
+
+
+OLD = (
+    "the job has gone on to another mapping (or to other columns, or to other direct entities) than this one, and what"
+    " is written by this one would undo it; take the newer mapping file and start again, or go back on purpose with"
+    " `migrator capture install JOB --go-back`, then `migrator backfill JOB`"
+)
+
+
+def newest_of(database: Database, job: str) -> Newest | None:
+    """The revision that the job's writers work by; None where none is registered."""
+
+    def read() -> Newest | None:
+        with database.begin() as connection:
+            return _newest(connection, job)
+
+    return database.tried(read, twice=True)
+
+
+def digests_of(database: Database, job: str) -> dict[str, str]:
+    """By the ids of the job's writers, the revisions that they work by."""
+    table = writer_revision
+    query = select(table.c.writer, table.c.digest).where(table.c.job == job)
+
+    def read() -> dict[str, str]:
+        with database.begin() as connection:
+            return {row.writer: row.digest for row in connection.execute(query)}
+
+    return database.tried(read, twice=True)
+
+
+def _newest(connection: Connection, job: str) -> Newest | None:
+    row = connection.execute(select(newest_revision).where(newest_revision.c.job == job)).first()
+    if row is None or row.digest == _NONE:
+        return None
+    return Newest(Revision(row.digest, row.mapping), float(row.since), int(row.runs_before))

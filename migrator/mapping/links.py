@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from migrator.mapping.language.document import Document, Path
-from migrator.model.entities import TRANSFORM, Collection, Computed, Entity, Join
 from migrator.model.errors import Fault, did_you_mean
 from migrator.model.facts import (
     CollectionPlan,
@@ -19,6 +18,7 @@ from migrator.model.facts import (
     Slot,
     TableFacts,
 )
+from migrator.model.mapping import TRANSFORM, Collection, Computed, Entity, Join
 
 _TYPE = re.compile(r"(?P<name>\w+)(?P<zone> with zone)?(?:\((?P<scale>\d+)\))?")
 
@@ -47,7 +47,7 @@ class Scope:
             return f"there is no alias '{alias}'{did_you_mean(alias, [a for a in self.tables if a])}"
         column = table.column(name)
         if column is None:
-            names = [one.name for one in table.columns]
+            names = [column.name for column in table.columns]
             return f"table {table.name} has no column '{name}'{did_you_mean(name, names)}"
         self.slots[path] = Slot(path, alias, column)
         return ""
@@ -59,7 +59,7 @@ class Scope:
 
 
 class Links:
-    """Finds what one entity names in the schema; `faults` collects what is not there."""
+    """Looks up in the schema what an entity names; `faults` collects what is missing."""
 
     def __init__(self, entity: Entity, facts: SchemaFacts, document: Document) -> None:
         self.entity = entity
@@ -86,12 +86,12 @@ class Links:
     def column(self, table: TableFacts, name: str | None, at: Path) -> Column | None:
         column = table.column(name or "")
         if column is None:
-            names = [one.name for one in table.columns]
+            names = [known_column.name for known_column in table.columns]
             self.fault(at, f"table {table.name} has no column '{name}'{did_you_mean(name or '', names)}")
         return column
 
     def with_computed(self, table: TableFacts, alias: str, joins: Sequence[Join]) -> TableFacts:
-        """The table with the columns that the entity makes of it: of its own ('') those without an alias of `joins`."""
+        """The table with the entity's computed columns of `alias` ('': the row's own, which have no alias of `joins`)."""
         added = []
         for path, computed in self.entity.computed.items():
             head, _, rest = path.partition(".")
@@ -126,9 +126,9 @@ class Links:
         parent = scope.tables.get(join.parent)
         if parent is None:
             return None
-        known = len(self.faults)
+        faults_before = len(self.faults)
         target, pairs = self._on(join, parent, at) if join.table else self._by_foreign_key(join, parent, at)
-        if target is None or len(self.faults) > known:
+        if target is None or len(self.faults) > faults_before:
             return None
         if join in makers:
             target = self.with_computed(target, join.alias, makers)
@@ -170,7 +170,7 @@ class Links:
         return any(set(key) <= names for key in table.proved)
 
     def _need_unique(self, table: TableFacts, names: set[str], at: Path, instead: str) -> None:
-        """A fault where two rows of the table may be meant: a join would make two rows of one, and a climb two lines."""
+        """A fault where two rows of the table may match: a join would then double rows, and a climb would have two lines."""
         if self._unique(table, names):
             return
         why = next((f" ({why})" for key, why in table.doubts if set(key) <= names), "")
@@ -180,75 +180,79 @@ class Links:
 
     # ── collections ──
 
-    def collection(self, one: Collection, root: TableFacts, scope: Scope | None) -> CollectionPlan | None:
-        at: Path = (*self.at, "climb" if one.kind == "climb" else "collect", one.alias)
-        if root.column(one.alias) is not None:
-            self.fault(at, f"{root.name} has a column '{one.alias}'; choose another name")
-        if one.kind == "climb":
-            return self._climb(one, root, scope, at)
-        child = self.table(one.table, (*at, "of"))
+    def collection(self, design: Collection, root: TableFacts, scope: Scope | None) -> CollectionPlan | None:
+        at: Path = (*self.at, "climb" if design.kind == "climb" else "collect", design.alias)
+        if root.column(design.alias) is not None:
+            self.fault(at, f"{root.name} has a column '{design.alias}'; choose another name")
+        if design.kind == "climb":
+            return self._climb(design, root, scope, at)
+        child = self.table(design.table, (*at, "of"))
         if child is None:
             return None
-        link = self._collection_link(one, child, root, (*at, "by"))
-        column = self.column(child, one.column, (*at, one.kind)) if one.column else None
-        if column and one.kind == "sum" and column.kind.name not in ("integer", "number", "float"):
+        link = self._collection_link(design, child, root, (*at, "by"))
+        column = self.column(child, design.column, (*at, design.kind)) if design.column else None
+        if column and design.kind == "sum" and column.kind.name not in ("integer", "number", "float"):
             self.fault(
                 (*at, "sum"), f"{child.name}.{column.name} is {column.declared}, which cannot be summed"
             )
         if scope is None:
-            return CollectionPlan(one, child, link, column=column)
+            return CollectionPlan(design, child, link, column=column)
         scope.tables[""] = child
-        joins = self.joins(one.joins, scope, (*at, "join"))
-        order = one.order_by or child.primary_key
+        joins = self.joins(design.joins, scope, (*at, "join"))
+        order = design.order_by or child.primary_key
         for path in order:
             self.want(scope, path, (*at, "order_by"))
         if not order:
             self.fault(at, f"{child.name} has no primary key; say order_by, so that the list has one order")
-        return CollectionPlan(one, child, link, joins, order_by=tuple(order))
+        return CollectionPlan(design, child, link, joins, order_by=tuple(order))
 
     def _collection_link(
-        self, one: Collection, child: TableFacts, root: TableFacts, at: Path
+        self, design: Collection, child: TableFacts, root: TableFacts, at: Path
     ) -> tuple[tuple[str, str], ...]:
-        if any(self.column(child, name, at) is None for name in one.by):
+        if any(self.column(child, name, at) is None for name in design.by):
             return ()
         for key in child.foreign_keys:
-            if set(key.columns) == set(one.by) and key.table == root.name:
+            if set(key.columns) == set(design.by) and key.table == root.name:
                 return tuple((ours, theirs) for ours, theirs in _link(key, child, root))
-        if len(one.by) == len(self.entity.key or root.primary_key):
-            pairs = zip(one.by, self.entity.key or root.primary_key, strict=True)
+        if len(design.by) == len(self.entity.key or root.primary_key):
+            pairs = zip(design.by, self.entity.key or root.primary_key, strict=True)
             return tuple((_real(child, ours), _real(root, theirs)) for ours, theirs in pairs)
-        self.fault(at, f"{child.name} declares no foreign key on {', '.join(one.by)} to {root.name}")
+        self.fault(at, f"{child.name} declares no foreign key on {', '.join(design.by)} to {root.name}")
         return ()
 
     def _climb(
-        self, one: Collection, root: TableFacts, scope: Scope | None, at: Path
+        self, design: Collection, root: TableFacts, scope: Scope | None, at: Path
     ) -> CollectionPlan | None:
-        columns = [self.column(root, name, at) for name in one.by]
-        key = next((key for key in root.foreign_keys if set(key.columns) == set(one.by) and not one.of), None)
+        columns = [self.column(root, name, at) for name in design.by]
+        key = next(
+            (key for key in root.foreign_keys if set(key.columns) == set(design.by) and not design.of), None
+        )
         if key is not None and key.table == root.name:
             self._need_unique(root, set(key.referred), at, "climb to its key")
             link = tuple(_link(key, root, root))
         else:
-            link = self._undeclared_climb(one, root, at)
+            link = self._undeclared_climb(design, root, at)
         if scope is None or None in columns or not link:
             return None
         scope.tables[""] = root
         for name in self.entity.key or root.primary_key:
             self.want(scope, name, at)
-        return CollectionPlan(one, root, link)
+        return CollectionPlan(design, root, link)
 
-    def _undeclared_climb(self, one: Collection, root: TableFacts, at: Path) -> tuple[tuple[str, str], ...]:
+    def _undeclared_climb(
+        self, design: Collection, root: TableFacts, at: Path
+    ) -> tuple[tuple[str, str], ...]:
         """The link by the columns that the mapping names, or by the key where it names none."""
-        referred = one.of or self.entity.key or root.primary_key
-        if len(referred) != len(one.by):
+        referred = design.of or self.entity.key or root.primary_key
+        if len(referred) != len(design.by):
             self.fault(at, f"the key of {root.name} has {len(referred)} columns; write {{column: column, …}}")
             return ()
-        if any(self.column(root, name, at) is None for name in (*referred, *one.by)):
+        if any(self.column(root, name, at) is None for name in (*referred, *design.by)):
             return ()
         if set(referred) != set(self.entity.key):
             self._need_unique(root, set(referred), at, "climb to its key")
         return tuple(
-            (_real(root, ours), _real(root, theirs)) for ours, theirs in zip(one.by, referred, strict=True)
+            (_real(root, ours), _real(root, theirs)) for ours, theirs in zip(design.by, referred, strict=True)
         )
 
 

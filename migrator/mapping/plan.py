@@ -1,4 +1,4 @@
-"""An entity joined with the schema: columns to read, their places in a row tree, and what names them."""
+"""An entity, one for each schema that is read, joined with the schema: columns to read, their places in a row tree."""
 
 from __future__ import annotations
 
@@ -7,14 +7,29 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, TypeAlias
 
+from migrator.mapping.heart.filters import FILTERS, FilterContext
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.links import Links, Scope
-from migrator.model.entities import Entity, ItemDesign, Mapping
 from migrator.model.errors import Fault, did_you_mean
-from migrator.model.expressions import Condition, Const, Each, Expression, MapOf, Ref, Stored, Template
 from migrator.model.facts import CollectionPlan, Column, EntityPlan, JoinPlan, SchemaFacts, Slot, TableFacts
+from migrator.model.mapping import (
+    SCHEMA_PATH,
+    Condition,
+    Const,
+    Entity,
+    Expression,
+    Filter,
+    IndexEntry,
+    ItemDesign,
+    Mapping,
+    Ref,
+    Template,
+    rewritten,
+    uses_in,
+)
 from migrator.model.table import TableDesign, Value
 
 # ── Every column that the items of an entity name, with the place in the mapping file that names it ──
@@ -52,12 +67,12 @@ def references_of(entity: Entity, table: TableDesign) -> Iterator[Reference]:
         yield from _of_lists(entity, _item(item, (*at, "items", item.type)))
 
 
-def _of_lists(entity: Entity, found: Iterator[Reference]) -> Iterator[Reference]:
-    """The references, those to a whole list (line.slug) told apart."""
-    for one in found:
-        alias, _, name = one.path.partition(".")
-        whole = one.collection is None and name and alias in entity.lists
-        yield replace(one, path=name, collection=alias) if whole else one
+def _of_lists(entity: Entity, references: Iterator[Reference]) -> Iterator[Reference]:
+    """The references; one to a whole list (line.slug) gets that list as its collection."""
+    for reference in references:
+        alias, _, name = reference.path.partition(".")
+        whole = reference.collection is None and name and alias in entity.lists
+        yield replace(reference, path=name, collection=alias) if whole else reference
 
 
 def _item(item: ItemDesign, at: Path) -> Iterator[Reference]:
@@ -78,26 +93,16 @@ def _conditions(conditions: tuple[Condition, ...], at: Path) -> Iterator[Referen
         yield Reference(condition.path, (*at, condition.path))
 
 
-def _values(values: Dict[str, Expression], at: Path, collection: str | None = None) -> Iterator[Reference]:
+def _values(values: Dict[str, Expression], at: Path) -> Iterator[Reference]:
     for name, value in values.items():
-        yield from _value(value, (*at, name), collection)
+        yield from _value(value, (*at, name))
 
 
-def _value(value: Expression, at: Path, collection: str | None = None) -> Iterator[Reference]:
-    if isinstance(value, Ref):
-        for path in value.paths:
-            yield Reference(path, at, collection, value, each=collection is not None)
-    elif isinstance(value, Template):
-        for ref in value.refs:
-            yield from (replace(one, in_text=True) for one in _value(ref, at, collection))
-    elif isinstance(value, MapOf):
-        yield from _values(value.entries, (*at, "map"), collection)
-    elif isinstance(value, Each):
-        yield from _values(value.attributes, (*at, "attributes"), value.collection)
-    elif isinstance(value, Stored):
-        yield from _value(value.value, (*at, "from"), collection)
-    else:
-        assert isinstance(value, Const)
+def _value(value: Expression, at: Path) -> Iterator[Reference]:
+    for use in uses_in(value):
+        each = use.collection is not None
+        for path in use.ref.paths:
+            yield Reference(path, (*at, *use.at), use.collection, use.ref, each=each, in_text=use.in_text)
 
 
 # ── An entity joined with the source's schema: which columns to read and where each stands in a row tree ──
@@ -120,15 +125,18 @@ class _Planner:
 
     def plan(self) -> EntityPlan | None:
         links, entity = self.links, self.entity
-        found = links.table(entity.table, (*self.at, "table"))
-        if found is None:
+        root = links.table(entity.table, (*self.at, "table"))
+        if root is None:
             return None
-        table = links.with_computed(found, "", entity.joins)
+        table = links.with_computed(root, "", entity.joins)
         scope = Scope({"": table}, transformed={} if entity.transform else None)
         key = self._key(table, scope)
         joins = links.joins(entity.joins, scope, (*self.at, "join"), with_columns=True)
-        children = {one.alias: Scope({}) for one in entity.collections if one.is_list}
-        plans = [links.collection(one, table, children.get(one.alias)) for one in entity.collections]
+        children = {collection.alias: Scope({}) for collection in entity.collections if collection.is_list}
+        plans = [
+            links.collection(collection, table, children.get(collection.alias))
+            for collection in entity.collections
+        ]
         self._references(scope, children)
         where = self._where(table)
         changes = self._changes(key)
@@ -149,18 +157,18 @@ class _Planner:
             self.links.want(scope, name, (*self.at, "key"))
         return tuple(scope.slots[name].column for name in names if name in scope.slots)
 
-    # ── what the items ask for ──
+    # ── columns that the items need ──
 
     def _references(self, scope: Scope, children: dict[str, Scope]) -> None:
         table = scope.tables[""]
-        aggregates = {one.alias for one in self.entity.collections if not one.is_list}
+        aggregates = {collection.alias for collection in self.entity.collections if not collection.is_list}
         for item in self.entity.items:
             for name in self._kept(item, table):
                 self.links.want(scope, name, (*self.at, "items", item.type, "keep"))
         if self.entity.transform:
-            # What its code reads of the row tree nobody can tell, so it is given all of it.
-            for one in (scope, *children.values()):
-                self._every_column(one)
+            # Its code may read anything in the row tree, so it is given every column.
+            for part in (scope, *children.values()):
+                self._every_column(part)
         for reference in references_of(self.entity, self.mapping.table):
             if reference.collection is None:
                 if reference.path not in aggregates:
@@ -186,19 +194,19 @@ class _Planner:
             self.links.column(table, name, (*self.at, "items", item.type, "keep", "except"))
 
     def _unknown_list(self, reference: Reference, children: dict[str, Scope]) -> None:
-        known = did_you_mean(reference.collection or "", children)
-        self.links.fault(reference.at, f"'{reference.collection}' is no list of this entity{known}")
+        hint = did_you_mean(reference.collection or "", children)
+        self.links.fault(reference.at, f"'{reference.collection}' is no list of this entity{hint}")
 
     def _where(self, table: TableFacts) -> tuple[tuple[Column, tuple[Value, ...] | None], ...]:
-        found = []
+        conditions = []
         for condition in self.entity.where:
             column = self.links.column(table, condition.path, (*self.at, "where", condition.path))
             if column is not None:
-                found.append((column, condition.allowed))
-        return tuple(found)
+                conditions.append((column, condition.allowed))
+        return tuple(conditions)
 
     def _changes(self, key: tuple[Column, ...]) -> tuple[tuple[TableFacts, tuple[str, ...]], ...]:
-        found = []
+        change_tables = []
         for name, columns in self.entity.changes:
             at = (*self.at, "changes", name)
             table = self.links.table(name, at)
@@ -209,8 +217,8 @@ class _Planner:
             if len(columns) != len(key):
                 names = ", ".join(column.name for column in key)
                 self.links.fault(at, f"name the columns of {name} that hold the key of a row: {names}")
-            found.append((table, columns))
-        return tuple(found)
+            change_tables.append((table, columns))
+        return tuple(change_tables)
 
 
 def _filled(plan: CollectionPlan, children: dict[str, Scope]) -> CollectionPlan:
@@ -250,7 +258,7 @@ def columns_digest(revision: str, plans: Sequence[EntityPlan]) -> str:
 
 
 def changes(plan: EntityPlan, now: SchemaFacts) -> list[Change]:
-    """What is other than planned in the tables of the plan."""
+    """Columns of the plan's tables that differ from the plan."""
     there = {_place(table): _columns(table) for table in now.tables.values()}
     read = _read(plan)
     return [
@@ -276,8 +284,12 @@ def _between(
 
 def _tables(plan: EntityPlan) -> dict[TablePlace, dict[str, Column]]:
     """Each table of the plan with its columns by real name."""
-    joins = [*plan.joins, *(join for one in plan.collections for join in one.joins)]
-    tables = [plan.table, *(one.table for one in plan.collections), *(join.table for join in joins)]
+    joins = [*plan.joins, *(join for collection in plan.collections for join in collection.joins)]
+    tables = [
+        plan.table,
+        *(collection.table for collection in plan.collections),
+        *(join.table for join in joins),
+    ]
     return {_place(table): _columns(table) for table in tables}
 
 
@@ -287,10 +299,10 @@ def _columns(table: TableFacts) -> dict[str, Column]:
 
 def _read(plan: EntityPlan) -> dict[TablePlace, set[str]]:
     """By table, the real names of the columns that the plan's SELECTs name."""
-    found: dict[TablePlace, set[str]] = {}
+    columns: dict[TablePlace, set[str]] = {}
 
     def add(table: TableFacts, reals: Iterable[str]) -> None:
-        found.setdefault(_place(table), set()).update(reals)
+        columns.setdefault(_place(table), set()).update(reals)
 
     def add_joined(root: TableFacts, joins: Sequence[JoinPlan], slots: Sequence[Slot]) -> None:
         tables = {"": root, **{join.alias: join.table for join in joins}}
@@ -302,12 +314,12 @@ def _read(plan: EntityPlan) -> dict[TablePlace, set[str]]:
 
     add_joined(plan.table, plan.joins, plan.slots)
     add(plan.table, (column.real for column in (*plan.key, *(column for column, _ in plan.where))))
-    for one in plan.collections:
-        add_joined(one.table, one.joins, one.slots)
-        add(one.table, (own for own, _ in one.link))
-        add(plan.table, (roots for _, roots in one.link))
-        add(one.table, [one.column.real] if one.column else [])
-    return found
+    for collection in plan.collections:
+        add_joined(collection.table, collection.joins, collection.slots)
+        add(collection.table, (own for own, _ in collection.link))
+        add(plan.table, (roots for _, roots in collection.link))
+        add(collection.table, [collection.column.real] if collection.column else [])
+    return columns
 
 
 def _place(table: TableFacts) -> TablePlace:
@@ -315,5 +327,71 @@ def _place(table: TableFacts) -> TablePlace:
 
 
 def _kind(column: Column) -> list[object]:
-    """What makes a value another one. A longer text is no other kind, nor is a column that may now be NULL."""
+    """The parts of a column's type that change its values; a longer text or a column that may now be NULL does not."""
     return [column.kind.name, column.kind.scale, column.kind.zone]
+
+
+# ── An entity for every schema that the mapping reads: {@schema} is a constant in each ──
+
+
+def entities_of(mapping: Mapping) -> tuple[Entity, ...]:
+    """The mapping's entities; one for every schema, called name@schema, where it reads several."""
+    if not mapping.schemas:
+        return tuple(mapping.entities.values())
+    return tuple(
+        _with_schema(schema, entity) for schema in mapping.schemas for entity in mapping.entities.values()
+    )
+
+
+def _with_schema(schema: str, entity: Entity) -> Entity:
+    return replace(
+        entity,
+        name=f"{entity.name}@{schema}",
+        schema=schema,
+        items=tuple(_schema_item(schema, item) for item in entity.items),
+        attributes=_schema_values(schema, entity.attributes),
+    )
+
+
+def _schema_item(schema: str, item: ItemDesign) -> ItemDesign:
+    return replace(
+        item,
+        key=tuple(_schema_template(schema, template) for template in item.key),
+        entries=tuple(_schema_entry(schema, entry) for entry in item.entries),
+        attributes=_schema_values(schema, item.attributes),
+    )
+
+
+def _schema_entry(schema: str, entry: IndexEntry) -> IndexEntry:
+    return replace(entry, values=tuple(_schema_template(schema, template) for template in entry.values))
+
+
+def _schema_values(schema: str, values: Dict[str, Expression]) -> dict[str, Expression]:
+    return {name: rewritten(value, partial(_schema_value, schema)) for name, value in values.items()}
+
+
+def _schema_value(schema: str, value: Ref | Template) -> Expression:
+    if isinstance(value, Template):
+        return _schema_template(schema, value)
+    return Const(_schema_text(schema, value.filters)) if value.paths == (SCHEMA_PATH,) else value
+
+
+def _schema_template(schema: str, template: Template) -> Template:
+    """The template with the schema's name in it; literals that meet become one."""
+    parts: list[str | Ref] = []
+    for part in template.parts:
+        made = (
+            _schema_text(schema, part.filters)
+            if isinstance(part, Ref) and part.paths == (SCHEMA_PATH,)
+            else part
+        )
+        if isinstance(made, str) and parts and isinstance(parts[-1], str):
+            made = f"{parts.pop()}{made}"
+        parts.append(made)
+    return replace(template, parts=tuple(parts))
+
+
+def _schema_text(schema: str, filters: tuple[Filter, ...]) -> str:
+    for used in (used for used in filters if FILTERS[used.name].of_schema):
+        schema = FILTERS[used.name].make(used.args, FilterContext())(schema)
+    return schema

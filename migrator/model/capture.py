@@ -1,4 +1,4 @@
-"""Captured tables, and the port that installs and inspects triggers."""
+"""The port that installs and inspects triggers."""
 
 from __future__ import annotations
 
@@ -6,45 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from migrator.model.facts import CollectionPlan, EntityPlan, TableFacts
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """How one changed row leads to root rows of an entity.
-
-    `values`: columns of the changed table, by written name. Where nothing else is said they are the root's key.
-    Else roots are those for which `columns` (real names) of the alias `parent` hold the values: an alias of the
-    entity's joins ('' the root), or with `collection` one of the list's ('' the child). `climb`: and all rows
-    that have such a row among their ancestors.
-    """
-
-    entity: str
-    values: tuple[str, ...]
-    columns: tuple[str, ...] = ()
-    parent: str = ""
-    collection: CollectionPlan | None = None
-    climb: CollectionPlan | None = None
-
-    @property
-    def is_root(self) -> bool:
-        return not self.columns
-
-
-@dataclass(frozen=True)
-class Captured:
-    """A table whose changes leave marks.
-
-    `name`: schema.table or table, as the source has it. `columns`: written names that a mark's images hold.
-    `watched`: an update that changes none of these leaves no mark (None: every update does).
-    """
-
-    name: str
-    table: TableFacts
-    columns: tuple[str, ...]
-    watched: tuple[str, ...] | None
-    lookups: tuple[Lookup, ...]
-
+from migrator.model.facts import Captured, EntityPlan
 
 # ──
 # What the capture stage needs of a source: triggers that are there, and the statements that put them
@@ -53,7 +15,7 @@ class Captured:
 CaptureState = Literal["captured", "services", "missing", "partition", "stale", "disabled", "extra"]
 
 MarkedBy = Literal["triggers", "services"]
-"""Who leaves the marks: triggers of ours, or the services themselves, by the adapter that they import."""
+"""What leaves the marks: triggers of ours, or the services themselves, by the adapter that they import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +66,7 @@ class Capture(Protocol):
         """All reasons why changes of the tables cannot be captured, with what to do."""
 
     def limits(self, marked_by: MarkedBy = "triggers") -> list[str]:
-        """Changes of the tables that would leave no mark, and that nobody may make therefore."""
+        """Changes of the tables that would leave no mark, and that must not be made therefore."""
 
     def installation(self) -> Installation | None: ...
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from migrator.model.facts import Column, EntityPlan, SchemaFacts, TableFacts
 from migrator.model.live import RootFinder
@@ -30,6 +30,33 @@ class RowsSeen:
 
     rows: int
     at_least: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawPage:
+    """Row trees, with the server's own text at the places `raw`. `whole`: such a row as `read_page` gives it."""
+
+    rows: list[RowTree]
+    raw: frozenset[int] = frozenset()
+    whole: Callable[[RowTree], RowTree] = tuple
+
+
+@runtime_checkable
+class RawRows(Protocol):
+    """Rows that also reads pages in part as text, which costs less where nothing but the text is wanted."""
+
+    def raw_places(self, plan: EntityPlan) -> frozenset[int]:
+        """Places of the plan's slots that can be read raw (RAW_KINDS of mapping/heart/encoder_columns.py)."""
+
+    def read_raw(
+        self,
+        plan: EntityPlan,
+        raw: frozenset[int],
+        after: SourceKey | None,
+        upto: SourceKey | None,
+        limit: int | None = None,
+    ) -> RawPage:
+        """As `read_page`, with these places raw; none of them where the columns have other types meanwhile."""
 
 
 class Rows(RootFinder, Protocol):
@@ -102,6 +129,18 @@ class CountedRows(Rows, Totals, Protocol):
     """What can be moved and verified: all that a source must be that is no SQL database."""
 
 
+class ComputingSource(Protocol):
+    """A source in whose own SQL columns may be computed."""
+
+    def facts(self) -> SchemaFacts: ...
+
+    def computed_fault(self, table: TableFacts, column: Column) -> str:
+        """What the source has against the SQL of a computed column; '' for nothing."""
+
+    def volatile_parts(self, column: Column) -> list[str]:
+        """What in that SQL gives another value though the row is the same, each with why."""
+
+
 class Questions(Protocol):
     """Answers the statements of a mapping's patterns: of a source that speaks SQL. Each call is a transaction of its own."""
 
@@ -133,8 +172,8 @@ class Source(CountedRows, Questions, Protocol):
 class Receipt:
     """What a write took: requests sent (retries included), bytes of items stored, write units consumed.
 
-    `unwritten`: keys that the table did not take while it took others, each with why. `taken`: keys under which an item
-    of somebody else's stands, each with its source ('' where it has none).
+    `unwritten`: keys that the table did not take while it took others, each with why. `owned_by_other`: keys
+    under which a foreign item stands, each with its source ('' where it has none).
     """
 
     items: int = 0
@@ -142,7 +181,7 @@ class Receipt:
     write_units: float = 0.0
     requests: int = 0
     unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
-    taken: Mapping[ItemKey, str] = field(default_factory=dict)
+    owned_by_other: Mapping[ItemKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +189,19 @@ class ScanPage:
     """Items of one request of a scan, and where the next one starts (None: the segment is done)."""
 
     items: list[Item]
+    next_start: ItemKey | None
+
+
+WiredItem: TypeAlias = dict[str, Any]
+"""An item in DynamoDB's form: {"S": …}, {"N": …}; binary values as base64 text."""
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedPage(Generic[Found]):
+    """As ScanPage, with what was made of each item."""
+
+    found: list[Found]
     next_start: ItemKey | None
 
 
@@ -214,7 +266,7 @@ class ObjectStore(Protocol):
 class TableState:
     """A table that exists. `differences` are sentences: what is other than the mapping's design.
 
-    `parts`: what each difference is about (key, ttl, index NAME). `unlike`, told after a creation: options that are
+    `parts`: what each difference is about (key, ttl, index NAME). `unlike`, reported after a creation: options that are
     other than the job's, which hinder no run.
     """
 
@@ -284,9 +336,9 @@ class Kept:
 
 @dataclass(frozen=True)
 class ControlState:
-    """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' where nobody said
-    so; `jobs`: what is kept, by job; `version`: counts the changes of it, 0 where none is kept; `is_there`: whether there is
-    such an item."""
+    """The control item. `ticket`: the highest known; `table_id`: of the table that it was written into, '' where that is not
+    known; `jobs`: what is kept, by job; `version`: counts the changes of it, 0 where none is kept; `is_there`: whether
+    there is such an item."""
 
     ticket: int = 0
     table_id: str = ""
@@ -312,7 +364,7 @@ class Control(Protocol):
 
 
 UNREPAIRED = 2**62
-"""Seen of a table that holds what a source has lost: no ticket is so high, so that nobody writes before it was repaired."""
+"""Of a table that holds what a source has lost: no ticket is so high, so no writer goes on before the repair."""
 
 
 class Identity(Protocol):

@@ -78,7 +78,7 @@ class NeverTakenError(StoppedError):
 
 
 class RefusedError(MigratorError):
-    """What was asked for is not done: the evidence is against it, or somebody who was asked said no."""
+    """What was asked for is not done: the evidence is against it, or the person who was asked said no."""
 
     exit_code = DIFFERENT
 
@@ -151,7 +151,7 @@ class MappingError(MigratorError):
 
 
 def how_to_install(extra: str) -> str:
-    """What installs an extra of migrator. By no name: on a package index, ours is anybody's to take."""
+    """What installs an extra of migrator. By no name: on a package index, anybody may register ours."""
     return f"in migrator's clone run: pip install '.[{extra}]'"
 
 

@@ -1,15 +1,115 @@
-"""Evidence: differences, windows, samples, phases and judged moves, with their ports."""
+"""Phases of an access pattern, and the evidence by which it moves: windows, samples, differences, judged moves."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, Protocol, TypeAlias
+from hashlib import blake2b
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from migrator.model.edges import KeptPhase
 from migrator.model.errors import DIFFERENT, SettingsError
-from migrator.model.phase import OFF, Side, State
+
+# ── Phases: which side answers, which one is compared, which moves are allowed ──
+
+Phase = Literal["off", "shadow", "ramp", "live", "complete"]
+Side = Literal["table", "sql"]
+SIDES: tuple[Side, Side] = ("table", "sql")
+"""The side that answers: DynamoDB's table, or SQL."""
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`answers`: the side of a call that is not in the ramp's share; `in_share`: of one that is. `compares`: whether the
+    other side runs after the answer is out."""
+
+    answers: Side
+    in_share: Side
+    compares: bool
+
+
+ROUTES: Mapping[Phase, Route] = {
+    "off": Route("sql", "sql", compares=False),
+    "shadow": Route("sql", "sql", compares=True),
+    "ramp": Route("sql", "table", compares=True),
+    # The watch of a pattern after its move needs differences, too; DESIGN asks for them in shadow and ramp alone.
+    "live": Route("table", "table", compares=True),
+    "complete": Route("table", "table", compares=False),
+}
+
+FORWARD: Mapping[Phase, Phase] = {"off": "shadow", "shadow": "ramp", "ramp": "live", "live": "complete"}
+"""Each of these moves needs evidence, but the first."""
+BACK: Mapping[Phase, tuple[Phase, ...]] = {
+    "shadow": ("off",),
+    "ramp": ("shadow", "off"),
+    "live": ("ramp", "shadow", "off"),
+}
+"""There is no way back from `complete`: SQL may no longer be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A pattern's phase; `percent` of its calls that the table answers: 1 to 100 in a ramp, else 0."""
+
+    phase: Phase = "off"
+    percent: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.phase} {self.percent} %" if self.phase == "ramp" else self.phase
+
+
+OFF = State()
+_RAMP = re.compile(r"ramp ([1-9]\d{0,2}) %")
+
+
+def state_named(text: str) -> State | None:
+    """The state that a word of an audit means, such as 'ramp 5 %'; None where it means none."""
+    if text in PHASES and text != "ramp":
+        return State(cast("Phase", text))
+    ramp = _RAMP.fullmatch(text)
+    percent = int(ramp[1]) if ramp else 0
+    return State("ramp", percent) if 1 <= percent <= 100 else None
+
+
+Params: TypeAlias = Mapping[str, str]
+"""Parameters of a call as texts; the same call has the same ones."""
+
+
+def is_back(before: State, after: State) -> bool:
+    """Whether a move goes back: more calls are SQL's, and nothing has to be proven."""
+    smaller = before.phase == after.phase == "ramp" and after.percent < before.percent
+    return smaller or after.phase in BACK.get(before.phase, ())
+
+
+def answering(state: State, share: float) -> Side:
+    """The side that answers a call whose parameters stand at `share` (see `share_of`)."""
+    route = ROUTES[state.phase]
+    return route.in_share if share < state.percent / 100 else route.answers
+
+
+def share_of(pattern: str, params: Params) -> float:
+    """Where a call stands between 0 and 1: always the same for the same parameters, so that a ramp is sticky."""
+    call = repr((pattern, sorted(params.items()))).encode()
+    return int.from_bytes(blake2b(call, digest_size=8).digest()) / 2**64
+
+
+def move_fault(before: State, after: State) -> str:
+    """Why this move is not allowed, '' where it is. What evidence it needs is another question."""
+    old, new = before.phase, after.phase
+    if (new == "ramp") != (1 <= after.percent <= 100):
+        return "a ramp has 1 to 100 percent, and no other phase has any"
+    if before == after:
+        return f"it is in {before} already"
+    if old == "complete":
+        return "complete is the end: SQL may no longer be written, so nothing goes back from it"
+    allowed = {FORWARD[old], *BACK.get(old, ()), *(["ramp"] if old == "ramp" else [])}
+    if new in allowed:
+        return ""
+    return f"from {old} it goes to {' or '.join(sorted(allowed, key=PHASES.index))}, not to {new}"
+
 
 # ──
 # What was compared, and how it went: counted by minute, kept in the journal for reports and for cutover.
@@ -19,12 +119,12 @@ Origin = Literal["service", "replay"]
 SAMPLES_KEPT = 20
 """Of each kind of difference of a pattern; the newest."""
 WINDOWS_KEPT_S = 90 * 86_400.0
-"""Older windows are dropped now and then, by whoever keeps new ones."""
+"""Older windows are dropped now and then, when new ones are kept."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class DiffKey:
-    """What differences are counted by. `kind`: as in mapping.diff.Diff, or error; `attribute` of an error: the side
+    """What differences are counted by. `kind`: as in Diff, or error; `attribute` of an error: the side
     that failed."""
 
     kind: str
@@ -110,17 +210,17 @@ class Evidence(Protocol):
 
 
 class MovedError(SettingsError):
-    """Somebody else has moved the pattern meanwhile."""
+    """The pattern was moved meanwhile by another process."""
 
     exit_code = DIFFERENT
 
 
 @dataclass(frozen=True, slots=True)
 class PatternPhase:
-    """`version`: 0 where nobody ever moved the pattern, and one more with each move. `since`: seconds of the journal's
+    """`version`: 0 where the pattern was never moved, and one more with each move. `since`: seconds of the journal's
     clock.
 
-    `fault`: '' for nothing, else why nobody may go by what the journal holds (it was edited by hand), and what to do;
+    `fault`: '' for nothing, else why the journal's phase must not be used (it was edited by hand), and what to do;
     state and version are those that the audit ends with then.
     """
 
@@ -156,7 +256,7 @@ class Phases(Protocol):
 
     def all(self) -> Mapping[str, PatternPhase]:
         """The phases of all patterns that were ever moved, by name; every other one is off. One that was edited by hand
-        says so, and stands in nobody else's way."""
+        says so, and does not stop the others."""
 
     def move(self, move: Move, version: int) -> PatternPhase:
         """The pattern's new phase. `version`: what the mover saw.
@@ -190,7 +290,7 @@ class Phases(Protocol):
 # ── What a move of a pattern was judged by: made by stages, shown by report, kept in the audit ──
 
 Verdict = Literal["ok", "no", "unknown"]
-"""Of what is unknown nobody can say that it is right: it counts as a no."""
+"""What is unknown is not proven right: it counts as a no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +333,10 @@ class Judgement:
 
 def lines_of(text: str) -> list[Line] | None:
     """The lines that an audit keeps; None where the text is none of ours. What a newer migrator keeps beside is left out."""
-    known = {one.name for one in fields(Line)}
+    names = {field.name for field in fields(Line)}
     try:
         return [
-            Line(**{name: value for name, value in line.items() if name in known})
+            Line(**{name: value for name, value in line.items() if name in names})
             for line in json.loads(text or "[]")
         ]
     except (ValueError, TypeError, AttributeError):

@@ -1,12 +1,15 @@
-"""Facts of the source's schema: tables, columns and their kinds, keys; plans of entities."""
+"""Facts of the source's schema: tables, columns and their kinds, keys; plans of entities; tables that are captured."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping as Dict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from migrator.model.entities import Collection, Entity
+from migrator.model.errors import SettingsError
+from migrator.model.mapping import Collection, Entity, ItemDesign
 from migrator.model.table import Value
 
 # ──
@@ -33,7 +36,7 @@ KindName = Literal[
     "unknown",
 ]
 """`bits` is text of 0 and 1, `list` an array, `map` a composite or an hstore, `set` MySQL's SET, `plain` a value
-by the driver's own type (nobody declared one), `unknown` a type that has no form in an item."""
+by the driver's own type (none is declared), `unknown` a type that has no form in an item."""
 
 
 Alike = Literal["case", "trailing spaces"]
@@ -106,7 +109,7 @@ class UniqueConflict:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """`meetings`: on SQLite, of each unique index that conflicts for more or other rows than those of the same values.
+    """`unique_conflicts`: on SQLite, of each unique index that conflicts for other rows than those of the same values.
 
     `doubts`: of keys among `primary_key` and `unique` that do not hold for all that is read here, why not.
     """
@@ -118,7 +121,7 @@ class TableFacts:
     unique: tuple[tuple[str, ...], ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     schema: str | None = None
-    meetings: tuple[UniqueConflict, ...] = ()
+    unique_conflicts: tuple[UniqueConflict, ...] = ()
     doubts: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     @property
@@ -224,7 +227,10 @@ def kind_of(path: str, plan: EntityPlan) -> Kind | None:
     column = column_of(path, plan)
     if column is not None:
         return column.kind
-    if any(one.collection.alias == path and not one.collection.is_list for one in plan.collections):
+    if any(
+        collection_plan.collection.alias == path and not collection_plan.collection.is_list
+        for collection_plan in plan.collections
+    ):
         return Kind("integer")  # a count
     return Kind("plain") if path in plan.transformed else None
 
@@ -235,9 +241,73 @@ def column_of(path: str, plan: EntityPlan) -> Column | None:
         if slot.path == path:
             return slot.column
     alias, _, name = path.partition(".")
-    for one in plan.collections:
-        if one.collection.alias == path and not one.collection.is_list:
-            return one.column
-        if one.collection.alias == alias and one.collection.is_list:
-            return next((slot.column for slot in one.slots if slot.path == name), None)
+    for collection_plan in plan.collections:
+        if collection_plan.collection.alias == path and not collection_plan.collection.is_list:
+            return collection_plan.column
+        if collection_plan.collection.alias == alias and collection_plan.collection.is_list:
+            return next((slot.column for slot in collection_plan.slots if slot.path == name), None)
     return None
+
+
+def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
+    """Names of the root's columns that the item keeps under their own names."""
+    if design.keep == "none":
+        return ()
+    if isinstance(design.keep, tuple):
+        return design.keep
+    columns = (column.name for column in plan.table.columns if column.sql is None)
+    return tuple(name for name in columns if name not in design.keep_except)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """How one changed row leads to root rows of an entity.
+
+    `values`: columns of the changed table, by written name. Where nothing else is said they are the root's key.
+    Else roots are those for which `columns` (real names) of the alias `parent` hold the values: an alias of the
+    entity's joins ('' the root), or with `collection` one of the list's ('' the child). `climb`: and all rows
+    that have such a row among their ancestors.
+    """
+
+    entity: str
+    values: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    parent: str = ""
+    collection: CollectionPlan | None = None
+    climb: CollectionPlan | None = None
+    is_root: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Asked for every image of every mark.
+        object.__setattr__(self, "is_root", not self.columns)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A table whose changes leave marks.
+
+    `name`: schema.table or table, as the source has it. `columns`: written names that a mark's images hold.
+    `watched`: an update that changes none of these leaves no mark (None: every update does).
+    """
+
+    name: str
+    table: TableFacts
+    columns: tuple[str, ...]
+    watched: tuple[str, ...] | None
+    lookups: tuple[Lookup, ...]
+
+
+def digest_of(*texts: str) -> str:
+    """Eight hexadecimal digits: enough to notice a changed body, short enough for a name."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
+
+
+def columns_of(captured: Captured, names: Sequence[str]) -> list[Column]:
+    """The columns with those written names. Raises: SettingsError for a computed column of the mapping."""
+    by_name = [captured.table.column(name) for name in names]
+    plain = [column for column in by_name if column is not None and column.sql is None]
+    if len(plain) < len(names):
+        wrong = ", ".join(name for name in names if name not in {column.name for column in plain})
+        what = f"capture: table {captured.name}: a mark cannot hold {wrong}, which the mapping makes by SQL"
+        raise SettingsError(f"{what}; take a column of the table for keys and joins")
+    return plain

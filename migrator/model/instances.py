@@ -1,4 +1,4 @@
-"""Service instances and mapping revisions, as the journal knows them."""
+"""Service instances, mapping revisions, and how long writers may live without a sign, as the journal knows them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Instance:
     `version`: the service's own, as it names itself; `migrator`: that of this package. `revision`: of its mapping;
     `installation`: of capture. The journal gives `id`, and `since` and `alive_at` (its last heartbeat) in seconds of its
     clock. `sees`: which processes this one can see by their numbers, and `born`: when it began itself, so that another one
-    there can tell that it is gone; '' where nobody can.
+    there can tell that it is gone; '' where none can.
     """
 
     service: str
@@ -56,7 +56,7 @@ class Instance:
 @dataclass(frozen=True, slots=True)
 class ServiceRegistry:
     """The instances of a job at one moment, the oldest first. `now_s`: the journal's time; `gone_s`: after so long
-    without a heartbeat nobody is thought to be there."""
+    without a heartbeat the process counts as gone."""
 
     known: tuple[Instance, ...]
     now_s: float
@@ -64,12 +64,12 @@ class ServiceRegistry:
 
     @property
     def living(self) -> list[Instance]:
-        return [one for one in self.known if self.age_s(one) < self.gone_s]
+        return [instance for instance in self.known if self.age_s(instance) < self.gone_s]
 
     @property
     def silent(self) -> list[Instance]:
         """Those that have said no goodbye; the last one heard of first."""
-        gone = [one for one in self.known if self.age_s(one) >= self.gone_s]
+        gone = [instance for instance in self.known if self.age_s(instance) >= self.gone_s]
         return sorted(gone, key=self.age_s)
 
     @property
@@ -77,23 +77,29 @@ class ServiceRegistry:
         """Of the silent ones those in whose place a newer instance came: of the same service and host, and begun after they
         were heard of last. They may be frozen, or cut off from the journal, and still be there."""
         newest: dict[tuple[str, str], float] = {}
-        for one in self.known:
-            newest[one.service, one.host] = max(one.since, newest.get((one.service, one.host), 0.0))
-        return [one for one in self.silent if newest[one.service, one.host] > one.alive_at]
+        for instance in self.known:
+            newest[instance.service, instance.host] = max(
+                instance.since, newest.get((instance.service, instance.host), 0.0)
+            )
+        return [
+            instance
+            for instance in self.silent
+            if newest[instance.service, instance.host] > instance.alive_at
+        ]
 
     @property
     def marking(self) -> list[Instance]:
         """Those that live and whose writes leave marks."""
-        return [one for one in self.living if one.marks]
+        return [instance for instance in self.living if instance.marks]
 
     def without(self, ids: Collection[str]) -> ServiceRegistry:
         """The same without these, as far as they are silent."""
-        gone = {one.id for one in self.silent if one.id in ids}
-        return replace(self, known=tuple(one for one in self.known if one.id not in gone))
+        gone = {instance.id for instance in self.silent if instance.id in ids}
+        return replace(self, known=tuple(instance for instance in self.known if instance.id not in gone))
 
-    def age_s(self, one: Instance) -> float:
+    def age_s(self, instance: Instance) -> float:
         """Of its last heartbeat."""
-        return max(0.0, self.now_s - one.alive_at)
+        return max(0.0, self.now_s - instance.alive_at)
 
 
 class Instances(Protocol):
@@ -126,7 +132,7 @@ class Instances(Protocol):
 # ── Which revision of a job (its mapping, and the columns that it reads) writers are to work by ──
 
 Standing = Literal["first", "newest", "new", "old"]
-"""Of one's own revision: none is registered yet; it is the newest; nobody has worked by it yet; a newer one came since."""
+"""Of one's own revision: none is registered yet; it is the newest; no writer has used it yet; a newer one came since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +169,43 @@ class Revisions(Protocol):
 
     def old(self, writers: Sequence[Writer]) -> list[Writer]:
         """Those of the job's writers that work by another one than the newest."""
+
+
+_BEATS_A_SILENCE = 6
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """`request_s`: what one request may last, from its signature to its effect. `silent_s`: a writer that has not
+    renewed its heartbeat for so long sends nothing more."""
+
+    request_s: float = 60.0
+    silent_s: float = 30.0
+
+    @property
+    def beat_s(self) -> float:
+        """How often a heartbeat is renewed, so that some may fail."""
+        return self.silent_s / _BEATS_A_SILENCE
+
+    @property
+    def doubted_s(self) -> float:
+        """After so long without a heartbeat a writer has failed twice to renew it, or is not there any more."""
+        return 3 * self.beat_s
+
+    @property
+    def gone_s(self) -> float:
+        """After so long without a heartbeat, nothing of a writer can take effect any more."""
+        return self.silent_s + self.request_s
+
+    @property
+    def late_s(self) -> float:
+        """After so long without a heartbeat, nothing that was signed before a process was frozen is taken any more.
+
+        With the default of 600 s: AWS takes a signature for five minutes, by a clock that may be five minutes ahead.
+        """
+        return max(self.gone_s, self.ripe_s)
+
+    @property
+    def ripe_s(self) -> float:
+        """The age at which a tombstone may go, if no writer is older."""
+        return 10 * self.request_s

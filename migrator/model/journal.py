@@ -180,7 +180,7 @@ class Journal(Protocol):
         """Per job, the entities whose pages a backfill of it has planned for the table."""
 
     def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
-        """Claim key digests for their source rows; the owner of each digest that somebody else had claimed before.
+        """Claim key digests for their source rows; the owner of each digest that another row had claimed before.
 
         The first of two claims in one call wins, too. Claims last until `release`.
         """
@@ -194,7 +194,7 @@ class Journal(Protocol):
 class Traces(Protocol):
     """What a journal holds of rows that are to be forgotten, for one job and one table.
 
-    `kinds` are words for people: findings, claims, contests, remembered keys, samples (all of the job: nobody can tell
+    `kinds` are words for people: findings, claims, contests, remembered keys, samples (all of the job: nothing tells
     whose values they hold). `item_keys`: as findings hold them, of
     items that the rows had. Every method is one transaction.
     """
@@ -219,7 +219,7 @@ class Traces(Protocol):
 
 
 class Progress(Protocol):
-    """Who is told how a stage gets on. Called from the stage's own thread only; on display inside of a with."""
+    """Receives the progress of a stage. Called from the stage's own thread only; on display inside of a with."""
 
     def __enter__(self) -> Progress: ...
 
@@ -237,7 +237,7 @@ class Progress(Protocol):
     def entity_done(self, entity: str) -> None: ...
 
 
-# ── Findings counted where they lie, so that a million of them can be told without being read ──
+# ── Findings counted by the database, so that a million of them can be summed up without being read ──
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from migrator.model.capture import Lookup
-from migrator.model.facts import EntityPlan
+from migrator.model.facts import EntityPlan, Lookup
 from migrator.model.journal import Finding
 from migrator.model.table import Item, ItemKey, RowTree, SourceKey
 
@@ -79,7 +78,7 @@ class Marks(Protocol):
     """Marks in the source. Every method is one transaction of its own."""
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
-        """Ripe marks that nobody else works on, oldest id first; they are this relay's until the lease ends.
+        """Ripe marks that no other relay works on, oldest id first; they are this relay's until the lease ends.
 
         A lease only saves work: a mark may be worked by two. Marks with ids below those that were taken last (of a
         transaction that committed late, or that waited) may come some takes later.
@@ -95,7 +94,7 @@ class Marks(Protocol):
         """The mark's work goes on after `cursor`, behind all marks that wait; it may get another id."""
 
     def release(self, ids: Sequence[int]) -> None:
-        """Give marks back as they were; anybody may take them."""
+        """Give marks back as they were; any relay may take them."""
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
         """Give marks back, one failure more counted, to be taken again after `wait_s`."""
@@ -107,7 +106,7 @@ class Marks(Protocol):
         """A mark for each root, with item keys that it had."""
 
     def look(self, after: int, count: int) -> list[Mark]:
-        """Marks with an id above `after`, in the order of ids, whoever has them and whether they are ripe or not."""
+        """Marks with an id above `after`, in the order of ids, leased or not, ripe or not."""
 
     def state(self) -> MarksState: ...
 
@@ -149,14 +148,14 @@ class RootFinder(Protocol):
 
 # ── target ──────────────────────────────────────────────────────────────────────────────────────
 
-Verdict = Literal["stored", "newer", "buried", "taken", "withheld", "unwritten"]
-"""Of a conditional write: done; refused by something newer of the same source; by another's newer tombstone; by
-another's live item; not written because another one of its group was refused; not taken, while others were."""
+Verdict = Literal["stored", "newer", "tombstoned_by_other", "owned_by_other", "rolled_back", "unwritten"]
+"""Of a conditional write: stored; refused by something newer of the same source; by a newer tombstone of another row; by
+a live item of another row; undone because another item of its transaction was refused; not taken, while others were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one conditional write. `owner`: the other's `_src`, where it was buried or taken. `why`: it is
+    """What came of one conditional write. `owner`: the `_src` of the other row's item or tombstone. `why`: it is
     unwritten. `ticket`: of what was in the way, 0 for nothing."""
 
     item: Item
@@ -167,7 +166,7 @@ class Outcome:
 
 
 class ConditionalStore(Protocol):
-    """Writes beside other writers; a tombstone is an item of the type `_tombstone`.
+    """Writes concurrently with other writers; a tombstone is an item of the type `_tombstone`.
 
     Raises: StoppedError when DynamoDB gave up and took nothing else meanwhile, with any part of the items written.
     """
@@ -183,20 +182,20 @@ class ConditionalStore(Protocol):
         """Puts each group by rule 3, all of it or nothing; outcomes in the order of the groups and their items.
 
         A group is one transaction (see table.py), and no two items of all of them are under one key. Where any item
-        is refused, those of its group that were not are `withheld`. Raises: ItemRefusedError where DynamoDB does not
+        is refused, the others of its group are `rolled_back`. Raises: ItemRefusedError where DynamoDB does not
         take a group for another reason.
         """
 
-    def remove_dead(self, tombstones: Sequence[Item]) -> int:
+    def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
         """Delete each tombstone that still is what was given (same ticket); how many were."""
 
 
 class OwnStore(Protocol):
-    """Writes of who writes alone, to a table that holds others' items too. Raises: as a ConditionalStore does."""
+    """Writes of a single writer to a table that holds foreign items too. Raises: as a ConditionalStore does."""
 
     def write_own(self, items: Sequence[Item]) -> list[Outcome]:
         """Puts each item where nothing is, or what is of its own source, or a tombstone, whatever their tickets; no two
-        under one key. Outcomes in the order of `items`: stored, taken or unwritten."""
+        under one key. Outcomes in the order of `items`: stored, owned_by_other or unwritten."""
 
 
 # ── journal ─────────────────────────────────────────────────────────────────────────────────────
@@ -228,9 +227,9 @@ class Memory(Protocol):
     def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         """Only the current keys stay remembered, where the highest ticket still is `ticket`."""
 
-    def request_keys(self, contests: Sequence[KeyRequest]) -> None: ...
+    def request_keys(self, requests: Sequence[KeyRequest]) -> None: ...
 
-    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]: ...
+    def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]: ...
 
     def reached(self, ticket: int) -> None:
         """Items are going to be written with this ticket: the highest one stays known when the source is restored."""
@@ -238,7 +237,7 @@ class Memory(Protocol):
     def highest(self) -> int:
         """The highest ticket that was reached; 0 where none was."""
 
-    def withdraw(self, contests: Sequence[KeyRequest]) -> None:
+    def withdraw(self, requests: Sequence[KeyRequest]) -> None:
         """Forget these requests; those that are gone are no fault."""
 
 
@@ -269,12 +268,12 @@ class OpenFindings(Protocol):
 
 
 WriterKind = Literal["fast", "conditional", "relay", "strict", "undo"]
-"""`undo` deletes; nobody else writes beside it."""
+"""`undo` deletes; no other writer may be at work beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Somebody who writes items. `since`: when its oldest work that is under way began, `alive_at` its last heartbeat,
+    """A process that writes items. `since`: when its oldest work that is under way began, `alive_at` its last heartbeat,
     both in seconds of the journal's clock; `fenced`: told to stop."""
 
     id: str
@@ -285,7 +284,7 @@ class Writer:
 
 
 class Writers(Protocol):
-    """Who writes items of one table, so that unsafe combinations are refused. Every method is one transaction."""
+    """Registered writers of one table, so that unsafe combinations are refused. Every method is one transaction."""
 
     def enter(self, kind: WriterKind) -> Writer:
         """Registers a writer. 'fast' is given only while no other kind but 'undo' ever was here; else it is
@@ -304,7 +303,7 @@ class Writers(Protocol):
         """Writers whose last heartbeat is younger than `silent_s`."""
 
 
-# ── What a source tells of the writers of its tables, and how their rights are taken away ──
+# ── What a source knows of the writers of its tables, and how their rights are taken away ──
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,10 +311,10 @@ class ActivityCounts:
     """Changes of tables as the engine counts them; only a difference of two looks means anything.
 
     `tables`: by the names that were asked for; those that the engine says nothing of are missing. `whole`: of all tables
-    that triggers capture, counted by the marks that they left; None where nothing is captured. `source`: who counts, in
+    that triggers capture, counted by the marks that they left; None where nothing is captured. `source`: what counts, in
     words. `blind`: why the engine counts nothing by table, '' where it does. `open`: transactions that have written and
     not ended, by an id of the engine's, with the table that they write ('' where the engine does not say which); None
-    where nobody may see them, and then `unseen` says what is missing. `who`: the user and program of those, by the same
+    where they may not be seen, and then `unseen` says what is missing. `who`: the user and program of those, by the same
     id, where the engine tells. `may_write`: roles by table, where everybody may know them.
     """
 
@@ -327,3 +326,15 @@ class ActivityCounts:
     unseen: str = ""
     who: Mapping[str, str] = field(default_factory=dict)
     may_write: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Activity(Protocol):
+    """What the source itself knows of changes. Raises, from every method: SourceError where it cannot be asked."""
+
+    def look(self, tables: Sequence[str]) -> ActivityCounts: ...
+
+    def views(self) -> set[str]:
+        """By their real names."""
+
+    def waiting(self) -> Mapping[str, int]:
+        """Marks by table, '' for rows that are to be looked at; capture must be installed."""

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from migrator.model.phase import Side
+from migrator.model.evidence import Side
 
 Standing = Literal["clean", "different", "unproven"]
 """`unproven`: nothing speaks against it, and not all that must speak for it does."""
 Found = Literal["verify", "backfill", "relay", "strip", "direct", "service", "replay"]
-"""Who found a difference: a run that looked at rows and items, reads of a service, or a replay."""
+"""What found a difference: a run that looked at rows and items, reads of a service, or a replay."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference. `at`: seconds since 1970, 0 where nobody noted it. `cells` is empty where no values are known."""
+    """One difference. `at`: seconds since 1970, 0 where it was not noted. `cells` is empty where no values are known."""
 
     group: str
     at: float = 0.0
@@ -59,7 +59,7 @@ class Group:
     """Differences of one kind. `where`: a pattern or an entity; `cause`: '' where it is not known; `advice`: what helps.
 
     `count`: of all, of which `differences` are some; of a pattern they are differences in answers, and `rows` says of how
-    many rows those in `differences` are (0: nobody knows, or a run found them row by row). `before_move`: found before the
+    many rows those in `differences` are (0: unknown, or a run found them row by row). `before_move`: found before the
     pattern's last move, so that they stand against nothing any more.
     """
 
@@ -79,7 +79,7 @@ class Group:
     @property
     def is_of_answers(self) -> bool:
         """Whether answers of a pattern were compared, of which many may show one item; else rows and items were."""
-        return any(one in ("service", "replay") for one in self.found_by)
+        return any(origin in ("service", "replay") for origin in self.found_by)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Comparisons of one kind of question: which optional parameters were set, how often, how long ago, found by whom."""
+    """Comparisons of one kind of question: which optional parameters were set, how often, when last, and by which runs."""
 
     parameters: Sequence[str]
     compared: int
@@ -149,13 +149,13 @@ class PatternReport:
 
     @property
     def unsettled(self) -> int:
-        """Answers that differed, and nobody looked at them again."""
+        """Answers that differed, and were not compared again."""
         return self.dropped.get("unsettled", 0) + self.dropped.get("ended", 0)
 
     @property
     def age_s(self) -> float | None:
         """Of its youngest comparison."""
-        return min((one.age_s for one in self.coverage), default=None)
+        return min((line.age_s for line in self.coverage), default=None)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class View:
 
 @dataclass(frozen=True)
 class RunReport:
-    """The last run of a kind. `current`: whether it was made by the mapping as it is now (None: nobody knows)."""
+    """The last run of a kind. `current`: whether it was made by the mapping as it is now (None: unknown)."""
 
     kind: str
     number: int
@@ -269,7 +269,7 @@ class InstanceReport:
 
 @dataclass(frozen=True)
 class LagReport:
-    """`waiting` None: capture is not installed, or `reason` says why nobody knows. `open_findings`: of relays, by kind."""
+    """`waiting` None: capture is not installed, or `reason` says why it is unknown. `open_findings`: of relays, by kind."""
 
     waiting: int | None = None
     oldest_s: float = 0.0
@@ -306,13 +306,13 @@ class ReportModel:
     @property
     def standing(self) -> list[Group]:
         """Differences that count."""
-        return [one for one in self.groups if not one.before_move]
+        return [group for group in self.groups if not group.before_move]
 
     @property
     def items_differing(self) -> int:
         """Differences between rows and items, those that many answers show once. The page's template asks for it."""
-        return sum(one.count for one in self.standing if not one.is_of_answers)
+        return sum(group.count for group in self.standing if not group.is_of_answers)
 
     @property
     def never_compared(self) -> list[str]:
-        return [one.name for one in self.patterns if not one.compared]
+        return [pattern.name for pattern in self.patterns if not pattern.compared]

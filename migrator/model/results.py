@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 from typing import Any, Literal
 
-from migrator.model.evidence import Diff, DiffKey
+from migrator.model.evidence import Diff, DiffKey, Side
 from migrator.model.journal import Finding, Run, Tally
-from migrator.model.keys import item_key_text, source_text
 from migrator.model.live import KeyRequest, Root
-from migrator.model.patterns import Part, Pattern, Request
-from migrator.model.phase import Side
+from migrator.model.mapping import Part, Pattern, Request
 from migrator.model.table import Item, ItemKey
 
 # ── What a stage came to: made by stages, shown by report ──
@@ -213,7 +211,7 @@ class Answer:
 class Refreshed:
     """What a refresh came to. `collisions`: roots that want a key which another row really has. `apart`: findings of
     roots whose items were to be written together and were too many for it, each once. `tickets`: with which each root was
-    last read."""
+    last read. `findings`: of all three, when the refresh is done."""
 
     roots: int = 0
     stored: int = 0
@@ -223,16 +221,7 @@ class Refreshed:
     collisions: set[KeyRequest] = field(default_factory=set)
     apart: dict[Finding, None] = field(default_factory=dict)
     tickets: dict[Root, int] = field(default_factory=dict)
-
-    @property
-    def findings(self) -> list[Finding]:
-        return [*self.refused, *collision_findings(self), *self.apart]
-
-    def read_again(self, roots: Collection[Root], ticket: int) -> None:
-        """Forgets what an earlier reading found of these roots."""
-        self.refused = [one for one in self.refused if (one.entity, one.source_key) not in roots]
-        self.apart = {one: None for one in self.apart if (one.entity, one.source_key) not in roots}
-        self.tickets |= dict.fromkeys(roots, ticket)
+    findings: list[Finding] = field(default_factory=list)
 
 
 @dataclass
@@ -245,18 +234,6 @@ class Worked:
     put_back: int = 0
     refreshed: list[Refreshed] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-
-
-def collision_findings(refreshed: Refreshed) -> list[Finding]:
-    """A finding for each root that wants a key which another row has."""
-    return [_collision(wish) for wish in sorted(refreshed.collisions, key=lambda one: source_text(*one.root))]
-
-
-def _collision(wish: KeyRequest) -> Finding:
-    entity, key = wish.root
-    who = "another row makes the same key and has it, or an item that is not of this job"
-    reason = f"{who}; the one that gives it up leaves it to the other"
-    return Finding("collision", entity, reason, key, item_key_text(wish.key))
 
 
 @dataclass(frozen=True)
@@ -342,9 +319,11 @@ class ReplayResult:
 
     @property
     def different(self) -> int:
-        return sum(one.different for one in self.patterns)
+        return sum(pattern.different for pattern in self.patterns)
 
     @property
     def not_proven(self) -> list[str]:
         """Patterns for which no question could be drawn: nothing speaks against them, and nothing for them."""
-        return [one.pattern.name for one in self.patterns if not one.samples and one.missing_why]
+        return [
+            pattern.pattern.name for pattern in self.patterns if not pattern.samples and pattern.missing_why
+        ]

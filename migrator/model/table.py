@@ -1,13 +1,18 @@
-"""Items, row trees, the DynamoDB table of a mapping, and DynamoDB's limits."""
+"""Items, row trees, the DynamoDB table of a mapping, its keys and rows' keys as text, and DynamoDB's limits."""
 
 from __future__ import annotations
 
+import base64
+import functools
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from datetime import date, datetime, time
+from decimal import Context, Decimal
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias
+from uuid import UUID
 
 # ── Items, row trees, and the DynamoDB table that a mapping describes, as plain frozen values ──
 
@@ -37,11 +42,14 @@ CONTROL = "_control"
 OWN_TYPES = frozenset({TOMBSTONE, CONTROL})
 """Types of items that no row makes; readers of ours skip them."""
 
+KeyType = Literal["text", "number", "binary"]
+Projection = Literal["all", "keys"]
+
 
 @dataclass(frozen=True, slots=True)
 class KeyAttribute:
     name: str
-    type: Literal["text", "number", "binary"] = "text"
+    type: KeyType = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class Index:
     name: str
     partition: tuple[KeyAttribute, ...]
     sort: tuple[KeyAttribute, ...] = ()
-    projection: Literal["all", "keys"] | tuple[str, ...] = "all"
+    projection: Projection | tuple[str, ...] = "all"
     local: bool = False
 
     @property
@@ -96,7 +104,11 @@ class TableDesign:
         """The index of this name, or the table itself seen as one (None); None where there is no such index."""
         if index is None:
             return Index("", self.key[:1], self.key[1:], local=True)
-        return next((one for one in self.indexes if one.name == index), None)
+        return next((design for design in self.indexes if design.name == index), None)
+
+    @property
+    def global_indexes(self) -> list[str]:
+        return [index.name for index in self.indexes if not index.local]
 
     @property
     def own_attributes(self) -> tuple[str, str, str]:
@@ -134,3 +146,92 @@ INDEX_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 CLIMB_LEVELS = 100
 """Ours: a row with more ancestors than this, itself counted, is refused; so is a cycle, which has no end."""
+
+
+# ── A root row's primary key as text, the `_src` that an item carries, and an item's key as text ──
+
+_EXACT = Context(prec=400)
+_AS_TEXT = (Decimal, UUID)
+_AS_ISO = (datetime, date, time)
+
+
+def encode_key(values: Sequence[Any]) -> SourceKey:
+    """The key values (as the driver gave them) as a JSON array without spaces.
+
+    Equal keys have equal text. Bytes become {"b64": …}; numbers other than int, UUIDs and times become text,
+    which the source reads back as the column's own type.
+    Raises: TypeError for a value that no primary key should hold.
+    """
+    if len(values) == 1 and type(values[0]) is int:
+        return f"[{values[0]}]"  # most keys are one, and JSON's machinery takes ten times as long
+    return json.dumps([_plain(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+
+
+def item_key_text(values: Sequence[Any]) -> str:
+    """The values of an item's key as encode_key's text; numbers that DynamoDB holds equal have one text."""
+    return encode_key([_canonical(value) if isinstance(value, Decimal) else value for value in values])
+
+
+def item_key_of(text: str, table: TableDesign) -> ItemKey:
+    """The item's key that `item_key_text` wrote. Raises: ValueError for text that is none."""
+    made = {"text": str, "number": Decimal, "binary": bytes}
+    values = zip(table.key, decode_key(text), strict=True)
+    return tuple(made[attribute.type](str(v) if attribute.type == "number" else v) for attribute, v in values)
+
+
+def _canonical(number: Decimal) -> int | Decimal:
+    whole = number == number.to_integral_value(context=_EXACT)
+    return int(number) if whole else number.normalize(_EXACT)
+
+
+@functools.lru_cache(maxsize=4096)
+def decode_key(text: SourceKey) -> tuple[Any, ...]:
+    """The values of `encode_key`'s text, ready to be bound.
+
+    Raises: ValueError for text that is no key.
+    """
+    values = json.loads(text)
+    if not isinstance(values, list) or not values:
+        raise ValueError("a key is a JSON array with at least one value")
+    return tuple(base64.b64decode(value["b64"]) if isinstance(value, dict) else value for value in values)
+
+
+def source_text(entity: str, key: SourceKey) -> str:
+    """What `_src` holds: the entity's name, a colon, the root row's key."""
+    return f"{entity}:{key}"
+
+
+@functools.lru_cache(maxsize=4096)
+def split_source(text: str) -> tuple[str, SourceKey]:
+    """Entity and key of a `_src` text.
+
+    Raises: ValueError where the text is not one of ours.
+    """
+    entity, colon, key = text.partition(":")
+    if not colon or not entity:
+        raise ValueError("not the text of a source row")
+    decode_key(key)
+    return entity, key
+
+
+def source_named(text: str) -> str:
+    """The text of a source row, or '': what is none of ours must not be quoted, since it may hold anything."""
+    try:
+        split_source(text)
+    except ValueError:
+        return ""
+    return text
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value + 0.0  # -0.0 equals 0.0 in every source, and so must its text
+    if isinstance(value, _AS_TEXT):
+        return str(value)
+    if isinstance(value, _AS_ISO):
+        return value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"b64": base64.b64encode(bytes(value)).decode("ascii")}
+    raise TypeError(f"a key of type {type(value).__name__} cannot be written down")

@@ -10,9 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.model.durations import age_text, moment
-from migrator.model.evidence import Judgement, Line, Move, PatternPhase, Verdict, lines_of
+from migrator.model.evidence import (
+    FORWARD,
+    ROUTES,
+    Judgement,
+    Line,
+    Move,
+    PatternPhase,
+    State,
+    Verdict,
+    lines_of,
+)
 from migrator.model.instances import Instance, ServiceRegistry
-from migrator.model.phase import FORWARD, ROUTES, State
 from migrator.output.text import whole_names
 
 # ── Phases, evidence and the audit of moves, for people and programs ──
@@ -37,14 +46,14 @@ def views(
     confirmed: Mapping[str, Mapping[str, int]],
 ) -> list[PhaseView]:
     """All patterns of the mapping, then those that only the journal knows."""
-    readers = [one.id for one in service_registry.living if one.reads]
+    readers = [instance.id for instance in service_registry.living if instance.reads]
     names = [*patterns, *sorted(set(phases) - set(patterns))]
-    found = []
+    views_by_name = []
     for name in names:
         phase = phases.get(name, PatternPhase(name))
-        agree = sum(confirmed.get(one, {}).get(name, 0) == phase.version for one in readers)
-        found.append(PhaseView(phase, len(readers), agree, name in patterns))
-    return found
+        agree = sum(confirmed.get(reader, {}).get(name, 0) == phase.version for reader in readers)
+        views_by_name.append(PhaseView(phase, len(readers), agree, name in patterns))
+    return views_by_name
 
 
 def direct_line(names: Sequence[str]) -> str:
@@ -52,25 +61,25 @@ def direct_line(names: Sequence[str]) -> str:
     return f"written to the table by the service itself: {', '.join(names)}"
 
 
-def views_data(found: Sequence[PhaseView]) -> list[dict[str, Any]]:
+def views_data(phase_views: Sequence[PhaseView]) -> list[dict[str, Any]]:
     return [
         {
-            "pattern": one.phase.pattern,
-            "phase": one.phase.state.phase,
-            "percent": one.phase.state.percent,
-            "version": one.phase.version,
-            "since": moment(one.phase.since) if one.phase.version else None,
-            "table_answers_percent": table_share(one.phase.state),
-            "readers": one.readers,
-            "confirmed": one.confirmed,
-            "in_mapping": one.is_mapped,
-            "fault": one.phase.fault,
+            "pattern": view.phase.pattern,
+            "phase": view.phase.state.phase,
+            "percent": view.phase.state.percent,
+            "version": view.phase.version,
+            "since": moment(view.phase.since) if view.phase.version else None,
+            "table_answers_percent": table_share(view.phase.state),
+            "readers": view.readers,
+            "confirmed": view.confirmed,
+            "in_mapping": view.is_mapped,
+            "fault": view.phase.fault,
         }
-        for one in found
+        for view in phase_views
     ]
 
 
-def views_table(found: Sequence[PhaseView], now_s: float) -> Table:
+def views_table(phase_views: Sequence[PhaseView], now_s: float) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in (
         "pattern",
@@ -82,8 +91,8 @@ def views_table(found: Sequence[PhaseView], now_s: float) -> Table:
         "next",
     ):
         table.add_column(column, overflow="fold")
-    for one in found:
-        phase = one.phase
+    for view in phase_views:
+        phase = view.phase
         lasted = age_text(max(0.0, now_s - phase.since)) if phase.version else "-"
         cells = (
             phase.pattern,
@@ -91,19 +100,19 @@ def views_table(found: Sequence[PhaseView], now_s: float) -> Table:
             lasted,
             f"{table_share(phase.state)} %",
             "yes" if ROUTES[phase.state.phase].compares else "no",
-            f"{one.confirmed} of {one.readers}",
-            _next(one),
+            f"{view.confirmed} of {view.readers}",
+            _next(view),
         )
         table.add_row(*map(Text, cells))
-    return whole_names(table, (one.phase.pattern for one in found))
+    return whole_names(table, (view.phase.pattern for view in phase_views))
 
 
-def _next(one: PhaseView) -> str:
-    if one.phase.fault:
+def _next(view: PhaseView) -> str:
+    if view.phase.fault:
         return "roll it back: it was edited by hand"
-    if not one.is_mapped:
+    if not view.is_mapped:
         return "the mapping has no such pattern: roll it back, or put it there again"
-    state = one.phase.state
+    state = view.phase.state
     if state.phase == "complete":
         return "nothing"
     if state.phase == "ramp" and state.percent < 100:
@@ -152,15 +161,16 @@ def refusal(judged: Judgement) -> str:
 
 
 def history_lines(moves: Sequence[Move]) -> Iterator[str]:
-    for one in moves:
-        against = " against the evidence" if one.override else ""
-        why = f": {one.reason}" if one.reason else ""
-        yield f"{moment(one.at)}  {one.pattern}  {one.before} -> {one.after}  by {one.who}{against}{why}{_by_what(one)}"
+    for move in moves:
+        against = " against the evidence" if move.override else ""
+        why = f": {move.reason}" if move.reason else ""
+        step = f"{move.pattern}  {move.before} -> {move.after}"
+        yield f"{moment(move.at)}  {step}  by {move.who}{against}{why}{_by_what(move)}"
 
 
-def _by_what(one: Move) -> str:
-    """Which lines were right and which not, '' where none was asked; --json has all that they said."""
-    lines = lines_of(one.evidence)
+def _by_what(move: Move) -> str:
+    """Which lines of evidence were right and which not, '' where there is none; --json has all of their texts."""
+    lines = lines_of(move.evidence)
     if lines is None:
         return " (its evidence cannot be read)"
     right = sum(line.verdict == "ok" for line in lines)
@@ -168,45 +178,45 @@ def _by_what(one: Move) -> str:
         verdict: ", ".join(line.name for line in lines if line.verdict == verdict)
         for verdict in ("no", "unknown")
     }
-    said = [f"{right} ok"] * bool(right) + [
+    verdicts = [f"{right} ok"] * bool(right) + [
         f"{verdict}: {names}" for verdict, names in others.items() if names
     ]
-    return f" (evidence: {'; '.join(said)})" if said else ""
+    return f" (evidence: {'; '.join(verdicts)})" if verdicts else ""
 
 
 def history_data(moves: Sequence[Move]) -> list[dict[str, Any]]:
     return [
         {
-            "pattern": one.pattern,
-            "version": one.version,
-            "at": moment(one.at),
-            "who": one.who,
-            "from": str(one.before),
-            "to": str(one.after),
-            "reason": one.reason,
-            "override": one.override,
-            "revision": one.revision,
-            "evidence": one.evidence
-            if (lines := lines_of(one.evidence)) is None
+            "pattern": move.pattern,
+            "version": move.version,
+            "at": moment(move.at),
+            "who": move.who,
+            "from": str(move.before),
+            "to": str(move.after),
+            "reason": move.reason,
+            "override": move.override,
+            "revision": move.revision,
+            "evidence": move.evidence
+            if (lines := lines_of(move.evidence)) is None
             else list(map(asdict, lines)),
         }
-        for one in moves
+        for move in moves
     ]
 
 
 # ── The instances of a job's services, for people and programs ──
 
 _SILENT_SHOWN = 3
-_NOT_TOLD = ("sees", "born")
+_NOT_PRINTED = ("sees", "born")
 
 
-def who(one: Instance) -> str:
+def instance_label(instance: Instance) -> str:
     """An instance in words: its service, where it runs."""
-    return f"{' '.join(filter(None, (one.service, one.version)))} on {one.host}:{one.pid}"
+    return f"{' '.join(filter(None, (instance.service, instance.version)))} on {instance.host}:{instance.pid}"
 
 
 def marking_line(service_registry: ServiceRegistry) -> str:
-    """Who leaves the marks where no trigger does, for people."""
+    """How many instances leave the marks where no trigger does, for people."""
     count = len(service_registry.marking)
     if not count:
         return "marked by services; no instance is alive, so changes leave no mark"
@@ -216,13 +226,13 @@ def marking_line(service_registry: ServiceRegistry) -> str:
 def instances_data(service_registry: ServiceRegistry, revision: str | None) -> list[dict[str, Any]]:
     """`revision`: of the job's mapping; None where it cannot be read."""
     return [
-        {name: value for name, value in asdict(one).items() if name not in _NOT_TOLD}
+        {name: value for name, value in asdict(instance).items() if name not in _NOT_PRINTED}
         | {
-            "age_s": round(service_registry.age_s(one), 1),
-            "alive": service_registry.age_s(one) < service_registry.gone_s,
-            "fits": None if revision is None else one.revision == revision,
+            "age_s": round(service_registry.age_s(instance), 1),
+            "alive": service_registry.age_s(instance) < service_registry.gone_s,
+            "fits": None if revision is None else instance.revision == revision,
         }
-        for one in service_registry.known
+        for instance in service_registry.known
     ]
 
 
@@ -233,32 +243,39 @@ def instances_table(service_registry: ServiceRegistry, revision: str | None) -> 
         table.add_column(column, overflow="fold")
     for column in ("role", "mode", "mapping", "heard of"):
         table.add_column(column, no_wrap=True)
-    for one in service_registry.living:
-        name = " ".join(filter(None, (one.service, one.version)))
-        cells = (f"{one.host}:{one.pid}", one.role, one.mode or "-", _fits(one, revision))
-        table.add_row(*map(Text, (name, *cells, f"{age_text(service_registry.age_s(one))} ago")))
+    for instance in service_registry.living:
+        name = " ".join(filter(None, (instance.service, instance.version)))
+        cells = (
+            f"{instance.host}:{instance.pid}",
+            instance.role,
+            instance.mode or "-",
+            _fits(instance, revision),
+        )
+        table.add_row(*map(Text, (name, *cells, f"{age_text(service_registry.age_s(instance))} ago")))
     return table
 
 
 def instances_lines(
     service_registry: ServiceRegistry, revision: str | None, own_version: str
 ) -> Iterator[str]:
-    """What is to be said beside the table: mappings and versions that differ, and who said no goodbye."""
+    """What is to be said beside the table: mappings and versions that differ, and instances that fell silent."""
     if others := [
-        one for one in service_registry.living if revision is not None and one.revision != revision
+        instance
+        for instance in service_registry.living
+        if revision is not None and instance.revision != revision
     ]:
         yield f"mapping differs ({len(others)}): start what has an old mapping again, or mend the job's"
-    versions = sorted({one.migrator for one in service_registry.living} - {own_version})
+    versions = sorted({instance.migrator for instance in service_registry.living} - {own_version})
     if versions:
         yield f"some run migrator {', '.join(versions)}; this is {own_version}"
     silent = service_registry.silent
-    for one in silent[:_SILENT_SHOWN]:
-        yield f"no goodbye, silent for {age_text(service_registry.age_s(one))}: {who(one)}"
+    for instance in silent[:_SILENT_SHOWN]:
+        yield f"no goodbye, silent for {age_text(service_registry.age_s(instance))}: {instance_label(instance)}"
     if len(silent) > _SILENT_SHOWN:
         yield f"no goodbye of {len(silent) - _SILENT_SHOWN} more before that (see --json)"
 
 
-def _fits(one: Instance, revision: str | None) -> str:
+def _fits(instance: Instance, revision: str | None) -> str:
     if revision is None:
         return "?"
-    return "fits" if one.revision == revision else "differs"
+    return "fits" if instance.revision == revision else "differs"

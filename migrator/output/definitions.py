@@ -1,4 +1,4 @@
-"""The lines of a Terraform or CloudFormation definition that say one part of a table.
+"""A DynamoDB table's parts as lines of a Terraform or CloudFormation definition.
 
 A definition is what CreateTable takes, with the specifications of TTL and recovery beside it. A part is what a
 difference is about: key, ttl, index NAME, or an option of the job. Sources: the Terraform AWS provider's
@@ -51,7 +51,9 @@ def terraform(part: str, definition: Definition) -> list[str]:
 
 def _key(_: str, definition: Definition) -> Iterator[str]:
     yield from _keys(definition["KeySchema"])
-    yield from _attributes([one["AttributeName"] for one in definition["AttributeDefinitions"]], definition)
+    yield from _attributes(
+        [attribute["AttributeName"] for attribute in definition["AttributeDefinitions"]], definition
+    )
 
 
 def _attributes(names: Collection[str], definition: Definition) -> Iterator[str]:
@@ -64,11 +66,16 @@ def _attributes(names: Collection[str], definition: Definition) -> Iterator[str]
 
 def _keys(schema: list[dict[str, str]]) -> list[str]:
     """hash_key and range_key; a key of several attributes has a block for each."""
-    if len(schema) > 2 or [one["KeyType"] for one in schema] == ["HASH", "HASH"]:
-        blocks = [{"attribute_name": one["AttributeName"], "key_type": one["KeyType"]} for one in schema]
+    if len(schema) > 2 or [attribute["KeyType"] for attribute in schema] == ["HASH", "HASH"]:
+        blocks = [
+            {"attribute_name": attribute["AttributeName"], "key_type": attribute["KeyType"]}
+            for attribute in schema
+        ]
         return [line for words in blocks for line in _block("key_schema", words)]
     names = {"HASH": "hash_key", "RANGE": "range_key"}
-    return [f"{names[one['KeyType']]} = {json.dumps(one['AttributeName'])}" for one in schema]
+    return [
+        f"{names[attribute['KeyType']]} = {json.dumps(attribute['AttributeName'])}" for attribute in schema
+    ]
 
 
 def _index_block(name: str, definition: Definition) -> Iterator[str]:
@@ -79,8 +86,12 @@ def _index_block(name: str, definition: Definition) -> Iterator[str]:
         "GlobalSecondaryIndexes": "global_secondary_index",
         "LocalSecondaryIndexes": "local_secondary_index",
     }
-    table_key = [one["AttributeName"] for one in definition["KeySchema"]]
-    own = [one["AttributeName"] for one in index["KeySchema"] if one["AttributeName"] not in table_key]
+    table_key = [attribute["AttributeName"] for attribute in definition["KeySchema"]]
+    own = [
+        attribute["AttributeName"]
+        for attribute in index["KeySchema"]
+        if attribute["AttributeName"] not in table_key
+    ]
     yield from _attributes(own, definition)
     yield f"{kind[word]} {{"
     yield f"  name = {json.dumps(name)}"
@@ -106,11 +117,11 @@ def _settings(name: str, *words: tuple[str, str]) -> Callable[[str, Definition],
     """A block of one specification: (our word there, the definition's word)."""
 
     def lines(_: str, definition: Definition) -> Iterator[str]:
-        found = definition.get(name)
-        if found is not None:
+        settings = definition.get(name)
+        if settings is not None:
             block = {"TimeToLiveSpecification": "ttl", "WarmThroughput": "warm_throughput"}
             block["PointInTimeRecoverySpecification"] = "point_in_time_recovery"
-            yield from _block(block[name], {ours: found[theirs] for ours, theirs in words})
+            yield from _block(block[name], {ours: settings[theirs] for ours, theirs in words})
 
     return lines
 
@@ -136,7 +147,7 @@ _CAPACITY = _plain(
 
 
 def _tag(name: str, definition: Definition) -> Iterator[str]:
-    tags = {one["Key"]: one["Value"] for one in definition.get("Tags", ())}
+    tags = {tag["Key"]: tag["Value"] for tag in definition.get("Tags", ())}
     if name in tags:
         yield from (f"tags = {{ {json.dumps(name)} = {json.dumps(tags[name])} }}",)
 
@@ -181,9 +192,11 @@ _TERRAFORM: dict[str, Callable[[str, Definition], Iterator[str]]] = {
 def _yaml(value: Any) -> list[str]:
     """A value of mappings, lists and plain values as lines of YAML."""
     if isinstance(value, Mapping):
-        return [line for name, one in value.items() for line in _entry(f"{name}:", one)]
+        return [line for name, entry in value.items() for line in _entry(f"{name}:", entry)]
     return [
-        f"{'- ' if number == 0 else '  '}{line}" for one in value for number, line in enumerate(_yaml(one))
+        f"{'- ' if number == 0 else '  '}{line}"
+        for entry in value
+        for number, line in enumerate(_yaml(entry))
     ]
 
 

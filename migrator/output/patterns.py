@@ -13,9 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from migrator.mapping.show.redaction import json_ready, json_text, mask, value_texts
-from migrator.model.evidence import DiffKey
-from migrator.model.patterns import Request
-from migrator.model.phase import SIDES
+from migrator.model.evidence import SIDES, DiffKey
+from migrator.model.mapping import Request
 from migrator.model.results import Answer, Example, Latency, PartAnswer, PatternReplay, ReplayResult
 from migrator.output.inert import plain
 from migrator.output.text import whole_names
@@ -33,13 +32,13 @@ def answer_data(answer: Answer) -> dict[str, Any]:
         "same": answer.same,
         "parts": [
             {
-                "part": one.part.name,
-                "attributes": list(one.part.attributes),
-                "items": json_ready(one.items),
-                "rows": json_ready(one.rows),
-                "same": one.same,
+                "part": part.part.name,
+                "attributes": list(part.part.attributes),
+                "items": json_ready(part.items),
+                "rows": json_ready(part.rows),
+                "same": part.same,
             }
-            for one in answer.parts
+            for part in answer.parts
         ],
         "operation": _CALLS[answer.request.operation],
         "requests": json_ready(answer.request.sent),
@@ -54,11 +53,11 @@ def answer_data(answer: Answer) -> dict[str, Any]:
 
 def print_answer(console: Console, answer: Answer) -> None:
     """DynamoDB's answer beside SQL's, part by part, the first rows of each."""
-    for one in answer.parts:
-        console.print(_answer_table(answer, one))
-        if max(len(one.items), len(one.rows)) > _ROWS_SHOWN:
-            console.print(f"… {len(one.items):,} items, {len(one.rows):,} rows in all")
-        if one.several:
+    for part in answer.parts:
+        console.print(_answer_table(answer, part))
+        if max(len(part.items), len(part.rows)) > _ROWS_SHOWN:
+            console.print(f"… {len(part.items):,} items, {len(part.rows):,} rows in all")
+        if part.several:
             console.print("more than one, though the part says one: true", markup=False)
     verdict = "[bold green]the same[/]" if answer.same else "[bold red]not the same[/]"
     order = "" if answer.pattern.order == "exact" else " (compared as sets)"
@@ -143,25 +142,25 @@ def _literal(value: Any) -> str:
     return json_text(value)
 
 
-def _answer_table(answer: Answer, one: PartAnswer) -> Table:
-    title = f"{answer.pattern.name} {one.part.name}".strip()
+def _answer_table(answer: Answer, part: PartAnswer) -> Table:
+    title = f"{answer.pattern.name} {part.part.name}".strip()
     table = Table(title=title, title_justify="left")
-    names = " | ".join(one.part.attributes)
+    names = " | ".join(part.part.attributes)
     table.add_column(f"DynamoDB: {names}", overflow="fold")
     table.add_column(f"SQL: {names}", overflow="fold")
-    for number in range(min(_ROWS_SHOWN, max(len(one.items), len(one.rows)))):
-        table.add_row(_cell(one.items, number), _cell(one.rows, number))
+    for number in range(min(_ROWS_SHOWN, max(len(part.items), len(part.rows)))):
+        table.add_row(_cell(part.items, number), _cell(part.rows, number))
     return table
 
 
 def _cell(rows: Sequence[tuple[Any, ...]], number: int) -> str:
     if number >= len(rows):
         return ""
-    text = " | ".join("–" if value is None else _shown(value) for value in rows[number])
+    text = " | ".join("–" if value is None else _cell_text(value) for value in rows[number])
     return plain(text).replace("[", r"\[")
 
 
-def _shown(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
@@ -169,7 +168,7 @@ def _shown(value: Any) -> str:
 
 LAG_SHOWN_S = 1.0
 """Seconds; a change is always some moments on its way."""
-_SHOWN = 3
+_EXAMPLES_SHOWN = 3
 """Examples of each kind of difference."""
 
 
@@ -183,17 +182,19 @@ def replay_data(result: ReplayResult) -> dict[str, Any]:
         "seed": result.seed,
         "took_s": round(result.took_s, 3),
         "lag_s": round(result.lag_s, 1),
-        "patterns": [_pattern_data(one) for one in result.patterns],
+        "patterns": [_pattern_data(replay) for replay in result.patterns],
     }
 
 
 def print_replay(console: Console, result: ReplayResult) -> None:
     """A line for each pattern, where its parameters come from, and one example of each kind of difference."""
     console.print(_counts(result))
-    for one in result.patterns:
-        console.print(f"{one.pattern.name}: {_drawn(one)}", markup=False, highlight=False, soft_wrap=True)
-    for one in result.patterns:
-        _print_found(console, one, result)
+    for replay in result.patterns:
+        console.print(
+            f"{replay.pattern.name}: {_drawn(replay)}", markup=False, highlight=False, soft_wrap=True
+        )
+    for replay in result.patterns:
+        _print_differences(console, replay, result)
     if result.lag_s >= LAG_SHOWN_S:
         behind = (
             f"the table lacks changes of the last {result.lag_s:.0f} s, and differs where they would show"
@@ -206,24 +207,27 @@ def print_replay(console: Console, result: ReplayResult) -> None:
 # ── plain data ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _pattern_data(one: PatternReplay) -> dict[str, Any]:
+def _pattern_data(replay: PatternReplay) -> dict[str, Any]:
     return {
-        "pattern": one.pattern.name,
-        "samples": one.samples,
-        "parameters": dict(one.origins),
-        "kinds": [{"set": list(kind), "samples": count} for kind, count in sorted(one.kinds.items())],
-        "absent": one.absent,
-        "same": one.same,
-        "empty": one.empty,
-        "transient": one.transient,
-        "different": one.different,
+        "pattern": replay.pattern.name,
+        "samples": replay.samples,
+        "parameters": dict(replay.origins),
+        "kinds": [{"set": list(kind), "samples": count} for kind, count in sorted(replay.kinds.items())],
+        "absent": replay.absent,
+        "same": replay.same,
+        "empty": replay.empty,
+        "transient": replay.transient,
+        "different": replay.different,
         "differences": [
             _kind_data(kind)
-            | {"count": count, "examples": [_example(one, e) for e in one.examples[kind][:_SHOWN]]}
-            for kind, count in sorted(one.found.items())
+            | {
+                "count": count,
+                "examples": [_example(replay, e) for e in replay.examples[kind][:_EXAMPLES_SHOWN]],
+            }
+            for kind, count in sorted(replay.found.items())
         ],
-        "latency_ms": {side: _latency_data(found) for side, found in one.latency.items()},
-        "missing_why": one.missing_why,
+        "latency_ms": {side: _latency_data(latency) for side, latency in replay.latency.items()},
+        "missing_why": replay.missing_why,
     }
 
 
@@ -231,31 +235,31 @@ def _kind_data(kind: DiffKey) -> dict[str, Any]:
     return {"class": kind.kind, "part": kind.part, "attribute": kind.attribute}
 
 
-def _latency_data(found: Latency) -> dict[str, Any]:
+def _latency_data(latency: Latency) -> dict[str, Any]:
     return {
-        "answers": found.answers,
-        "p50": found.p50_ms,
-        "p90": found.p90_ms,
-        "p99": found.p99_ms,
-        "max": found.max_ms,
+        "answers": latency.answers,
+        "p50": latency.p50_ms,
+        "p90": latency.p90_ms,
+        "p99": latency.p99_ms,
+        "max": latency.max_ms,
     }
 
 
-def _example(one: PatternReplay, example: Example) -> dict[str, Any]:
+def _example(replay: PatternReplay, example: Example) -> dict[str, Any]:
     """Values are JSON texts: 9.90 and "9.90" are two, and no digit of a number is lost."""
-    data: dict[str, Any] = {"params": _params(one, example.params)}
+    data: dict[str, Any] = {"params": _params(replay, example.params)}
     if example.why:
         data["why"] = example.why
     for side in ("row", "item") if example.diff else ():
         values = getattr(example.diff, side)
         if values is not None:
-            texts = value_texts(example.compared, values, one.hidden.attributes)
+            texts = value_texts(example.compared, values, replay.hidden.attributes)
             data[side] = dict(zip(example.compared, texts, strict=True))
     return data
 
 
-def _params(one: PatternReplay, texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: mask(text) if name in one.hidden.params else text for name, text in texts.items()}
+def _params(replay: PatternReplay, texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: mask(text) if name in replay.hidden.params else text for name, text in texts.items()}
 
 
 # ── for people ──────────────────────────────────────────────────────────────────────────────────
@@ -268,14 +272,16 @@ def _counts(result: ReplayResult) -> Table:
     latencies = [f"{side} {share}" for side in (first, second) for share in ("p50", "p99")]
     for column in ("samples", "same", "empty", "transient", "different", *latencies):
         table.add_column(column, justify="right")
-    for one in result.patterns:
-        counts = (one.samples, one.same, one.empty, one.transient, one.different)
-        table.add_row(escape(one.pattern.name), *(f"{count:,}" for count in counts), *_milliseconds(one))
-    return whole_names(table, (one.pattern.name for one in result.patterns))
+    for replay in result.patterns:
+        counts = (replay.samples, replay.same, replay.empty, replay.transient, replay.different)
+        table.add_row(
+            escape(replay.pattern.name), *(f"{count:,}" for count in counts), *_milliseconds(replay)
+        )
+    return whole_names(table, (replay.pattern.name for replay in result.patterns))
 
 
 def _verdict(result: ReplayResult) -> str:
-    samples = sum(one.samples for one in result.patterns)
+    samples = sum(replay.samples for replay in result.patterns)
     word = "[bold green]clean[/]" if result.clean else "[bold yellow]not proven[/]"
     if result.different:
         word = "[bold red]not clean[/]"
@@ -290,37 +296,37 @@ def _names(result: ReplayResult) -> tuple[str, str]:
     return ("SQL (first)", "SQL (again)") if result.control else ("DynamoDB", "SQL")
 
 
-def _milliseconds(one: PatternReplay) -> Iterator[str]:
+def _milliseconds(replay: PatternReplay) -> Iterator[str]:
     for side in SIDES:
-        found = one.latency.get(side)
-        yield from (f"{ms:,.1f} ms" for ms in (found.p50_ms, found.p99_ms)) if found else ("–", "–")
+        latency = replay.latency.get(side)
+        yield from (f"{ms:,.1f} ms" for ms in (latency.p50_ms, latency.p99_ms)) if latency else ("–", "–")
 
 
-def _drawn(one: PatternReplay) -> str:
+def _drawn(replay: PatternReplay) -> str:
     """Where the parameters come from, which optional ones were set how often, and what is missing."""
-    words = [", ".join(f"{name} ← {origin}" for name, origin in one.origins.items()) or "no parameters"]
-    if any(param.optional for param in one.pattern.params):
-        kinds = (f"{' + '.join(kind) or 'none'} {count:,}" for kind, count in sorted(one.kinds.items()))
+    words = [", ".join(f"{name} ← {origin}" for name, origin in replay.origins.items()) or "no parameters"]
+    if any(param.optional for param in replay.pattern.params):
+        kinds = (f"{' + '.join(kind) or 'none'} {count:,}" for kind, count in sorted(replay.kinds.items()))
         words.append(f"optional ones set: {', '.join(kinds)}")
-    if one.absent:
-        words.append(f"{one.absent:,} ask for what is not there")
-    if one.missing_why:
-        words.append(f"fewer samples than wanted: {one.missing_why}")
+    if replay.absent:
+        words.append(f"{replay.absent:,} ask for what is not there")
+    if replay.missing_why:
+        words.append(f"fewer samples than wanted: {replay.missing_why}")
     return "; ".join(words)
 
 
-def _print_found(console: Console, one: PatternReplay, result: ReplayResult) -> None:
-    for kind, count in sorted(one.found.items()):
+def _print_differences(console: Console, replay: PatternReplay, result: ReplayResult) -> None:
+    for kind, count in sorted(replay.found.items()):
         where = " ".join(word for word in (kind.part, kind.attribute) if word)
-        title = f"{one.pattern.name}: {count:,} {kind.kind} {where}".rstrip()
+        title = f"{replay.pattern.name}: {count:,} {kind.kind} {where}".rstrip()
         console.print(f"[bold red]{escape(title)}[/]")
-        _print_example(console, one, one.examples[kind][0], result)
+        _print_example(console, replay, replay.examples[kind][0], result)
 
 
-def _print_example(console: Console, one: PatternReplay, example: Example, result: ReplayResult) -> None:
-    params = _params(one, example.params)
-    asked = " ".join(f"-p {_word(f'{name}={text}')}" for name, text in params.items())
-    console.print(f"  asked {asked}".rstrip(), markup=False, highlight=False, soft_wrap=True)
+def _print_example(console: Console, replay: PatternReplay, example: Example, result: ReplayResult) -> None:
+    params = _params(replay, example.params)
+    arguments = " ".join(f"-p {_word(f'{name}={text}')}" for name, text in params.items())
+    console.print(f"  asked {arguments}".rstrip(), markup=False, highlight=False, soft_wrap=True)
     if example.why:
         console.print(f"  {plain(example.why)}", markup=False, highlight=False, soft_wrap=True)
     if example.diff is None or (example.diff.row is None and example.diff.item is None):
@@ -329,7 +335,7 @@ def _print_example(console: Console, one: PatternReplay, example: Example, resul
     table = Table(box=None, pad_edge=False)
     for column in ("  attribute", second, first):
         table.add_column(column, overflow="fold")
-    data = _example(one, example)
+    data = _example(replay, example)
     for name in example.compared:
         cells = [_replay_cell(data.get(side), name) for side in ("row", "item")]
         differs = example.diff.attribute == name

@@ -33,7 +33,7 @@ STANDINGS: Mapping[Standing, str] = {
     "newest": "mapping: it is the one that the job's writers work by",
     "new": "mapping: new to the job, or its columns are; the next install, backfill or relay goes on to it, and tells those"
     " of another one to stop",
-    "old": "mapping: the job has gone on to another one, or to other columns: whoever writes by this one is refused; take"
+    "old": "mapping: the job has gone on to another one, or to other columns: writers by this one are refused; take"
     " the newer file, or go back with `migrator capture install --go-back`, then `migrator backfill`",
 }
 """How the mapping in hand stands among those that the job has worked by."""
@@ -41,7 +41,7 @@ STANDINGS: Mapping[Standing, str] = {
 
 @dataclass
 class RelayReport:
-    """daemon.Listener. `keep`: what is to be done now and then, beside the look at the marks; `seen` is told of them."""
+    """daemon.Listener. `keep`: what is to be done now and then; `seen` is called with the state of the marks."""
 
     journal: Journal
     run: Run
@@ -56,7 +56,7 @@ class RelayReport:
     looked_at: float = float("-inf")
     trouble: str = ""
     """Why it has not got on since; '' where it has."""
-    _told: Counter[str] = field(default_factory=Counter)
+    _reported_totals: Counter[str] = field(default_factory=Counter)
     _page: Page = field(default_factory=lambda: Page(f"(relay {secrets.token_hex(8)})", 1, None, None))
     _lock: Lock = field(default_factory=Lock)
 
@@ -66,9 +66,9 @@ class RelayReport:
             self.totals.update(counts)
             self.trouble = ""
         _log.debug("marks_worked", took_ms=took_ms, **counts)
-        if found := _findings(worked):
-            self.journal.add_findings(self.run, found)
-            _log.warning("findings_made", **Counter(str(one.kind) for one in found))
+        if new_findings := _findings(worked):
+            self.journal.add_findings(self.run, new_findings)
+            _log.warning("findings_made", **Counter(str(finding.kind) for finding in new_findings))
 
     def failed(self, error: MigratorError, wait_s: float) -> None:
         with self._lock:
@@ -95,7 +95,7 @@ class RelayReport:
             "relay_lag", waiting=state.waiting, oldest_age_s=age_s, failed=state.failed, **self._since()
         )
         self.seen(state)
-        # Last: this asks the journal, and lag is to be told while that is away, too.
+        # Last: this asks the journal, and lag is to be reported while that is away, too.
         self._look_at_findings(state)
         self._keep_totals()
         return True
@@ -119,11 +119,15 @@ class RelayReport:
     def _since(self) -> dict[str, int]:
         """What was worked since the last line."""
         with self._lock:
-            told, self._told = self._told, self.totals.copy()
-        return {name: count - told[name] for name, count in self._told.items() if count > told[name]}
+            before, self._reported_totals = self._reported_totals, self.totals.copy()
+        return {
+            name: count - before[name]
+            for name, count in self._reported_totals.items()
+            if count > before[name]
+        }
 
     def line(self) -> str:
-        """How it gets on, on one line, without asking anybody."""
+        """The relay's progress on one line, from what is known already."""
         with self._lock:
             finished, stored, trouble = self.totals["finished"], self.totals["stored"], self.trouble
         lag = (
@@ -141,17 +145,17 @@ class RelayReport:
         state, totals = self.marks.state(), self.totals
         self.state = state
         self._look_at_findings(state)
-        left = state.waiting + state.unripe
+        remaining = state.waiting + state.unripe
         return (
             f"{totals['finished']:,} mark(s) worked: {totals['stored']:,} item(s) written,"
-            f" {totals['buried']:,} tombstone(s); {left:,} mark(s) left, {state.failed:,} of them failed before"
+            f" {totals['buried']:,} tombstone(s); {remaining:,} mark(s) left, {state.failed:,} of them failed before"
         )
 
     def data(self) -> dict[str, Any]:
         """What was worked, and the marks that are left, as plain values."""
-        found = self.open_findings.counts()
+        open_counts = self.open_findings.counts()
         marks = asdict(self.marks.state())
-        return {"run": self.run.id, "worked": dict(self.totals), "marks": marks, "open_findings": found}
+        return {"run": self.run.id, "worked": dict(self.totals), "marks": marks, "open_findings": open_counts}
 
     def serve(self, host: str, port: int) -> None:
         """Metrics at http://host:port/metrics. Raises: SettingsError where the port is taken."""
@@ -182,20 +186,20 @@ def _counts(worked: Worked) -> dict[str, int]:
         "taken": worked.taken,
         "finished": worked.finished,
         "put_back": worked.put_back,
-        "rows": sum(one.roots for one in worked.refreshed),
-        "stored": sum(one.stored for one in worked.refreshed),
-        "buried": sum(one.buried for one in worked.refreshed),
-        "newer": sum(one.newer for one in worked.refreshed),
-        "refused": sum(len(one.refused) for one in worked.refreshed),
-        "collisions": sum(len(one.collisions) for one in worked.refreshed),
+        "rows": sum(refreshed.roots for refreshed in worked.refreshed),
+        "stored": sum(refreshed.stored for refreshed in worked.refreshed),
+        "buried": sum(refreshed.buried for refreshed in worked.refreshed),
+        "newer": sum(refreshed.newer for refreshed in worked.refreshed),
+        "refused": sum(len(refreshed.refused) for refreshed in worked.refreshed),
+        "collisions": sum(len(refreshed.collisions) for refreshed in worked.refreshed),
     }
 
 
 def _findings(worked: Worked) -> list[Finding]:
-    found = list(worked.findings)
-    for one in worked.refreshed:
-        found += one.findings
-    return found
+    all_findings = list(worked.findings)
+    for refreshed in worked.refreshed:
+        all_findings += refreshed.findings
+    return all_findings
 
 
 # ── A relay's metrics in Prometheus' form, by prometheus-client ──
@@ -231,8 +235,8 @@ class _Relay(Collector):
         yield GaugeMetricFamily(
             "migrator_lag_seconds", "Age of the oldest mark that could be taken.", state.oldest_age_s
         )
-        for name, said in _COUNTERS.items():
-            yield CounterMetricFamily(f"migrator_relay_{name}", said, self.report.totals[name])
+        for name, help_text in _COUNTERS.items():
+            yield CounterMetricFamily(f"migrator_relay_{name}", help_text, self.report.totals[name])
 
 
 def serve_relay(report: Measured, host: str, port: int) -> None:

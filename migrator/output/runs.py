@@ -47,8 +47,8 @@ def verify_data(result: VerifyResult) -> dict[str, Any]:
         "scanned_items": result.scanned,
         "findings": dict(result.findings),
         "sample": _sample_data(result.sample),
-        "not_compared": [asdict(one) for one in result.not_compared],
-        "not_proven": [asdict(one) for one in result.not_proven],
+        "not_compared": [asdict(part) for part in result.not_compared],
+        "not_proven": [asdict(part) for part in result.not_proven],
         "took_s": round(result.took_s, 3),
     }
 
@@ -66,10 +66,10 @@ def print_backfill(console: Console, result: BackfillResult) -> None:
 
 def explained_lines(entity: str, plans: Sequence[Explained]) -> Iterator[str]:
     """The source's plans for an entity's page, each with a warning for what it would read as a whole."""
-    for one in plans:
-        yield f"{entity}, {one.what}:"
-        yield from (f"  {line}" for line in one.lines)
-        for table in one.whole_tables:
+    for plan in plans:
+        yield f"{entity}, {plan.what}:"
+        yield from (f"  {line}" for line in plan.lines)
+        for table in plan.whole_tables:
             what = f"every page reads the whole of table {table}"
             yield f"  warning: {what}; let an index begin with the columns that it is read by, or take larger pages"
 
@@ -88,16 +88,16 @@ def print_verify(console: Console, result: VerifyResult) -> None:
     if result.run.resumed:
         since = f"rows were read since {result.run.started_at}, when this verify began before it was stopped"
         console.print(f"{since}; --restart reads all of them anew", markup=False)
-    for one in result.not_compared:
-        console.print(f"not compared by plain SQL: {one.what} ({one.why})", markup=False)
-    for one in result.not_proven:
-        console.print(f"not proven: {one.what}: {one.why}", markup=False)
+    for part in result.not_compared:
+        console.print(f"not compared by plain SQL: {part.what} ({part.why})", markup=False)
+    for part in result.not_proven:
+        console.print(f"not proven: {part.what}: {part.why}", markup=False)
     if result.findings:
         counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(result.findings.items()))
         console.print(f"[bold red]not clean[/]: {counted}")
     else:
-        seen = " as far as this user sees rows" if result.not_proven else ""
-        whole = seen if result.sample is None else " as far as the sample goes"
+        limit = " as far as this user sees rows" if result.not_proven else ""
+        whole = limit if result.sample is None else " as far as the sample goes"
         console.print(f"[bold green]clean[/]{whole}: rows and items say the same")
 
 
@@ -128,7 +128,7 @@ def _row(table: Table, name: str, tally: Tally) -> None:
 # ── How a stage gets on: bars on a terminal, one JSON line a page elsewhere ──
 
 PLANNING_S = 10.0
-"""How often the log is told how many pages are planned."""
+"""How often the log has a line on the pages planned by now."""
 
 
 class Bars:
@@ -156,7 +156,7 @@ class Bars:
         self._bars.stop()
 
     def page_planned(self, entity: str, number: int) -> None:
-        """A bar of its own, which ends when the entity's begins: nobody knows how many pages there will be."""
+        """A bar of its own, which ends when the entity's begins: the number of pages is not known yet."""
         if entity not in self._planning:
             self._planning[entity] = self._bars.add_task(f"{entity}: planning", total=None, rate="pages")
         self._bars.update(self._planning[entity], completed=number)
@@ -194,7 +194,7 @@ class Lines:
         self._log = log
         self._clock = clock
         self._planning: dict[str, float] = {}
-        """When the log was told last of an entity whose pages are being planned."""
+        """When the log last had a line on an entity whose pages are being planned."""
 
     def __enter__(self) -> Lines:
         return self
@@ -274,7 +274,7 @@ class SampleLines:
         return None
 
     def pattern_started(self, pattern: str, samples: int) -> None:
-        """Nothing: what was asked is told at its end."""
+        """Prints nothing: a replay reports what was asked at its end."""
 
     def sample_done(self, pattern: str) -> None:
         """Nothing: no line a sample."""

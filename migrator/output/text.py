@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from migrator.mapping.heart.sizes import Estimate, Price
+from migrator.mapping.heart.wire import Estimate, Price
 from migrator.mapping.show.redaction import integers_of, json_text, masked_keys
 from migrator.model.capture import Step
-from migrator.model.expressions import Template
 from migrator.model.facts import CollectionPlan, EntityPlan, Slot
 from migrator.model.journal import Finding
+from migrator.model.mapping import Template
 from migrator.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.model.table import Item, RowTree
 from migrator.output.inert import plain
@@ -32,8 +32,8 @@ def row_tree_lines(plan: EntityPlan, row: RowTree) -> Iterator[str]:
     """The row tree, one value a line, children indented."""
     yield f"row of {plan.table.real}"
     yield from _slots(plan.slots, row, "  ")
-    for one, value in zip(plan.collections, row[len(plan.slots) :], strict=True):
-        yield from _collection(one, value)
+    for collection, value in zip(plan.collections, row[len(plan.slots) :], strict=True):
+        yield from _collection(collection, value)
 
 
 def item_text(item: Item) -> str:
@@ -52,15 +52,15 @@ def _slots(slots: Sequence[Slot], row: Sequence[Any], indent: str) -> Iterator[s
         yield f"{indent}{slot.path} = {value!r}   ({slot.column.declared or slot.column.kind.name})"
 
 
-def _collection(one: CollectionPlan, value: Any) -> Iterator[str]:
-    alias = one.collection.alias
-    if not one.collection.is_list:
-        yield f"  {alias} = {value!r}   ({one.collection.kind} of {one.table.real})"
+def _collection(plan: CollectionPlan, value: Any) -> Iterator[str]:
+    alias = plan.collection.alias
+    if not plan.collection.is_list:
+        yield f"  {alias} = {value!r}   ({plan.collection.kind} of {plan.table.real})"
         return
-    yield f"  {alias}: {len(value)} row(s) of {one.table.real}"
+    yield f"  {alias}: {len(value)} row(s) of {plan.table.real}"
     for child in value:
         yield "    -"
-        yield from _slots(one.slots, child, "      ")
+        yield from _slots(plan.slots, child, "      ")
 
 
 # ── Findings for people and for programs, with or without the parts of keys that could name a person ──
@@ -71,13 +71,13 @@ SHOWN = 20
 
 def masked(finding: Finding, templates: Sequence[Template]) -> Finding:
     """The finding with masked keys, also in its reason; `templates` are those of the mapping's keys."""
-    known = integers_of(finding.source_key)
+    integers = integers_of(finding.source_key)
     return replace(
         finding,
         source_key=masked_keys(finding.source_key, ()),
-        item_key=masked_keys(finding.item_key, templates, known),
-        reason=masked_keys(finding.reason, templates, known),
-        owner=masked_keys(finding.owner, (), known),
+        item_key=masked_keys(finding.item_key, templates, integers),
+        reason=masked_keys(finding.reason, templates, integers),
+        owner=masked_keys(finding.owner, (), integers),
     )
 
 
@@ -85,9 +85,9 @@ def print_findings(console: Console, findings: Sequence[Finding], counts: Mappin
     """The first findings, one line each, and how many more there are."""
     for finding in findings[:SHOWN]:
         console.print(finding_line(finding), markup=False, highlight=False, soft_wrap=True)
-    more = sum(counts.values()) - min(len(findings), SHOWN)
-    if more > 0:
-        console.print(f"… and {more:,} more: see them with `migrator findings JOB --all`", markup=False)
+    rest = sum(counts.values()) - min(len(findings), SHOWN)
+    if rest > 0:
+        console.print(f"… and {rest:,} more: see them with `migrator findings JOB --all`", markup=False)
 
 
 def finding_line(finding: Finding) -> str:
@@ -119,8 +119,8 @@ def print_undo(console: Console, counts: UndoCounts, *, dry_run: bool) -> None:
         console.print(f"{counts.items:,} item(s) would be deleted; {others}")
         return
     changed = counts.items - counts.gone
-    more = f"; {changed:,} changed meanwhile and stayed" if changed else ""
-    console.print(f"{counts.gone:,} item(s) deleted{more}; {others}")
+    changed_note = f"; {changed:,} changed meanwhile and stayed" if changed else ""
+    console.print(f"{counts.gone:,} item(s) deleted{changed_note}; {others}")
 
 
 # ──
@@ -128,14 +128,14 @@ def print_undo(console: Console, counts: UndoCounts, *, dry_run: bool) -> None:
 # the row.
 
 
-def found_lines(found: RowTraces) -> Iterator[str]:
-    yield f"kept of the row: {_listed(found.counts)}"
+def traces_lines(traces: RowTraces) -> Iterator[str]:
+    yield f"kept of the row: {_listed(traces.counts)}"
 
 
-def hint_lines(found: RowTraces) -> Iterator[str]:
+def hint_lines(traces: RowTraces) -> Iterator[str]:
     # Samples are there, or not, whatever row is meant.
-    own = [number for kind, number in found.counts.items() if kind != "samples"]
-    if not any((*own, found.items, found.is_there)):
+    own = [number for kind, number in traces.counts.items() if kind != "samples"]
+    if not any((*own, traces.items, traces.is_there)):
         yield "If you expected something: is the key written as `migrator findings --show-keys` shows it?"
 
 
@@ -145,47 +145,47 @@ def forgotten_lines(done: Forgotten) -> Iterator[str]:
         what = f"{done.young:,} tombstone(s) must stay until no late writer can bring an item back"
         yield f"{what}; run the same command again in {done.ripe_in_s:,.0f} s, or when older work has ended"
     if done.is_late:
-        what = "somebody still writes what he read before, or the row has come back: remembered keys stay"
-        yield f"{what}; run the same command again when he is done"
+        what = "a writer still writes what it read before, or the row has come back: remembered keys stay"
+        yield f"{what}; run the same command again when it is done"
 
 
-def left_lines(left: Sequence[str]) -> Iterator[str]:
+def remaining_lines(remaining: Sequence[str]) -> Iterator[str]:
     yield "What this command cannot take away:"
-    yield from (f"  - {one}" for one in left)
+    yield from (f"  - {line}" for line in remaining)
 
 
-def left_of(found: RowTraces, *, in_s3: bool) -> list[str]:
-    """What stays elsewhere, and who must see to it."""
-    left = [
+def what_remains(traces: RowTraces, *, in_s3: bool) -> list[str]:
+    """What of the row stays elsewhere, and has to be removed there."""
+    remaining = [
         "point-in-time recovery of the table (up to 35 days), its backups, exports and stream (24 hours)",
         "backups, replicas and binary logs of the source, and of the journal's database; pages of them that are not"
         " overwritten yet (VACUUM)",
         "items and rows of others that quote the row, and whatever your own logs hold",
     ]
     if in_s3:
-        left.append("objects in S3 that its items pointed to, and their older versions")
-    if found.page_bounds:
-        left.append(
-            f"{found.page_bounds:,} page(s) of runs in the journal that begin or end at the row's key"
+        remaining.append("objects in S3 that its items pointed to, and their older versions")
+    if traces.page_bounds:
+        remaining.append(
+            f"{traces.page_bounds:,} page(s) of runs in the journal that begin or end at the row's key"
         )
-    if found.is_there:
-        left.append("the row itself, its items, and what the relay needs as long as the row is there")
-    elif found.items:
-        left.append(f"{found.items:,} item(s) of the row in the table")
-    return left
+    if traces.is_there:
+        remaining.append("the row itself, its items, and what the relay needs as long as the row is there")
+    elif traces.items:
+        remaining.append(f"{traces.items:,} item(s) of the row in the table")
+    return remaining
 
 
-def forget_data(found: RowTraces, done: Forgotten | None, left: Sequence[str]) -> dict[str, Any]:
+def forget_data(traces: RowTraces, done: Forgotten | None, remaining: Sequence[str]) -> dict[str, Any]:
     """`forgotten` is null where nothing was taken away because only counts were asked for."""
     return {
-        "row_in_source": found.is_there,
-        "items": found.items,
-        "found": found.counts,
+        "row_in_source": traces.is_there,
+        "items": traces.items,
+        "found": traces.counts,
         "forgotten": None if done is None else dict(done.gone),
-        "tombstones_left": len(found.tombstones) if done is None else done.young,
+        "tombstones_left": len(traces.tombstones) if done is None else done.young,
         "again_in_s": 0 if done is None else round(done.ripe_in_s),
         "writers_late": False if done is None else done.is_late,
-        "left": list(left),
+        "left": list(remaining),
     }
 
 
@@ -219,14 +219,14 @@ def end_steps(job: str, open_patterns: Sequence[str], sql: EndSql) -> list[EndSt
     moves = [
         EndStep(f"complete {name}", f"migrator cutover advance {job} {name} --yes") for name in open_patterns
     ]
-    left = [
+    last_steps = [
         EndStep("work the marks that are left", f"migrator relay {job} --once"),
         EndStep("compare everything for the last time", f"migrator verify {job}"),
         *moves,
     ]
     return [
         EndStep("pause writes: services without dual_write, the source read-only", sql=tuple(sql.read_only)),
-        *(left if moves else ()),
+        *(last_steps if moves else ()),
         EndStep(
             "let services write again; they ask the table themselves, without `Migration`, which needs the source"
         ),
@@ -244,9 +244,9 @@ def step_lines(steps: Sequence[EndStep]) -> Iterator[str]:
     for number, step in enumerate(steps, 1):
         yield f"{number}. {step.what}{f': {step.command}' if step.command else ''}"
         for statement in step.sql:
-            shown = statement.strip().rstrip(";")
+            text = statement.strip().rstrip(";")
             yield from (
-                f"     {line}" for line in f"{shown}{'' if shown.startswith('--') else ';'}".splitlines()
+                f"     {line}" for line in f"{text}{'' if text.startswith('--') else ';'}".splitlines()
             )
 
 
@@ -255,38 +255,39 @@ def step_lines(steps: Sequence[EndStep]) -> Iterator[str]:
 _MB = 1024**2
 
 
-def estimate_data(found: Estimate, price: Price | None) -> dict[str, Any]:
+def estimate_data(cost_estimate: Estimate, price: Price | None) -> dict[str, Any]:
     """The estimate as plain values; dollars None where the region's price is not known."""
     return {
-        "rows": found.rows,
-        "items": found.items,
-        "write_units": found.write_units,
-        "index_write_units": found.index_units,
-        "stored_bytes": found.stored_bytes,
-        "write_usd": None if price is None else float(found.write_cost(price)),
-        "storage_usd_a_month": None if price is None else float(found.storage_cost(price)),
+        "rows": cost_estimate.rows,
+        "items": cost_estimate.items,
+        "write_units": cost_estimate.write_units,
+        "index_write_units": cost_estimate.index_units,
+        "stored_bytes": cost_estimate.stored_bytes,
+        "write_usd": None if price is None else float(cost_estimate.write_cost(price)),
+        "storage_usd_a_month": None if price is None else float(cost_estimate.storage_cost(price)),
         "region": None if price is None else price.region,
         "prices": None if price is None else price.source,
     }
 
 
-def estimate_line(found: Estimate, price: Price | None, unpriced: str) -> str:
+def estimate_line(cost_estimate: Estimate, price: Price | None, unpriced: str) -> str:
     """One line: what the rows take, and what that costs on AWS; `unpriced`: why that is not known."""
-    units = f"{found.write_units:,} write units, {found.index_units:,} of them for indexes"
-    taken = f"{found.rows:,} rows make about {found.items:,} items: {units}; {found.stored_bytes / _MB:,.1f} MB stored"
+    units = f"{cost_estimate.write_units:,} write units, {cost_estimate.index_units:,} of them for indexes"
+    stored_mb = cost_estimate.stored_bytes / _MB
+    amounts = f"{cost_estimate.rows:,} rows make about {cost_estimate.items:,} items: {units}; {stored_mb:,.1f} MB stored"
     if price is None:
-        return f"estimate: {taken}; {unpriced}"
-    write, month = usd(found.write_cost(price)), usd(found.storage_cost(price))
+        return f"estimate: {amounts}; {unpriced}"
+    write, month = usd(cost_estimate.write_cost(price)), usd(cost_estimate.storage_cost(price))
     where = f"{price.region}, infrequent access," if price.infrequent else price.region
     costs = f"on demand in {where} {write} to write, {month} a month to keep"
-    return f"estimate: {taken}; {costs} (prices of {price.source})"
+    return f"estimate: {amounts}; {costs} (prices of {price.source})"
 
 
 def usd(amount: Decimal) -> str:
     return f"USD {amount:,.2f}" if amount >= Decimal("0.01") or amount == 0 else "less than USD 0.01"
 
 
-# ── Steps of capture as files for those who change the source: SQL, or a migration of Alembic ──
+# ── Steps of capture as files for the people that change the source: SQL, or a migration of Alembic ──
 
 _END = "//migrator//"
 """Nothing that a name of a table would hold."""

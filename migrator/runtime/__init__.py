@@ -1,1 +1,1 @@
-"""What every process needs: retries, files, logs, spans, what other processes do, errors of servers."""
+"""What every process needs: retries, files, logs, forks, repeated work, errors of servers."""

@@ -1,28 +1,38 @@
-"""Loggers whose lines name the package that logs; structlog is loaded by the first line that is written."""
+"""Loggers whose lines name the package that logs, as JSON or for a person, without passwords.
+
+structlog, which loads rich and asyncio, is loaded by the first line that is written.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
-
-_asked: dict[str, Any] = {}
+_settings: dict[str, Any] = {}
 """How lines are to be made, until the first one is."""
+
+_SECRETS = (
+    (re.compile(r"(://[^/\s:@]*:)[^\s]*@"), r"\1***@"),
+    (re.compile(r"(?i)(\b\w*(?:password|passwd|pwd)=)(?:'[^']*'|[^&;\s'\"]+)"), r"\1***"),
+)
 
 
 def configure(*, json: bool, level: str = "info") -> None:
     """Sets up the lines of this process: JSON, or plain ones; nothing below `level`."""
-    _asked.update(json=json, level=level)
+    _settings.update(json=json, level=level)
+    # At once where structlog is loaded: a set-up or a capture of its lines that comes later must not be overruled by a line.
     if "structlog" in sys.modules:
-        _lines()
+        _set_up()
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger whose lines carry `room`: the one that speaks. In a service it speaks as the service set structlog up; where
+    """A logger whose lines carry `room`: the package that logs. In a service it logs as the service set structlog up; where
     that did not, warnings go to standard error, since standard output is the service's own."""
     return cast("FilteringBoundLogger", _Room(name))
 
@@ -34,19 +44,96 @@ class _Room:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
-        return getattr(_lines().bound_logger(self._name), method)
+        return getattr(_bound_logger(self._name), method)
 
 
 def bind_run(number: int) -> None:
     """Nothing; each line of this thread carries the run from now on."""
-    _lines().bind_run(number)
+    import structlog
+
+    _set_up()
+    structlog.contextvars.bind_contextvars(run=number)
 
 
-def _lines() -> ModuleType:
-    """What makes lines, set up as it was asked for."""
-    from migrator.runtime import log_lines  # here: it loads structlog, and structlog loads rich and asyncio
+def _bound_logger(room: str) -> Any:
+    """A logger of structlog's as this process, or the service, set it up; warnings to standard error where neither did."""
+    import structlog
 
-    if _asked:
-        log_lines.configure(**_asked)
-        _asked.clear()
-    return log_lines
+    _set_up()
+    if structlog.is_configured():
+        return structlog.get_logger(room=room)
+    printed = structlog.PrintLogger(cast(TextIO, _StandardError()))
+    return structlog.wrap_logger(printed, _processors(json=True), _from("warning"), room=room)
+
+
+def _set_up() -> None:
+    """Sets up structlog for this process as it was asked for, once."""
+    import structlog
+
+    settings = dict(_settings)  # another thread may set it up, too
+    if not settings:
+        return
+    structlog.configure(
+        processors=_processors(json=settings["json"]),
+        wrapper_class=_from(settings["level"]),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
+        cache_logger_on_first_use=False,
+    )
+    _settings.clear()
+
+
+def _processors(*, json: bool) -> list[Processor]:
+    import structlog
+
+    # The plain trace: the pretty one shows local variables, and those hold rows.
+    plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _hide_passwords,
+        structlog.processors.JSONRenderer() if json else plain,
+    ]
+
+
+def _from(level: str) -> type[FilteringBoundLogger]:
+    import logging
+
+    import structlog
+
+    return structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()])
+
+
+class _StandardError:
+    """Standard error as it is when a line is written: a line that lives on a terminal makes room for it.
+
+    A line that cannot be written any more (a closed pipe, no standard error at all) must not end what it tells of.
+    """
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.stderr.flush()
+
+
+def _hide_passwords(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """The fields without what looks like a password in a URL or a connection string. A second line of defence."""
+    return {name: _cut(value) for name, value in event.items()}
+
+
+def _cut(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): _cut(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_cut(part) for part in value]
+    text = str(value)
+    for secret, shown in _SECRETS:
+        text = secret.sub(shown, text)
+    return text

@@ -1,4 +1,4 @@
-"""The one retry policy: full jitter, a limit, and an end when the run is asked to stop."""
+"""Retries with exponential backoff and full jitter, a time limit, and a stop between them; how fast rows are read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from threading import Lock
 from typing import NoReturn, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
@@ -24,7 +25,7 @@ _QUIET_S = 3.0
 """What is over sooner is not worth a word."""
 _AGAIN_S = 10.0
 _log = get_logger("retry")
-_told_at = -math.inf
+_logged_at = -math.inf
 
 
 def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]) -> None:
@@ -32,16 +33,16 @@ def nap(seconds: float, stop: Callable[[], bool], sleep: Callable[[float], None]
 
     Raises: Interrupted when `stop` says so.
     """
-    left = seconds
+    remaining_s = seconds
     while True:
         if stop():
             raise Interrupted(
                 "stopped while it waited; what was done before stays, and the same command goes on from there"
             )
-        if left <= 0:
+        if remaining_s <= 0:
             return
-        sleep(min(left, _TICK_S))
-        left -= _TICK_S
+        sleep(min(remaining_s, _TICK_S))
+        remaining_s -= _TICK_S
 
 
 _END: ContextVar[tuple[float, str]] = ContextVar("end", default=(math.inf, ""))
@@ -135,13 +136,13 @@ class Retry:
         nap(min(seconds, max(0.0, _END.get()[0] - time.monotonic())), self.stop, self.sleep)
 
     def _tell(self, what: str, state: RetryCallState, began: float) -> None:
-        """Says that it waits, once it has waited for some time; of many calls that wait, now and then one does."""
-        global _told_at
+        """Logs that it waits, once it has waited for some time; of many calls that wait, now and then one does."""
+        global _logged_at
         now = time.monotonic()
         tried_s = self.clock() - began
-        if tried_s < _QUIET_S or now - _told_at < _AGAIN_S:
+        if tried_s < _QUIET_S or now - _logged_at < _AGAIN_S:
             return
-        _told_at = now
+        _logged_at = now
         error = state.outcome.exception() if state.outcome else None
         _log.warning(
             "tried_again",
@@ -171,11 +172,11 @@ class Retry:
 
 def _after(failed: BaseException, work: Callable[[], Result]) -> Callable[[], Result]:
     """`work`, but for its first call, which has failed already."""
-    left = [failed]
+    failure = [failed]
 
     def again() -> Result:
-        if left:
-            raise left.pop()
+        if failure:
+            raise failure.pop()
         return work()
 
     return again
@@ -189,3 +190,72 @@ class _AfterSeconds(stop_base):
     def __call__(self, state: RetryCallState) -> bool:
         late = time.monotonic() >= _END.get()[0]
         return late or self.retry.clock() - self.began >= self.retry.backoff.limit_s
+
+
+# ── Clocks that only go forward ──
+
+
+def running_s() -> float:
+    """A clock that also runs while the machine sleeps, which time.monotonic does on Windows alone."""
+    clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def clock_of(now_s: Callable[[], float]) -> Callable[[], float]:
+    """A clock that goes on from what `now_s` says now, whatever this machine's own clock says or is set to."""
+    then, before = now_s(), running_s()
+    return lambda: then + running_s() - before
+
+
+# ── How fast rows are read: a bucket of tokens that all workers of a run draw from ──
+
+_NO_DEBT_ROWS = 1e-6
+"""Rounding leaves so much; to wait for it could ask for sleeps too short for any clock, without end."""
+
+
+class RateLimit:
+    """At most `rows_per_s` on the average over all callers; None is no limit. Safe to use from many threads.
+
+    A page's rows are known only when it is read: they are drawn afterwards, and the next caller waits until the
+    bucket, which never holds more than one second's rows, is out of debt.
+    """
+
+    def __init__(
+        self,
+        rows_per_s: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rows_per_s = rows_per_s
+        self._stop = stop
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = Lock()
+        self._tokens = 0.0
+        self._filled_at = clock()
+
+    def wait(self) -> None:
+        """Returns when the next page may be read.
+
+        Raises: Interrupted when the run is asked to stop.
+        """
+        if self._rows_per_s is None:
+            return
+        while (debt_s := self._debt_s(self._rows_per_s)) > 0:
+            nap(debt_s, self._stop, self._sleep)
+
+    def took(self, rows: int) -> None:
+        """Draws the rows that were read."""
+        if self._rows_per_s is not None:
+            with self._lock:
+                self._tokens -= rows
+
+    def _debt_s(self, rows_per_s: float) -> float:
+        """How long the bucket needs to be out of debt."""
+        with self._lock:
+            now = self._clock()
+            filled = self._tokens + (now - self._filled_at) * rows_per_s
+            self._tokens, self._filled_at = min(filled, rows_per_s), now
+            return -self._tokens / rows_per_s if self._tokens < -_NO_DEBT_ROWS else 0.0

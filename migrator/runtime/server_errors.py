@@ -42,13 +42,13 @@ def is_broken(error: BaseException) -> bool:
     cause = getattr(error, "orig", None) or error
     state, number = getattr(cause, "sqlstate", None), mysql_number(cause)
     if state or number:
-        known = state in _BROKEN_SQLSTATES or (state or "").startswith("08") or number in _BROKEN_MYSQL
-        return known or _at_limit(cause)
+        by_code = state in _BROKEN_SQLSTATES or (state or "").startswith("08") or number in _BROKEN_MYSQL
+        return by_code or _at_limit(cause)
     return type(cause).__name__ in _BY_NETWORK and bool(_BROKEN_TEXT.search(str(cause)))
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether the server is there and lets nobody in just now: no connection is left, or it is starting or stopping."""
+    """Whether the server is there and takes no connection just now: none is left, or it is starting or stopping."""
     cause = getattr(error, "orig", None) or error
     state, number = getattr(cause, "sqlstate", None), mysql_number(cause)
     if state or number:
@@ -117,24 +117,24 @@ def denial(error: BaseException) -> str:
     """What the user may not do, with the statement that mends it; '' where the error is another, or says it otherwise."""
     cause = getattr(error, "orig", None) or error
     if getattr(cause, "sqlstate", None) == _DENIED:
-        said = getattr(getattr(cause, "diag", None), "message_primary", None) or ""
-        return _of_postgresql(said, str(getattr(error, "statement", None) or ""))
+        message = getattr(getattr(cause, "diag", None), "message_primary", None) or ""
+        return _of_postgresql(message, str(getattr(error, "statement", None) or ""))
     number = mysql_number(cause)
-    found = _MYSQL[number].search(str(cause.args[1])) if number in _MYSQL and len(cause.args) > 1 else None
-    return _OF_MYSQL[number](found.groupdict()) if found else ""
+    match = _MYSQL[number].search(str(cause.args[1])) if number in _MYSQL and len(cause.args) > 1 else None
+    return _OF_MYSQL[number](match.groupdict()) if match else ""
 
 
 # ── PostgreSQL ──
 
 
-def _of_postgresql(said: str, statement: str) -> str:
-    if owned := _OF_OWNER.match(said):
+def _of_postgresql(message: str, statement: str) -> str:
+    if owned := _OF_OWNER.match(message):
         what = f"{owned['kind']} {_quoted(owned['name'])}"
         return f"only the owner of {what} may do that; connect as its owner, or make this user a member of that role"
-    found = _FOR_OBJECT.match(said)
-    if found is None:
+    match = _FOR_OBJECT.match(message)
+    if match is None:
         return ""
-    kind, name = found["kind"], _qualified(found["name"], statement)
+    kind, name = match["kind"], _qualified(match["name"], statement)
     right = _right(kind, statement)
     # SQL has no word for the kinds that a table stands for.
     on = f"{kind.upper()} {name}" if kind in _RIGHTS else name
@@ -153,7 +153,7 @@ _WORDS = ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
 
 
 def _right(kind: str, statement: str) -> str:
-    """By what the statement was doing; reading where nobody knows."""
+    """The missing right, by what the statement was doing; reading where that is not known."""
     words = statement.upper().split()
     first = words[0] if words else ""
     if kind in _RIGHTS:
@@ -167,9 +167,9 @@ def _right(kind: str, statement: str) -> str:
 
 def _qualified(name: str, statement: str) -> str:
     """The name with its schema, where the statement says it: of the object itself, or of the table of a sequence."""
-    for said in (name, name.rsplit("_", 2)[0]):
-        if found := re.search(rf'("[^"]+"|[\w$]+)\."?{re.escape(said)}\b', statement):
-            return f"{found[1]}.{_quoted(name)}"
+    for written in (name, name.rsplit("_", 2)[0]):
+        if match := re.search(rf'("[^"]+"|[\w$]+)\."?{re.escape(written)}\b', statement):
+            return f"{match[1]}.{_quoted(name)}"
     return _quoted(name)
 
 
@@ -181,32 +181,30 @@ def _quoted(name: str) -> str:
 # ── MariaDB and MySQL ──
 
 
-def _on_table(found: Mapping[str, Any]) -> str:
-    right, name = found["right"], found["name"]
+def _on_table(groups: Mapping[str, Any]) -> str:
+    right, name = groups["right"], groups["name"]
     if _OURS.search(name) and "CREATE" not in right:
         # A right on a table that is not there yet can only be granted together with this one.
         right = f"CREATE, {right}"
-    return f"this user lacks {found['right']} on table {name}; GRANT {right} ON {name} to it"
+    return f"this user lacks {groups['right']} on table {name}; GRANT {right} ON {name} to it"
 
 
-def _on_column(found: Mapping[str, Any]) -> str:
-    right, column, name = found["right"], found["column"], found["name"]
+def _on_column(groups: Mapping[str, Any]) -> str:
+    right, column, name = groups["right"], groups["column"], groups["name"]
     return f"this user lacks {right} on column {column} of table {name}; GRANT {right} ON {name} to it"
 
 
-def _on_database(found: Mapping[str, Any]) -> str:
-    what = f"this user has no right in database {found['name']}"
+def _on_database(groups: Mapping[str, Any]) -> str:
+    what = f"this user has no right in database {groups['name']}"
     return f"{what}; GRANT SELECT on its tables to it, or correct the URL"
 
 
-def _on_server(found: Mapping[str, Any]) -> str:
-    return f"this user lacks {found['right']}; GRANT {found['right'].split(',')[0]} ON *.* to it"
+def _on_server(groups: Mapping[str, Any]) -> str:
+    return f"this user lacks {groups['right']}; GRANT {groups['right'].split(',')[0]} ON *.* to it"
 
 
-def _on_routine(found: Mapping[str, Any]) -> str:
-    return (
-        f"this user lacks EXECUTE on routine {found['name']}; GRANT EXECUTE ON FUNCTION {found['name']} to it"
-    )
+def _on_routine(groups: Mapping[str, Any]) -> str:
+    return f"this user lacks EXECUTE on routine {groups['name']}; GRANT EXECUTE ON FUNCTION {groups['name']} to it"
 
 
 _OF_MYSQL: Mapping[int, Callable[[Mapping[str, Any]], str]] = {

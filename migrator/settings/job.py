@@ -1,10 +1,10 @@
-"""A job: which mapping, from which source, into which table, how fast."""
+"""A job: which mapping, from which source, into which table, how fast; how services read, and what a move needs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,82 +12,132 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from migrator.mapping.language.document import Document, Ours, load_document, schema_faults
 from migrator.model.errors import Fault, MappingError, SettingsError
-from migrator.runtime.files import small_text
-from migrator.settings.cutover import CutoverForm, CutoverSettings, Hook, HookForm, WatchForm, WritesForm
-from migrator.settings.reads import ReadSettings, ReadsForm, ShadowForm
+from migrator.runtime.system import small_text
 from migrator.settings.source import (
+    NOT_EMPTY,
     Duration,
-    Form,
     Integer,
     Number,
-    OptionsForm,
-    SourceForm,
+    Settings,
     SourceSettings,
     TableOptions,
-    UnitsForm,
 )
+
+# ── `cutover:` and `hooks:`: evidence that a move needs, limits of the watch, programs to run ──
+
+EventKind = Literal["run_failed", "rolled_back", "lag_high"]
+
+_Age = Annotated[Duration, Field(gt=0, le=366 * 86_400)]
+_Share = Annotated[Number, Field(ge=0, le=1)]
+_Limit = Annotated[Number, Field(gt=0, lt=1)]
+_Count = Annotated[Integer, Field(ge=1, le=10**9)]
+_Factor = Annotated[Number, Field(ge=1, le=1000)]
+
+
+class WatchSettings(Settings):
+    """When a pattern is moved back by itself. Shares are of calls, 0 to 1; a share counts as passed once chance explains
+    it less than once in a million.
+
+    `every_s`: how often it looks. `answers_min`: answers that it judges p99 by at least. `lately_s`: beside all calls
+    since the move, those of so long are judged by themselves, so that a late fault does not hide behind good hours.
+    `watched_s`: how long after its move a pattern is watched.
+    """
+
+    every_s: Annotated[Duration, Field(ge=0.1, le=3600)] = 10.0
+    answers_min: _Count = 100
+    lately_s: _Age = Field(600.0, alias="lately")
+    watched_s: _Age = Field(7 * 86_400.0, alias="watched")
+    mismatch_max: _Limit = 0.005
+    error_max: _Limit = 0.01
+    p99_factor: _Factor = 3.0
+
+
+class CutoverSettings(Settings):
+    """What a move forward needs. Ages and lags in seconds, shares 0 to 1.
+
+    `comparisons_min`: answers compared since the last move. `kinds_min`: the share of the parameter kinds that a pattern
+    can have which were compared. `mismatch_max`, `error_max`: shares that must be passed by less than one chance in
+    twenty: 0.003 is none in 1,000. `p99_factor`: of SQL's p99, for a pattern without a budget. `quiet_s`: how long
+    nothing may change in the source before a pattern is complete. `leave`: tables that are not migrated on purpose; a *
+    stands for anything.
+    """
+
+    verify_max_age_s: _Age = Field(86_400.0, alias="verify_max_age")
+    lag_max_s: Annotated[Duration, Field(gt=0, le=3600)] = 10.0
+    comparisons_min: _Count = 1000
+    kinds_min: _Share = 0.5
+    mismatch_max: _Limit = 0.003
+    error_max: _Limit = 0.003
+    p99_factor: _Factor = 1.5
+    evidence_max_age_s: _Age = Field(86_400.0, alias="evidence_max_age")
+    quiet_s: _Age = Field(10.0, alias="quiet")
+    leave: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    watch: WatchSettings = WatchSettings()
+
+
+def _command_words(command: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if not command or not (command if isinstance(command, str) else command[0]).strip():
+        raise ValueError("write the program and its words as a list, or one text for the shell")
+    return command
+
+
+class Hook(Settings):
+    """A program that is run at events. `command`: its words, or one text for the shell. Never shown: it may hold a
+    secret."""
+
+    on: Annotated[tuple[EventKind, ...], NOT_EMPTY]
+    command: Annotated[str | tuple[str, ...], AfterValidator(_command_words)] = Field(repr=False)
+    wait_s: Annotated[Duration, Field(gt=0, le=300)] = Field(10.0, alias="wait")
+
+
+# ── `reads:`: how services read, and how much of it is compared with the other side ──
+
+
+class ShadowSettings(Settings):
+    """`sample`: the share of calls that are compared, 0 to 1. `at_once`: shadows under way in one process, `per_s`: begun
+    in a second; what comes beyond is dropped. `deadline_s`: after that a shadow counts as an error. `max_rows`: of an answer
+    with more nothing is compared. `breaker_after`: so many errors in a row of a pattern stop its shadows for
+    `breaker_pause_s`. `settle_s`: how long both sides may take to come to the same answer.
+    """
+
+    sample: Annotated[Number, Field(ge=0, le=1)] = 1.0
+    at_once: Annotated[Integer, Field(ge=1, le=64)] = 4
+    deadline_s: Annotated[Duration, Field(gt=0, le=300)] = 2.0
+    per_s: Annotated[Number, Field(gt=0, le=10_000)] = 20.0
+    max_rows: Annotated[Integer, Field(ge=1, le=100_000)] = 1000
+    breaker_after: Annotated[Integer, Field(ge=1, le=1_000_000)] = 10
+    breaker_pause_s: Annotated[Duration, Field(gt=0, le=86_400)] = 30.0
+    settle_s: Annotated[Duration, Field(gt=0, le=3600)] = 10.0
+
+
+class ReadSettings(Settings):
+    """`phase_cache_s`: how old a phase may be that a service acts by. `connections`: to SQL, for the callers of one process.
+
+    `patience_s`: how long a call waits for a side that fails in a way that can pass. `cursor_key`: what cursors are signed
+    with, the same in all processes; `cursor_life_s`: after that one is refused.
+    """
+
+    phase_cache_s: Annotated[Duration, Field(ge=0.05, le=3600)] = 5.0
+    connections: Annotated[Integer, Field(ge=1, le=1000)] = 10
+    patience_s: Annotated[Duration, Field(gt=0, le=300)] = 5.0
+    cursor_key: Annotated[str, Field(min_length=16)] | None = Field(None, repr=False)
+    cursor_life_s: Annotated[Duration, Field(gt=0, le=31_536_000)] = 86_400.0
+    shadow: ShadowSettings = ShadowSettings()
+
+    @property
+    def seen_within_s(self) -> float:
+        """By when every living reader acts by a new phase."""
+        return self.phase_cache_s + 1.0
+
+
+# ── The job file ──
 
 _VARIABLE = re.compile(
     r"(?P<literal>\$\$\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
 )
 _JOB_NAME = r"[A-Za-z0-9_-]{1,64}"
-
-
-@dataclass(frozen=True, slots=True)
-class TargetSettings:
-    """`endpoint`: None is AWS, 'embedded' a server of our own, else a URL. `table` None: the mapping's name.
-
-    `bucket`, `prefix`: where attributes that a mapping keeps in S3 are written; the prefix None: the table's name.
-    """
-
-    table: str | None = None
-    endpoint: str | None = None
-    region: str | None = None
-    profile: str | None = None
-    bucket: str | None = None
-    prefix: str | None = None
-    options: TableOptions = TableOptions()
-    role_arn: str | None = None
-    external_id: str | None = None
-    session_name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    workers: int = 4
-    page_rows: int = 500
-    attempts: int = 12
-    backoff_cap_s: float = 10.0
-    give_up_after_s: float = 300.0
-    max_refused: int = 0
-    scan_segments: int = 4
-    max_write_units: int | None = None
-    confirm_above: float | None = None
-    """US dollars."""
-    request_life_s: float = 60.0
-    """What one request to DynamoDB may last, from its signature to its effect, beside other writers."""
-    silent_s: float = 30.0
-    """A writer that could not renew its heartbeat in the journal for so long sends nothing more."""
-    lease_s: float = 60.0
-    """How long marks that a relay took are kept from others; those of a dead relay come back after it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """`journal` is a database URL, 'source' for the source's own database, None for a file beside the job's."""
-
-    name: str
-    path: Path
-    mapping: Path
-    source: SourceSettings
-    target: TargetSettings
-    tuning: Tuning
-    journal: str | None = field(default=None, repr=False)
-    cutover: CutoverSettings = CutoverSettings()
-    hooks: tuple[Hook, ...] = ()
-    reads: ReadSettings = ReadSettings()
-    direct: tuple[str, ...] = ()
-    """Entities that the service writes to the table itself; nobody of ours writes, compares or captures them."""
+IN_SOURCE = "source"
+"""What `journal:` says where it is in the source's own database."""
 
 
 def _like(pattern: str, advice: str) -> AfterValidator:
@@ -129,20 +179,34 @@ _RoleArn = Annotated[
 ]
 
 
-class _TargetForm(Form):
+class TargetSettings(Settings):
+    """`endpoint`: None is AWS, 'embedded' a server of our own, else a URL. `table` None: the mapping's name.
+
+    `bucket`, `prefix`: where attributes that a mapping keeps in S3 are written; the prefix None: the table's name.
+    """
+
     table: _TableName | None = None
     endpoint: _Endpoint | None = None
     region: Annotated[str, Field(min_length=1)] | None = None
     profile: Annotated[str, Field(min_length=1)] | None = None
     bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
     prefix: Annotated[str, Field(max_length=500)] | None = None
-    options: OptionsForm = OptionsForm()
+    options: TableOptions = TableOptions()
     role_arn: _RoleArn | None = None
     external_id: Annotated[str, Field(min_length=2, max_length=1224)] | None = None
     session_name: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] | None = None
 
+    def prefix_for(self, table: str) -> str:
+        """Of objects' names. `table`: its name."""
+        return f"{table}/" if self.prefix is None else self.prefix
 
-class _TuningForm(Form):
+
+class Tuning(Settings):
+    """`confirm_above`: US dollars. `request_life_s`: what one request to DynamoDB may last, from its signature to its
+    effect, beside other writers. `silent_s`: a writer that could not renew its heartbeat in the journal for so long sends
+    nothing more. `lease_s`: how long marks that a relay took are kept from others; those of a dead relay come back after.
+    """
+
     workers: Annotated[Integer, Field(ge=1, le=64)] = 4
     page_rows: Annotated[Integer, Field(ge=1, le=100_000)] = 500
     attempts: Annotated[Integer, Field(ge=1, le=1000)] = 12
@@ -157,30 +221,73 @@ class _TuningForm(Form):
     lease_s: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
 
 
-class _JobForm(Form):
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`journal` is a database URL, 'source' for the source's own database, None for a file beside the job's."""
+
+    name: str
+    path: Path
+    mapping: Path
+    source: SourceSettings
+    target: TargetSettings
+    tuning: Tuning
+    journal: str | None = field(default=None, repr=False)
+    cutover: CutoverSettings = CutoverSettings()
+    hooks: tuple[Hook, ...] = ()
+    reads: ReadSettings = ReadSettings()
+    direct: tuple[str, ...] = ()
+    """Entities that the service writes to the table itself; this toolkit neither writes, compares nor captures them."""
+
+    @property
+    def url_apart(self) -> str:
+        """What tells the source from others, for the journal to keep; '' where the journal is in the source."""
+        return "" if self.journal == IN_SOURCE else self.source.url
+
+    @property
+    def pools_apart(self) -> int:
+        """How many pools share the source's limit of connections with that of the reads."""
+        return 2 if self.journal == IN_SOURCE else 1
+
+    def with_sessions(self, sessions: int | None) -> Job:
+        """The same with a connection for marks and tickets for each of so many sessions that may commit at the same time.
+
+        Whether the source lets there be so many is looked at before (stages/live/service.py).
+        """
+        if sessions is None:
+            return self
+        tuning = self.tuning.model_copy(update={"workers": max(sessions, self.tuning.workers)})
+        return replace(self, tuning=tuning, source=self.source.model_copy(update={"max_connections": None}))
+
+
+class _Writes(Settings):
+    """Entities, by their names in the mapping, that the service writes to the table itself."""
+
+    direct: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+
+
+class _JobFile(Settings):
+    """A job file; what it says of one thing each is a value already."""
+
     job: Literal[1]
     name: _Name | None = None
     mapping: Annotated[str, Field(min_length=1)]
-    source: SourceForm
-    target: _TargetForm = _TargetForm()
+    source: SourceSettings
+    target: TargetSettings = TargetSettings()
     journal: Annotated[str, Field(min_length=1)] | None = None
-    tuning: _TuningForm = _TuningForm()
-    cutover: CutoverForm = CutoverForm()
-    hooks: tuple[HookForm, ...] = ()
-    reads: ReadsForm = ReadsForm()
-    writes: WritesForm = WritesForm()
+    tuning: Tuning = Tuning()
+    cutover: CutoverSettings = CutoverSettings()
+    hooks: tuple[Hook, ...] = ()
+    reads: ReadSettings = ReadSettings()
+    writes: _Writes = _Writes()
 
 
 _OURS = Ours(
-    "job", frozenset(_JobForm.model_fields), "this is no job; start it with 'job: 1' (see README.md)"
+    "job", frozenset(_JobFile.model_fields), "this is no job; start it with 'job: 1' (see README.md)"
 )
 _NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
 _WORDS = {
-    form.__name__: list(form.model_fields)
-    for form in (
-        *(_JobForm, SourceForm, _TargetForm, OptionsForm, UnitsForm, _TuningForm),
-        *(CutoverForm, WatchForm, HookForm, ReadsForm, ShadowForm, WritesForm),
-    )
+    part.__name__: [field.alias or name for name, field in part.model_fields.items()]
+    for part in Settings.__subclasses__()
 }
 
 
@@ -193,10 +300,10 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     faults: list[Fault] = []
     data = _short_forms(_filled(document.data, (), environ, document, faults))
     try:
-        form = _JobForm.model_validate(data)
+        form = _JobFile.model_validate(data)
     except ValidationError as error:
-        found = schema_faults(error, document, _WORDS)
-        faults += [fault for fault in found if not _told(fault, faults)]
+        form_faults = schema_faults(error, document, _WORDS)
+        faults += [fault for fault in form_faults if not _is_reported(fault, faults)]
         raise MappingError(faults) from None
     if form.name is None and not re.fullmatch(_JOB_NAME, _stem(path)):
         faults.append(
@@ -207,20 +314,18 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     return _job(path, form)
 
 
-def _job(path: Path, form: _JobForm) -> Job:
+def _job(path: Path, form: _JobFile) -> Job:
     return Job(
         name=form.name or _stem(path),
         path=path,
         mapping=path.parent / form.mapping,
-        source=form.source.settings(),
-        target=TargetSettings(
-            **form.target.model_dump(exclude={"options"}), options=form.target.options.options()
-        ),
-        tuning=Tuning(**form.tuning.model_dump()),
+        source=form.source,
+        target=form.target,
+        tuning=form.tuning,
         journal=form.journal,
-        cutover=form.cutover.settings(),
-        hooks=tuple(one.hook() for one in form.hooks),
-        reads=form.reads.settings(),
+        cutover=form.cutover,
+        hooks=form.hooks,
+        reads=form.reads,
         direct=tuple(dict.fromkeys(form.writes.direct)),
     )
 
@@ -261,9 +366,11 @@ def _filled(
 ) -> Any:
     """`value` with its variables replaced; one that is not set is a fault at its line."""
     if isinstance(value, dict):
-        return {name: _filled(one, (*path, name), environ, document, faults) for name, one in value.items()}
+        return {name: _filled(item, (*path, name), environ, document, faults) for name, item in value.items()}
     if isinstance(value, list):
-        return [_filled(one, (*path, number), environ, document, faults) for number, one in enumerate(value)]
+        return [
+            _filled(item, (*path, number), environ, document, faults) for number, item in enumerate(value)
+        ]
     if not isinstance(value, str):
         return value
 
@@ -274,17 +381,17 @@ def _filled(
         if name is None:
             faults.append(document.fault(path, _NO_VARIABLE))
             return "unset"
-        found = environ.get(name) or default
-        if found is None:
+        text = environ.get(name) or default
+        if text is None:
             faults.append(
                 document.fault(path, f"the variable {name} is not set; export {name}=… before the command")
             )
             return "unset"
-        return found
+        return text
 
     return _VARIABLE.sub(replacement, value)
 
 
-def _told(fault: Fault, faults: list[Fault]) -> bool:
-    """Whether the place is already told of: a variable that is not set makes a wrong value, too."""
-    return any(fault.where.startswith(one.where) or one.where.startswith(fault.where) for one in faults)
+def _is_reported(fault: Fault, faults: list[Fault]) -> bool:
+    """Whether the place has a fault already: a variable that is not set makes a wrong value, too."""
+    return any(fault.where.startswith(other.where) or other.where.startswith(fault.where) for other in faults)

@@ -1,4 +1,4 @@
-"""`transform` functions found and checked for purity, and DynamoDB prices by region."""
+"""A job's mapping, read and checked against its source, without its direct entities; `transform` functions; prices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache, lru_cache
@@ -18,11 +19,15 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from migrator.mapping.heart.rows import Transform
-from migrator.mapping.heart.sizes import Price
+from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.heart.changes import captured_name, captured_tables
+from migrator.mapping.heart.transforms import Transform
+from migrator.mapping.heart.wire import Price
 from migrator.mapping.language.parse import ParsedMapping, examine_mapping
-from migrator.model.errors import Fault, SettingsError, did_you_mean
-from migrator.runtime.files import small_text
+from migrator.model.edges import ComputingSource
+from migrator.model.errors import Fault, MappingError, MigratorError, SettingsError, did_you_mean
+from migrator.runtime.system import small_text
+from migrator.settings.job import Job
 
 # ──
 # A mapping read from its file, and the functions that its entities name in `transform`: found, and checked
@@ -65,6 +70,21 @@ def read_mapping(path: Path) -> ParsedMapping:
     return _parsed(text, str(path))
 
 
+def sound_mapping(path: Path) -> ParsedMapping:
+    """The mapping of a file. Raises: as read_mapping does; MappingError where its form has faults."""
+    parsed = read_mapping(path)
+    if parsed.faults:
+        raise MappingError(parsed.faults)
+    return parsed
+
+
+def table_of(job: Job) -> str:
+    """What the job's table is called; '' where nothing says so."""
+    with suppress(MigratorError):
+        return job.target.table or sound_mapping(job.mapping).mapping.table.name
+    return ""
+
+
 @lru_cache(maxsize=4)
 def _parsed(text: str, file: str) -> ParsedMapping:
     """Parsed once, however many parts of a command ask: the same text of the same file is the same mapping."""
@@ -77,8 +97,10 @@ def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Tra
     Modules are looked for where Python looks, then beside the mapping's file. A function that cannot be had, or is not
     pure, is one more fault of the mapping.
     """
-    named = {one.transform: one.written for one in parsed.mapping.entities.values() if one.transform}
-    found: dict[str, Transform] = {}
+    named = {
+        entity.transform: entity.written for entity in parsed.mapping.entities.values() if entity.transform
+    }
+    functions: dict[str, Transform] = {}
     faults: list[Fault] = []
     for text, entity in named.items():
         function, what = _function(text, Path(parsed.document.file).resolve().parent)
@@ -87,9 +109,9 @@ def load_transforms(parsed: ParsedMapping) -> tuple[ParsedMapping, dict[str, Tra
         if what or function is None:
             faults.append(parsed.document.fault(("entities", entity, "transform"), what))
         else:
-            found[text] = function
-    mapping = replace(parsed.mapping, revision=_revision(parsed, found))
-    return replace(parsed, mapping=mapping, faults=(*parsed.faults, *faults)), found
+            functions[text] = function
+    mapping = replace(parsed.mapping, revision=_revision(parsed, functions))
+    return replace(parsed, mapping=mapping, faults=(*parsed.faults, *faults)), functions
 
 
 def _function(text: str, folder: Path) -> tuple[FunctionType | None, str]:
@@ -107,21 +129,23 @@ def _function(text: str, folder: Path) -> tuple[FunctionType | None, str]:
         return None, f"importing {module_name} raised {type(error).__name__}; mend the module"
     function = getattr(module, name, None)
     if not isinstance(function, FunctionType):
-        known = [one for one, value in vars(module).items() if isinstance(value, FunctionType)]
-        return None, f"{module_name} has no function '{name}'{did_you_mean(name, known)}"
+        names = [
+            function_name for function_name, value in vars(module).items() if isinstance(value, FunctionType)
+        ]
+        return None, f"{module_name} has no function '{name}'{did_you_mean(name, names)}"
     return function, ""
 
 
-def _impurities(text: str, function: FunctionType, seen: set[str]) -> Iterator[str]:
+def _impurities(text: str, function: FunctionType, visited: set[str]) -> Iterator[str]:
     """What the function, or one of its module that it calls, uses and a pure one does not."""
-    seen.add(function.__name__)
+    visited.add(function.__name__)
     for name in _names(function.__code__):
         value = function.__globals__.get(name, getattr(builtins, name, None))
         if name in _IMPURE_NAMES or _is_impure(value):
             yield f"{text} uses '{name}'; a transform must be pure: no clock, no chance, no file, no network"
         is_own = isinstance(value, FunctionType) and value.__module__ == function.__module__
-        if isinstance(value, FunctionType) and is_own and name not in seen:
-            yield from _impurities(text, value, seen)
+        if isinstance(value, FunctionType) and is_own and name not in visited:
+            yield from _impurities(text, value, visited)
 
 
 def _is_impure(value: Any) -> bool:
@@ -137,13 +161,13 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _revision(parsed: ParsedMapping, found: dict[str, Transform]) -> str:
+def _revision(parsed: ParsedMapping, functions: dict[str, Transform]) -> str:
     """The mapping's revision, changed where a module with a transform has other text than before."""
-    if not found:
+    if not functions:
         return parsed.mapping.revision
     digest = hashlib.sha256(parsed.mapping.revision.encode())
-    for text in sorted(found):
-        module = inspect.getmodule(found[text])
+    for text in sorted(functions):
+        module = inspect.getmodule(functions[text])
         digest.update(inspect.getsource(module).encode() if module else b"")
     return digest.hexdigest()[:12]
 
@@ -156,14 +180,14 @@ _NAMES = ("write", "read", "storage")
 
 def price_of(region: str | None, table_class: str | None = None) -> Price | None:
     """The on-demand prices of a region for tables of a class (None: standard); None where the file has none."""
-    found = _read()
-    prices = found["regions"].get(region)
+    table = _read()
+    prices = table["regions"].get(region)
     if region is None or prices is None:
         return None
     rare = table_class == "standard_infrequent_access"
-    times = found["infrequent_access"] if rare else dict.fromkeys(_NAMES, 1)
+    times = table["infrequent_access"] if rare else dict.fromkeys(_NAMES, 1)
     write, read, storage = (Decimal(str(prices[name])) * Decimal(str(times[name])) for name in _NAMES)
-    return Price(region, write, read, storage, f"{found['as_of']}, {found['source']}", infrequent=rare)
+    return Price(region, write, read, storage, f"{table['as_of']}, {table['source']}", infrequent=rare)
 
 
 def known_regions() -> list[str]:
@@ -174,3 +198,72 @@ def known_regions() -> list[str]:
 def _read() -> Any:
     text = (files("migrator.settings") / FILE).read_text(encoding="utf-8")
     return YAML(typ="safe", pure=True).load(text)
+
+
+# ── A mapping laid over its open source: with the faults and doubts that only the source can tell ──
+
+
+def checked_on(source: ComputingSource, parsed: ParsedMapping) -> Checked:
+    """The mapping checked against an open source, its transforms loaded.
+
+    Raises: MappingError with every fault, those that the source finds in the SQL of computed columns among them.
+    """
+    revised, transforms = load_transforms(parsed)
+    checked = check_mapping(revised, source.facts(), transforms)
+    faults = [
+        parsed.document.fault(("entities", plan.entity.written, "columns", column.path), what)
+        for plan in checked.plans
+        for column in plan.computed
+        if (what := source.computed_fault(column.table, column.column))
+    ]
+    if faults:
+        raise MappingError([*checked.warnings, *faults])
+    return checked
+
+
+def volatile_warnings(source: ComputingSource, parsed: ParsedMapping, checked: Checked) -> list[Fault]:
+    """A warning for each computed column whose SQL gives another value though nothing changes that could leave a mark."""
+    return [
+        parsed.document.fault(("entities", plan.entity.written, "columns", column.path), what, warning=True)
+        for plan in checked.plans
+        for column in plan.computed
+        if (parts := source.volatile_parts(column.column))
+        for what in [f"{'; '.join(parts)}. {_VOLATILE}"]
+    ]
+
+
+_VOLATILE = (
+    "No change of the row tells when the value changes, so items keep what it was when they were written, and verify finds"
+    " them different; make the value of columns alone (a function that is: declare it IMMUTABLE, DETERMINISTIC), or in"
+    " the service"
+)
+
+
+def without_direct(checked: Checked, names: Sequence[str]) -> Checked:
+    """The checked mapping with the named entities moved to `direct`, so that no stage reads or writes them.
+
+    Raises: SettingsError with every fault of the names.
+    """
+    entity_names = list(checked.mapping.entities)
+    faults = [
+        f"writes.direct: the mapping has no entity '{name}'{did_you_mean(name, entity_names)}"
+        for name in names
+        if name not in entity_names
+    ]
+    direct = tuple(plan for plan in checked.plans if plan.entity.written in names)
+    left = tuple(plan for plan in checked.plans if plan.entity.written not in names)
+    if names and not left:
+        faults.append(
+            "writes.direct names every entity, and nothing is left to migrate; see `migrator decommission check`"
+        )
+    written = {captured_name(plan.table): plan.entity.written for plan in direct}
+    for plan in left:
+        for table in sorted(set(captured_tables([plan])) & set(written)):
+            reader = plan.entity.written
+            faults.append(
+                f"writes.direct: entity {reader} reads table {table}, which grows old once {written[table]} is written"
+                f" past SQL; name {reader}, too"
+            )
+    if faults:
+        raise SettingsError("\n".join(dict.fromkeys(faults)))
+    return replace(checked, plans=left, direct_plans=direct)

@@ -1,4 +1,4 @@
-"""How a source is connected to: its URL or secret, and the rate limit of reading."""
+"""How a source is connected to: the table of databases, its URL or secret, and engines that read or write."""
 
 from __future__ import annotations
 
@@ -8,18 +8,54 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from threading import Lock
 
-from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from migrator.model.errors import SettingsError
-from migrator.runtime.files import small_text
-from migrator.runtime.retry import nap
+from migrator.runtime.system import small_text
 from migrator.source.engines.base import ConnectionOptions
+from migrator.source.engines.base import Engine as DatabaseEngine
+from migrator.source.engines.mysql.engine import MYSQL
+from migrator.source.engines.postgresql.engine import POSTGRESQL
 from migrator.source.engines.sqlite.engine import SQLITE, sqlite_file
-from migrator.source.engines.table import ENGINES, engine_for_scheme, engine_of
+
+# ── The table of databases that we can read, by the name of SQLAlchemy's dialect ──
+
+ENGINES: list[DatabaseEngine] = [SQLITE, POSTGRESQL, MYSQL]
+"""All engines; a new one is added here."""
+
+
+@cache
+def engine_of(dialect: str) -> DatabaseEngine:
+    """The engine for a dialect's name. Raises: SettingsError for an unknown one, naming those that exist."""
+    by_name = {name: engine for engine in ENGINES for name in (engine.name, *engine.also)}
+    if (found := by_name.get(dialect)) is not None:
+        return found
+    names = ", ".join(engine.name for engine in ENGINES)
+    what = f"source: there is no engine for the dialect '{dialect}', only for {names}"
+    raise SettingsError(f"{what}; name a database of one of these, or add an engine (docs/architecture.md)")
+
+
+def engine_at(connects: Connection | Engine) -> DatabaseEngine:
+    """The engine of a connection or of a SQLAlchemy engine. Raises: as `engine_of`."""
+    return engine_of(connects.dialect.name)
+
+
+def engine_for_scheme(scheme: str) -> DatabaseEngine | None:
+    """The engine whose URLs may have this scheme, without a driver's name; None for an unknown one."""
+    kind = scheme.partition("+")[0]
+    return next((engine for engine in ENGINES if kind in engine.connecting.schemes), None)
+
+
+def extra_for(url: str) -> tuple[str, str] | None:
+    """The extra that a source's URL needs, and its module; None where it needs none, or the engine is unknown."""
+    engine = engine_for_scheme(url.partition(":")[0])
+    return None if engine is None else engine.connecting.extra
+
 
 # ── The URL of a source, from what a user wrote ──
 
@@ -70,9 +106,9 @@ def url_identity(text: str) -> str:
         return place_of(url.set(database=os.path.realpath(url.database))) if url.database else ""
     if engine is None or "@" in f"{url.host}{url.database}":
         return ""
-    asked = url.query.get("host", ())
-    hosts = [url.host] if url.host else [asked] if isinstance(asked, str) else list(asked)
-    named = ",".join(dict.fromkeys(_host(one) for one in hosts or [""]))
+    host_option = url.query.get("host", ())
+    hosts = [url.host] if url.host else [host_option] if isinstance(host_option, str) else list(host_option)
+    named = ",".join(dict.fromkeys(_host(host) for host in hosts or [""]))
     port = url.port or engine.connecting.port
     return place_of(URL.create(engine.name, host=named, port=port, database=url.database))
 
@@ -90,10 +126,10 @@ def _unsupported(drivername: str) -> str:
     return f"source: this kind of database is not supported; write {SUPPORTED}"
 
 
-# ── Where the database is: a URL that stands in the job, or one that is asked for whenever it is needed ──
+# ── The database's URL: from the job, or asked from a secret provider whenever it is needed ──
 
 LIFE_S = 60.0
-"""How long an answer is believed; a token of AWS IAM lives for 15 minutes."""
+"""How long an answer is cached; a token of AWS IAM lives for 15 minutes."""
 
 COMMAND_LIMIT_S = 30.0
 
@@ -120,7 +156,7 @@ class Address:
             return self._known
 
     def forget(self) -> None:
-        """The next look asks anew: what was answered is no longer right."""
+        """Drops the cached URL, which is no longer right, so that the next call asks again."""
         with self._lock:
             self._known = None
 
@@ -146,7 +182,7 @@ def address_of(text: str, command: Sequence[str], secret_providers: SecretProvid
 
 def identity_of(text: str, secret_providers: SecretProviders) -> str:
     """What tells the source that a job's `url` means from others (see `url_identity`); the secret's name where it is in one,
-    '' where it cannot be known without running a program. Asks nobody."""
+    '' where it cannot be known without running a program. No provider is asked."""
     kind, colon, rest = text.partition(":")
     if colon and kind == "secret":
         return f"what secret {rest.strip()} names"
@@ -177,7 +213,7 @@ def _asking(text: str, secret_providers: SecretProviders) -> Callable[[], URL]:
 
 
 def _url(place: str, answer: str) -> URL:
-    """The URL of an answer. Anything else is never quoted: it may be a password alone."""
+    """The URL in an answer. Anything else is never quoted: it may be a password alone."""
     if answer.startswith("{"):
         return _of_rds(place, answer)
     if "://" not in answer:
@@ -191,28 +227,28 @@ def _of_rds(place: str, answer: str) -> URL:
     Source: AWS Secrets Manager User Guide, "JSON structure of AWS Secrets Manager secrets".
     """
     try:
-        found = json.loads(answer)
+        secret = json.loads(answer)
     except ValueError:
         raise SettingsError(f"{place} begins like JSON, but cannot be read as such") from None
     needed = ("engine", "host", "username", "password", "dbname")
-    missing = [name for name in needed if not isinstance(found.get(name), str) or not found[name]]
+    missing = [name for name in needed if not isinstance(secret.get(name), str) or not secret[name]]
     if missing:
         what = f"{place} is JSON without {', '.join(missing)}"
         raise SettingsError(f"{what}; a secret of RDS's form has {', '.join(needed)} and port, or is a URL")
-    named = found["engine"].lower()
+    named = secret["engine"].lower()
     driver = next((engine.name for engine in ENGINES if named in engine.connecting.rds), None)
-    port = str(found.get("port") or "")
+    port = str(secret.get("port") or "")
     if driver is None or not (port.isdecimal() or not port):
         raise SettingsError(
             f"{place} is JSON with an engine or a port that is not known here; write {SUPPORTED}"
         )
     made = URL.create(
         driver,
-        found["username"],
-        found["password"],
-        found["host"],
+        secret["username"],
+        secret["password"],
+        secret["host"],
         int(port) if port else None,
-        found["dbname"],
+        secret["dbname"],
     )
     return source_url(made.render_as_string(hide_password=False))
 
@@ -221,10 +257,10 @@ def _of_rds(place: str, answer: str) -> URL:
 
 
 def _variable(name: str, environ: Mapping[str, str]) -> str:
-    found = environ.get(name)
-    if not found:
+    value = environ.get(name)
+    if not value:
         raise SettingsError(f"source: the variable {name} is not set; export {name}=… before the command")
-    return found
+    return value
 
 
 def _content(path: Path) -> str:
@@ -239,7 +275,7 @@ def _content(path: Path) -> str:
 def _output(command: Sequence[str]) -> str:
     """What the program prints. Its words are never in a message: they may hold the secret."""
     try:
-        # In a session of its own, so that Ctrl-C ends the run at its checkpoint and not this.
+        # In its own session, so that Ctrl-C ends the run at its checkpoint and not this program.
         ended = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -265,60 +301,6 @@ def _output(command: Sequence[str]) -> str:
     return answer
 
 
-# ── How fast rows are read: a bucket of tokens that all workers of a run draw from ──
-
-_NO_DEBT_ROWS = 1e-6
-"""Rounding leaves so much; to wait for it could ask for sleeps too short for any clock, without end."""
-
-
-class RateLimit:
-    """At most `rows_per_s` on the average, whoever asks; None is no limit. Safe to use from many threads.
-
-    A page's rows are known only when it is read: they are drawn afterwards, and whoever comes next waits until the
-    bucket, which never holds more than one second's rows, is out of debt.
-    """
-
-    def __init__(
-        self,
-        rows_per_s: float | None = None,
-        stop: Callable[[], bool] = lambda: False,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._rows_per_s = rows_per_s
-        self._stop = stop
-        self._clock = clock
-        self._sleep = sleep
-        self._lock = Lock()
-        self._tokens = 0.0
-        self._filled_at = clock()
-
-    def wait(self) -> None:
-        """Returns when the next page may be read.
-
-        Raises: Interrupted when the run is asked to stop.
-        """
-        if self._rows_per_s is None:
-            return
-        while (debt_s := self._debt_s(self._rows_per_s)) > 0:
-            nap(debt_s, self._stop, self._sleep)
-
-    def took(self, rows: int) -> None:
-        """Draws the rows that were read."""
-        if self._rows_per_s is not None:
-            with self._lock:
-                self._tokens -= rows
-
-    def _debt_s(self, rows_per_s: float) -> float:
-        """How long the bucket needs to be out of debt."""
-        with self._lock:
-            now = self._clock()
-            filled = self._tokens + (now - self._filled_at) * rows_per_s
-            self._tokens, self._filled_at = min(filled, rows_per_s), now
-            return -self._tokens / rows_per_s if self._tokens < -_NO_DEBT_ROWS else 0.0
-
-
 # ──
 # Engines that hand out the driver's own values; whose every transaction is a read-only snapshot, or one
 # that writes.
@@ -335,3 +317,11 @@ def read_engine(address: Address, connection_options: ConnectionOptions) -> Engi
 def write_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
     """The same for capture's own tables: transactions see what others committed before each statement, and write."""
     return read_engine(address, replace(connection_options, writes=True))
+
+
+def journal_engine(address: Address, connection_options: ConnectionOptions) -> Engine:
+    """The same for a journal in the source. Raises: SettingsError where that is a file, which has one writer at a time."""
+    if engine_of(address.url().get_backend_name()).is_file:
+        what = "journal: source needs a server, and the source is an SQLite file"
+        raise SettingsError(f"{what}; leave journal out, or write the URL of another database")
+    return write_engine(address, connection_options)

@@ -24,20 +24,20 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.sql.elements import ColumnElement
 
 from migrator.model.facts import EntityPlan
-from migrator.model.keys import decode_key, encode_key
+from migrator.model.table import decode_key, encode_key
 from migrator.source import selects
-from migrator.source.engines.table import engine_at
+from migrator.source.connect import engine_at
 from migrator.source.selects import Key, KeySet
-from migrator.source.trees import first_rows
+from migrator.source.transactions import first_rows
 
 MOST_KEYS = 200
-"""They are put in order by one SELECT that names them all; see KEYS_A_SELECT."""
+"""One SELECT that names all keys puts them in order; see KEYS_A_SELECT."""
 DRAWS_A_KEY = 5
-"""Draws that may end at rows that were chosen already, as behind a gap, before fewer keys are given."""
+"""Draws per key: some end at rows that were chosen already, as after a gap, so that fewer keys may be returned."""
 DRAWS_A_VALUE = 4
-"""Whole numbers drawn, of which no row may have one, before the next one is taken that a row has."""
+"""Whole numbers drawn that no row has, before the next existing one is taken."""
 ROWS_A_KEY = 200
-"""Rows read for each key that TABLESAMPLE is to give: of one block there are some hundred, and few should be chosen."""
+"""Rows read for each key wanted from TABLESAMPLE: a block has some hundred rows, of which few should be chosen."""
 
 
 def random_keys(connection: Connection, plan: EntityPlan, number: int, rows: int, seed: int) -> list[Key]:
@@ -46,11 +46,11 @@ def random_keys(connection: Connection, plan: EntityPlan, number: int, rows: int
     Rows that the entity's `where` leaves out are among them. `rows`: about how many the table has.
     """
     wanted = min(number, MOST_KEYS)
-    # A sample of blocks has no columns that the mapping computes.
+    # A sample of blocks has no computed columns.
     is_plain = all(column.sql is None for column in plan.key)
     by_blocks = is_plain and engine_at(connection).schema.has_blocks(connection, plan.table)
-    found = _by_blocks(connection, plan, wanted, rows, seed) if by_blocks else []
-    return _in_order(connection, plan, found or _by_values(connection, plan, wanted, Random(seed)))
+    keys = _by_blocks(connection, plan, wanted, rows, seed) if by_blocks else []
+    return _in_order(connection, plan, keys or _by_values(connection, plan, wanted, Random(seed)))
 
 
 def _in_order(connection: Connection, plan: EntityPlan, keys: Sequence[Key]) -> list[Key]:
@@ -58,9 +58,9 @@ def _in_order(connection: Connection, plan: EntityPlan, keys: Sequence[Key]) -> 
         return []
     root = selects.named(plan.table, "root")
     key = selects.key_of(plan, root)
-    named = KeySet(tuple(_bindable(one) for one in keys))
-    everybody = selects.chosen(replace(plan, where=()), root, named)
-    return first_rows(connection, sa.select(*key).select_from(root).where(*everybody).order_by(*key))
+    named = KeySet(tuple(_bindable(row_key) for row_key in keys))
+    conditions = selects.chosen(replace(plan, where=()), root, named)
+    return first_rows(connection, sa.select(*key).select_from(root).where(*conditions).order_by(*key))
 
 
 # ── by blocks of the table ──
@@ -81,18 +81,18 @@ def _by_blocks(connection: Connection, plan: EntityPlan, number: int, rows: int,
 
 
 def _by_values(connection: Connection, plan: EntityPlan, number: int, chance: Random) -> list[Key]:
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     walk = _Index(connection, plan)
     for _ in range(DRAWS_A_KEY * number):
         key = walk.drawn(chance)
-        if key is None or len(found) == number:
+        if key is None or len(keys) == number:
             break
-        found[encode_key(key)] = key
-    return list(found.values())
+        keys[encode_key(key)] = key
+    return list(keys.values())
 
 
 class _Index:
-    """The index of an entity's key, asked for single places; it remembers gaps between whole numbers."""
+    """Looks up single places in the index of an entity's key; it remembers gaps between whole numbers."""
 
     def __init__(self, connection: Connection, plan: EntityPlan) -> None:
         self._connection = connection
@@ -119,26 +119,26 @@ class _Index:
         return self._ranges[begins]
 
     def _value_in(self, ranges: list[tuple[Any, Any]], begins: Key, chance: Random) -> Any:
-        """The first value from one on that was drawn. A whole number that no row has is drawn again, its gap cut out."""
+        """The first existing value from a drawn one on. A whole number that no row has is drawn again, without its gap."""
         column = self._columns[len(begins)]
         for _ in range(DRAWS_A_VALUE):
             low, high = _one_of(ranges, chance)
             drawn = between(low, high, chance)
-            # Drawn values are compared by the source alone: one that it has beyond the largest is that.
-            found = self._first(begins, column, column >= _value(column, drawn))
-            found = high if found is None else found
-            if type(found) is not int or found == drawn:
+            # Only the source compares drawn values: one that it sorts after the largest becomes the largest.
+            nearest = self._first(begins, column, column >= _value(column, drawn))
+            nearest = high if nearest is None else nearest
+            if type(nearest) is not int or nearest == drawn:
                 break
             before = self._first(begins, column.desc(), column < _value(column, drawn))
             ranges.remove((low, high))
-            ranges += [(low, before), (found, high)]
-        return found
+            ranges += [(low, before), (nearest, high)]
+        return nearest
 
     def _first(self, begins: Key, order: ColumnElement[Any], *wanted: ColumnElement[bool]) -> Any:
-        """The column's value in the first row, by the order, of those whose keys begin so."""
+        """The column's value in the first row, by the order, among rows whose keys begin with `begins`."""
         column = self._columns[len(begins)]
-        known = self._columns[: len(begins)]
-        equal = [own == _value(own, value) for own, value in zip(known, begins, strict=True)]
+        key_columns = self._columns[: len(begins)]
+        equal = [own == _value(own, value) for own, value in zip(key_columns, begins, strict=True)]
         statement = (
             sa.select(column)
             .select_from(self._root)
@@ -146,12 +146,12 @@ class _Index:
             .order_by(order)
             .limit(1)
         )
-        found = first_rows(self._connection, statement)
-        return found[0][0] if found else None
+        rows = first_rows(self._connection, statement)
+        return rows[0][0] if rows else None
 
 
 def _one_of(ranges: Sequence[tuple[Any, Any]], chance: Random) -> tuple[Any, Any]:
-    """By how many whole numbers they hold; of other values there is one range."""
+    """A range, chosen with the count of its whole numbers as weight; of other values there is one range."""
     weights = [high - low + 1 for low, high in ranges] if len(ranges) > 1 else [1]
     return chance.choices(ranges, weights)[0]
 
@@ -165,9 +165,9 @@ def _value(column: ColumnElement[Any], value: Any) -> ColumnElement[Any]:
 
 
 def between(low: Any, high: Any, chance: Random) -> Any:
-    """A value by chance from `low` to `high`, as drivers give them; `low` of kinds that have no such thing here.
+    """A random value from `low` to `high`, as drivers return them; `low` for types that cannot be drawn.
 
-    It need not be one that a row has, nor lie between the two in the source's own order.
+    It need not exist in a row, nor lie between the two in the source's order.
     """
     kind = type(low)
     if kind is not type(high) or kind not in _BETWEEN:
@@ -181,7 +181,7 @@ def _decimal(low: Decimal, high: Decimal, chance: Random) -> Decimal:
 
 def _bytes(low: bytes, high: bytes, chance: Random) -> bytes:
     size = max(len(low), len(high))
-    first, last = (int.from_bytes(one.ljust(size, b"\0"), "big") for one in (low, high))
+    first, last = (int.from_bytes(bound.ljust(size, b"\0"), "big") for bound in (low, high))
     return chance.randint(first, last).to_bytes(size, "big")
 
 
@@ -190,24 +190,26 @@ _ALPHABETS = [
     _DIGITS,
     _HEX,
     _UPPER_HEX,
-    *(_DIGITS + one for one in (string.ascii_lowercase, string.ascii_uppercase)),
+    *(_DIGITS + letters for letters in (string.ascii_lowercase, string.ascii_uppercase)),
 ]
 _DRAWN_CHARACTERS = 8
 
 
 def _text(low: str, high: str, chance: Random) -> str:
-    """What both begin with, then characters by chance of the smallest alphabet that both are written in.
+    """The common beginning of both, then random characters of the smallest alphabet that holds both.
 
-    Characters between, as the dashes of a date or of a UUID, stay where they are in both.
+    Separators that both have, such as the dashes of a date or a UUID, stay in their places.
     """
     begins = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(low, high, strict=False)))
-    used = {one for one in low[begins:] + high[begins:] if one.isalnum()}
-    letters = next((one for one in _ALPHABETS if used <= set(one)), _DIGITS + string.ascii_letters)
-    first = [one for one in letters if low[begins : begins + 1] <= one <= high[begins : begins + 1]]
+    used = {character for character in low[begins:] + high[begins:] if character.isalnum()}
+    letters = next(
+        (alphabet for alphabet in _ALPHABETS if used <= set(alphabet)), _DIGITS + string.ascii_letters
+    )
+    first = [letter for letter in letters if low[begins : begins + 1] <= letter <= high[begins : begins + 1]]
     drawn = [chance.choice(first or [high[begins : begins + 1]])]
-    for one, other in zip_longest(low[begins + 1 :], high[begins + 1 :]):
-        same = one == other and not one.isalnum()
-        drawn.append(one if same else chance.choice(letters))
+    for low_character, high_character in zip_longest(low[begins + 1 :], high[begins + 1 :]):
+        same = low_character == high_character and not low_character.isalnum()
+        drawn.append(low_character if same else chance.choice(letters))
     return low[:begins] + "".join(drawn[:_DRAWN_CHARACTERS])
 
 

@@ -1,25 +1,136 @@
-"""The SELECTs that read row trees, built from an entity's plan alone."""
+"""The SELECTs that read row trees, built from an entity's plan alone, and how each engine reads and compares a column."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import quoted_name
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.selectable import FromClause
+from sqlalchemy.sql.visitors import InternalTraversal
+from sqlalchemy.types import NullType, TypeDecorator, UserDefinedType
 
-from migrator.model.facts import CollectionPlan, Column, EntityPlan, JoinPlan, Slot, TableFacts
+from migrator.model.facts import Column, EntityPlan, JoinPlan, Kind, Slot, TableFacts
 from migrator.model.table import Value
-from migrator.source.column_sql import ColumnType, Where, exact, in_key_order, is_null, read, text_of
+from migrator.source.connect import engine_of
+from migrator.source.engines.base import Trait
 from migrator.source.sql.statements import row_expression
+
+# ── Columns read without loss, and compared by all of their value, for each engine ──
+
+
+class Where(ColumnElement[Any]):
+    """`usual`, but `special` in a statement for an engine that has the trait."""
+
+    inherit_cache = True
+    _traverse_internals = [  # noqa: RUF012  (SQLAlchemy's own word for what a cache key is made of)
+        ("trait", InternalTraversal.dp_string),
+        ("usual", InternalTraversal.dp_clauseelement),
+        ("special", InternalTraversal.dp_clauseelement),
+    ]
+
+    def __init__(self, trait: Trait, usual: ColumnElement[Any], special: ColumnElement[Any]) -> None:
+        self.trait = trait
+        self.usual = usual
+        self.special = special
+        self.type = usual.type
+
+    def self_group(self, against: Any = None) -> Any:
+        return self  # else SQLAlchemy writes "= 1" after a comparison on databases without a boolean type
+
+
+@compiles(Where)
+def _compiled_where(element: Where, compiler: SQLCompiler, **words: Any) -> str:
+    if element.trait not in engine_of(compiler.dialect.name).sql.traits:
+        return compiler.process(element.usual, **words)
+    # In brackets: the SQL around it does not know that it may be an OR.
+    return f"({compiler.process(element.special, **words)})"
+
+
+class ColumnType(TypeDecorator[Any]):
+    """The type of a column in our statements: no cast, no word about results, only how it is compared with a value."""
+
+    impl = NullType
+    cache_ok = True
+
+    def __init__(self, kind: Kind, declared: str = "") -> None:
+        super().__init__()
+        self.kind = kind
+        self.declared = declared.lower()
+
+    @classmethod
+    def of(cls, column: Column) -> ColumnType:
+        return cls(column.kind, column.declared)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        """A value of a key or a condition, so that the server compares it as the column's own type."""
+        return engine_of(dialect.name).sql.comparable(value, self.kind)
+
+
+# ── columns ──
+
+
+class _Named(UserDefinedType[Any]):
+    """A type of the source's by its name, for a CAST."""
+
+    cache_ok = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_col_spec(self, **_: Any) -> str:
+        return self.name
+
+
+def exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The column's whole value, to be compared and added up as well as read.
+
+    MySQL shows six digits of a FLOAT, and compares with all that it holds; PostgreSQL writes money as its locale does.
+    """
+    kind = kind_of(column)
+    if kind is not None and kind.read_as:
+        return Where("casts to read", column, sa.cast(column, _Named(kind.read_as)))
+    return (
+        Where("rounds floats", column, column + sa.literal_column("0e0")) if _is(column, "float") else column
+    )
+
+
+def read(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The same, to be read only: arrays and composites as JSON, which says what their own text leaves open."""
+    kind = kind_of(column)
+    if kind is None or kind.name not in ("list", "map"):
+        return exact(column)
+    return Where("nested as JSON", column, sa.func.pg_catalog.to_json(exact(column)))
+
+
+def kind_of(column: ColumnElement[Any]) -> Kind | None:
+    return column.type.kind if isinstance(column.type, ColumnType) else None
+
+
+def in_key_order(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The column as a key is ordered and compared; MySQL orders an ENUM by its place and compares its text.
+
+    CONCAT keeps the column's collation. No index serves it, so pages by such a key are slow, yet whole.
+    """
+    return (
+        Where("enums by place", column, sa.func.concat(column))
+        if _is(column, "enum(", "set(")
+        else exact(column)
+    )
+
+
+def _is(column: ColumnElement[Any], *beginnings: str) -> bool:
+    return isinstance(column.type, ColumnType) and column.type.declared.startswith(beginnings)
+
 
 # ── Columns that a mapping makes with SQL of the source, as elements of a SELECT ──
 
@@ -37,7 +148,7 @@ class ComputedColumn(ColumnElement[Any]):
 
 
 @compiles(ComputedColumn)
-def _compiled(element: ComputedColumn, compiler: SQLCompiler, **words: Any) -> str:
+def _compiled_column(element: ComputedColumn, compiler: SQLCompiler, **words: Any) -> str:
     checked = _checked(element.sql, element.table_facts, compiler.dialect.name, element.alias)
     return f"({compiler.escape_literal_column(checked.sql)})"  # type: ignore[no-untyped-call]
 
@@ -46,7 +157,7 @@ _checked = lru_cache(maxsize=1_000)(row_expression)
 
 
 # ──
-# Ranges of keys as each database must be told them, so that a page is read by the key's index, of its
+# Ranges of keys as each database must be given them, so that a page is read by the key's index, of its
 # partitions.
 
 Compare = Callable[[Any, Any], ColumnElement[bool]]
@@ -77,7 +188,7 @@ def _for_each(
 ) -> ColumnElement[bool]:
     """The comparison in the words of each database.
 
-    PostgreSQL finds a page's partitions by single columns alone, never by a comparison of rows, and is told the
+    PostgreSQL finds a page's partitions by single columns alone, never by a comparison of rows, and is given the
     bound of the first column beside it. SQLite has no partitions, and would read by that bound: all rows that have
     it, for every page.
     """
@@ -92,9 +203,9 @@ def _row(columns: Columns) -> ColumnElement[Any]:
 def _stepwise(columns: Columns, bounds: Columns, before: Compare, last: Compare) -> ColumnElement[bool]:
     """a > x OR a = x AND b > y: MySQL compares rows as a whole, but then reads the whole table for every page."""
     steps = []
-    for place, (column, bound) in enumerate(zip(columns, bounds, strict=True)):
-        equal = (own == other for own, other in zip(columns[:place], bounds[:place], strict=True))
-        compare = last if place == len(columns) - 1 else before
+    for position, (column, bound) in enumerate(zip(columns, bounds, strict=True)):
+        equal = (own == other for own, other in zip(columns[:position], bounds[:position], strict=True))
+        compare = last if position == len(columns) - 1 else before
         steps.append(sa.and_(*equal, compare(column, bound)))
     return sa.or_(*steps)
 
@@ -108,8 +219,6 @@ Conditions: TypeAlias = Sequence[tuple[Column, tuple[Value, ...] | None]]
 """(column, allowed values): a None among them allows NULL; None in their place is any value but NULL."""
 
 Statement: TypeAlias = sa.Select[Any]
-
-_NO_COLLATION = frozenset({"integer", "number", "uuid", "date", "timestamp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,35 +245,24 @@ class RootSelect:
         root = named(plan.table, "root")
         aliases, source = joined({"": root}, root, plan.joins)
         self._key = key_of(plan, root)
-        self._exact = [exact(_column(root, column.real)) for column in plan.key]
+        self._exact = [exact(column_of(root, column.real)) for column in plan.key]
         slots = (slot_of(slot, aliases) for slot in plan.slots)
         self._statement: Statement = sa.select(*slots).select_from(source).order_by(*self._key)
-        self._with_key, self._where = with_key(plan, root), _where(root, plan.where)
+        self._with_key, self._where = with_key(plan, root), where_of(root, plan.where)
 
     def of(self, rows: Rows, limit: int | None = None) -> Statement:
         by_key = within(self._key, rows) if isinstance(rows, KeyRange) else [_one_of(self._exact, rows.keys)]
         return self._statement.where(*self._with_key, *by_key, *self._where).limit(limit)
 
 
+def entity_words(plan: EntityPlan) -> str:
+    """What messages call the rows of a plan."""
+    return f"entity {plan.entity.name} (table {plan.table.real})"
+
+
 def root_select(plan: EntityPlan, rows: Rows, limit: int | None = None) -> Statement:
     """The plan's slots of the given root rows, in key order."""
     return RootSelect(plan).of(rows, limit)
-
-
-def collection_select(plan: EntityPlan, collection: CollectionPlan, rows: Rows) -> Statement:
-    """The root key, then the child's slots or the aggregate, of the given root rows with children."""
-    root = named(plan.table, "root")
-    child = named(collection.table, "child")
-    link = sa.and_(*(_column(child, own) == _column(root, roots) for own, roots in collection.link))
-    aliases, source = joined({"": child}, root.join(child, link), collection.joins)
-    key = key_of(plan, root)
-    wanted = chosen(plan, root, rows) + children_within(plan, collection, child, rows)
-    if collection.collection.kind != "list":
-        value = _aggregate(collection, child)
-        return sa.select(*key, value).select_from(source).where(*wanted).group_by(*key)
-    children = (slot_of(slot, aliases) for slot in collection.slots)
-    order = _child_order(collection, aliases)
-    return sa.select(*key, *children).select_from(source).where(*wanted).order_by(*key, *order)
 
 
 def bound_select(plan: EntityPlan, rows: KeyRange, page_rows: int) -> Statement:
@@ -181,74 +279,6 @@ def bound_select(plan: EntityPlan, rows: KeyRange, page_rows: int) -> Statement:
     )
 
 
-def count_select(plan: EntityPlan, conditions: Conditions = ()) -> Statement:
-    root = named(plan.table, "root")
-    return sa.select(sa.func.count()).select_from(root).where(*_where(root, (*plan.where, *conditions)))
-
-
-def all_select(plan: EntityPlan) -> Statement:
-    """Something of every row that takes part; only its plan is of interest."""
-    root = named(plan.table, "root")
-    return sa.select(sa.literal_column("1")).select_from(root).where(*_where(root, plan.where))
-
-
-def without_key_select(plan: EntityPlan) -> Statement:
-    """The count of rows that have NULL in a column of their key that may hold it."""
-    root = named(plan.table, "root")
-    no_key = sa.or_(
-        sa.false(), *(is_null(_column(root, column.real)) for column in plan.key if column.nullable)
-    )
-    return sa.select(sa.func.count()).select_from(root).where(no_key, *_where(root, plan.where))
-
-
-def keys_select(plan: EntityPlan, *, as_text: bool = False, distinct: bool = True) -> Statement:
-    """How many (different) keys rows have: compared by the source as values, or as the texts that it gives for them."""
-    root = named(plan.table, "root")
-    columns = [exact(_column(root, column.real)) for column in plan.key]
-    keys = (
-        sa.select(*(text_of(one) if as_text else one for one in columns))
-        .select_from(root)
-        .where(*with_key(plan, root), *_where(root, plan.where))
-    )
-    return sa.select(sa.func.count()).select_from((keys.distinct() if distinct else keys).subquery("keys"))
-
-
-def whole_select(table: TableFacts) -> Statement:
-    """The count of all rows of a table, whoever takes part."""
-    return sa.select(sa.func.count()).select_from(named(table, "root"))
-
-
-def first_select(table: TableFacts, at_most: int) -> Statement:
-    """The count of the table's rows, counted no further than so many."""
-    first: Statement = sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(at_most)
-    return sa.select(sa.func.count()).select_from(first.subquery("first_rows"))
-
-
-def twins_select(plan: EntityPlan, limit: int) -> Statement:
-    """Keys that several of the rows that take part have, and how many."""
-    root = named(plan.table, "root")
-    key, many = key_of(plan, root), sa.func.count()
-    wanted = [*with_key(plan, root), *_where(root, plan.where)]
-    return sa.select(*key, many).select_from(root).where(*wanted).group_by(*key).having(many > 1).limit(limit)
-
-
-def computed_select(table: TableFacts, column: Column) -> Statement:
-    """No rows, but all that the database says against the column's SQL."""
-    plain = replace(table, columns=tuple(one for one in table.columns if one.sql is None or one == column))
-    return sa.select(named(plain, "root").c[column.real]).limit(0)
-
-
-def no_rows_select(table: TableFacts) -> Statement:
-    """Nothing, but all that the database says against reading the table."""
-    return sa.select(sa.literal_column("1")).select_from(named(table, "root")).limit(0)
-
-
-def sums_select(plan: EntityPlan, columns: Sequence[Column]) -> Statement:
-    root = named(plan.table, "root")
-    sums = (sa.func.sum(exact(_column(root, column.real))) for column in columns)
-    return sa.select(*sums).select_from(root).where(*with_key(plan, root), *_where(root, plan.where))
-
-
 # ── tables and columns ──
 
 
@@ -259,31 +289,31 @@ def named(table: TableFacts, alias: str) -> FromClause:
     if not computed:
         return plain.alias(alias)
     base = plain.alias("base")
-    made = (ComputedColumn(column, table, "base").label(column.real) for column in computed)
-    return sa.select(*base.c, *made).subquery(alias)
+    computed_columns = (ComputedColumn(column, table, "base").label(column.real) for column in computed)
+    return sa.select(*base.c, *computed_columns).subquery(alias)
 
 
 def unnamed(table: TableFacts) -> sa.TableClause:
     """The table with its own columns, without those that are computed."""
-    columns = (_held(column) for column in table.columns if column.sql is None)
+    columns = (_column(column) for column in table.columns if column.sql is None)
     schema = None if table.schema is None else quoted_name(table.schema, True)
     return sa.table(quoted_name(table.real, True), *columns, schema=schema)
 
 
-def _held(column: Column) -> sa.ColumnClause[Any]:
+def _column(column: Column) -> sa.ColumnClause[Any]:
     return sa.column(quoted_name(column.real, True), ColumnType.of(column))
 
 
-def _column(table: FromClause, real: str) -> ColumnElement[Any]:
+def column_of(table: FromClause, real: str) -> ColumnElement[Any]:
     return table.c[real]
 
 
 def key_of(plan: EntityPlan, root: FromClause) -> list[ColumnElement[Any]]:
-    return [in_key_order(_column(root, column.real)) for column in plan.key]
+    return [in_key_order(column_of(root, column.real)) for column in plan.key]
 
 
 def slot_of(slot: Slot, aliases: dict[str, FromClause]) -> ColumnElement[Any]:
-    return read(_column(aliases[slot.alias], slot.column.real))
+    return read(column_of(aliases[slot.alias], slot.column.real))
 
 
 def joined(
@@ -295,36 +325,10 @@ def joined(
     """
     for number, join in enumerate(joins, 1):
         parent, own = aliases[join.parent], named(join.table, f"j{number}")
-        on = sa.and_(*(_column(parent, theirs) == _column(own, ours) for theirs, ours in join.on))
+        on = sa.and_(*(column_of(parent, theirs) == column_of(own, ours) for theirs, ours in join.on))
         source = source.join(own, on, isouter=outer)
         aliases = {**aliases, join.alias: own}
     return aliases, source
-
-
-def _aggregate(collection: CollectionPlan, child: FromClause) -> ColumnElement[Any]:
-    column = collection.column
-    if column is None:
-        return sa.func.count()
-    function: dict[str, Callable[[ColumnElement[Any]], ColumnElement[Any]]] = {
-        "count": sa.func.count,
-        "sum": sa.func.sum,
-        "min": sa.func.min,
-        "max": sa.func.max,
-    }
-    return function[collection.collection.kind](exact(_column(child, column.real)))
-
-
-def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> list[ColumnElement[Any]]:
-    """The order that the mapping asks for, then the child's key, so that equal ones have one order too."""
-    slots = {slot.path: slot for slot in collection.slots}
-    key = [path for path in collection.table.primary_key if path not in collection.order_by]
-    order = []
-    for path in (*collection.order_by, *key):
-        column = collection.table.column(path)
-        slot = slots.get(path) or (Slot(path, "", column) if column else None)
-        if slot is not None:
-            order.append(exact(_column(aliases[slot.alias], slot.column.real)))
-    return order
 
 
 # ── which rows ──
@@ -332,44 +336,24 @@ def _child_order(collection: CollectionPlan, aliases: dict[str, FromClause]) -> 
 
 def chosen(plan: EntityPlan, root: FromClause, rows: Rows) -> list[ColumnElement[bool]]:
     if isinstance(rows, KeySet):
-        by_key = [_one_of([exact(_column(root, column.real)) for column in plan.key], rows.keys)]
+        by_key = [_one_of([exact(column_of(root, column.real)) for column in plan.key], rows.keys)]
     else:
         by_key = within(key_of(plan, root), rows)
-    return with_key(plan, root) + by_key + _where(root, plan.where)
+    return with_key(plan, root) + by_key + where_of(root, plan.where)
 
 
 def with_key(plan: EntityPlan, root: FromClause) -> list[ColumnElement[bool]]:
     # SQLite lets a key hold NULL; a row compared by its other columns would come and go with the bounds.
-    return [_column(root, column.real).is_not(None) for column in plan.key if column.nullable]
-
-
-def children_within(
-    plan: EntityPlan, collection: CollectionPlan, child: FromClause, rows: Rows
-) -> list[ColumnElement[bool]]:
-    """The range of keys once more, on the child's side; nothing where that could mean other rows.
-
-    Databases carry an equality from one side of a join to the other, but no range: without this PostgreSQL
-    reads all of a child table of middling size for every page. Text is left out: the two sides may differ in
-    their collation, and so in what lies between two bounds.
-    """
-    kinds = {column.real: column.kind for column in collection.table.columns}
-    own = {theirs: ours for ours, theirs in collection.link}
-    linked = all(
-        column.real in own and column.kind.name in _NO_COLLATION and kinds[own[column.real]] == column.kind
-        for column in plan.key
-    )
-    if not linked or isinstance(rows, KeySet):
-        return []
-    return within([_column(child, own[column.real]) for column in plan.key], rows)
+    return [column_of(root, column.real).is_not(None) for column in plan.key if column.nullable]
 
 
 def within(key: Sequence[ColumnElement[Any]], rows: KeyRange) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool]] = []
     if rows.after is not None:
-        found.append(row_after(key, bound_values(key, rows.after)))
+        conditions.append(row_after(key, bound_values(key, rows.after)))
     if rows.upto is not None:
-        found.append(row_upto(key, bound_values(key, rows.upto)))
-    return found
+        conditions.append(row_upto(key, bound_values(key, rows.upto)))
+    return conditions
 
 
 def bound_values(columns: Sequence[ColumnElement[Any]], key: Key) -> list[ColumnElement[Any]]:
@@ -387,18 +371,18 @@ def _one_of(columns: Sequence[ColumnElement[Any]], keys: Sequence[Key]) -> Colum
     return sa.or_(sa.false(), *rows)
 
 
-def _where(root: FromClause, conditions: Conditions) -> list[ColumnElement[bool]]:
-    return [_allows(_column(root, column.real), allowed) for column, allowed in conditions]
+def where_of(root: FromClause, conditions: Conditions) -> list[ColumnElement[bool]]:
+    return [_allows(column_of(root, column.real), allowed) for column, allowed in conditions]
 
 
 def _allows(column: ColumnElement[Any], allowed: tuple[Value, ...] | None) -> ColumnElement[bool]:
     if allowed is None:
         return column.is_not(None)
     values = [value for value in allowed if value is not None]
-    found = [column.in_(_bound_list(values, column))] if values else []
+    conditions = [column.in_(_bound_list(values, column))] if values else []
     if None in allowed:
-        found.append(column.is_(None))
-    return sa.or_(sa.false(), *found)
+        conditions.append(column.is_(None))
+    return sa.or_(sa.false(), *conditions)
 
 
 def _bound(value: Any, column: ColumnElement[Any]) -> sa.BindParameter[Any]:

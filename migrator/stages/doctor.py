@@ -9,20 +9,20 @@ from typing import Protocol, TypeVar
 
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.model.edges import Probe, Questions, Rows, TableAdmin
-from migrator.model.entities import Mapping as MappingModel
 from migrator.model.errors import MigratorError, how_to_install
 from migrator.model.facts import TableFacts
 from migrator.model.instances import Standing
+from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.results import Check, CheckState
 from migrator.model.table import TableDesign
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.verify.scan import tables_read
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 APART_S = 5.0
-"""Clocks further apart than this are worth a warning: a TTL is compared with ours."""
+"""Clocks further apart than this give a warning: a TTL is compared with ours."""
 REFUSED_S = 240.0
 """AWS refuses requests whose time is 5 minutes off. Source: IAM User Guide, "Signature Version 4"."""
 
@@ -56,8 +56,8 @@ class Checkup:
     def tell(self, name: str, what: str, mend: str = "", state: CheckState = "ok") -> None:
         self.checks.append(Check(name, state, what, mend))
 
-    def ask(self, name: str, work: Callable[[], Found], fine: str = "") -> Found | None:
-        """What `work` gives, told as `fine` where that is not empty; None and a failed check for any error."""
+    def ask(self, name: str, work: Callable[[], Answer], fine: str = "") -> Answer | None:
+        """What `work` returns, reported as `fine` where that is not empty; None and a failed check for any error."""
         try:
             answer = work()
         except MigratorError as error:
@@ -73,126 +73,130 @@ class Checkup:
         return answer
 
 
-def check_packages(found: Checkup, packages: Mapping[str, str | None]) -> None:
+def check_packages(checkup: Checkup, packages: Mapping[str, str | None]) -> None:
     """`packages`: name to version; None for one that the job needs and that is not installed."""
     for name, version in packages.items():
         if version is None:
             what = "the job needs it, and it is not installed"
-            found.tell(f"extra {name}", what, how_to_install(name), "failed")
+            checkup.tell(f"extra {name}", what, how_to_install(name), "failed")
         else:
-            found.tell(name, version)
+            checkup.tell(name, version)
 
 
-def check_server(found: Checkup, ask: Callable[[], Server]) -> None:
-    server = found.ask("source server", ask)
+def check_server(checkup: Checkup, ask: Callable[[], Server]) -> None:
+    server = checkup.ask("source server", ask)
     if server is None:
         return
-    told = [server.version]
+    facts = [server.version]
     if server.clock_s is not None:
-        told.append("a replica: it may lag behind" if server.replica else "no replica")
+        facts.append("a replica: it may lag behind" if server.replica else "no replica")
     if server.timeout:
-        told.append(f"statement time-out {'none' if server.timeout == '0' else server.timeout}")
-    found.tell("source server", ", ".join(told))
+        facts.append(f"statement time-out {'none' if server.timeout == '0' else server.timeout}")
+    checkup.tell("source server", ", ".join(facts))
     if server.pooling:
         what = f"the server is reached through one, which shares its sessions {server.pooling}"
-        found.tell("connection pooler", f"{what}; {_POOLED}")
+        checkup.tell("connection pooler", f"{what}; {_POOLED}")
     if server.clock_s is not None:
-        check_clock(found, "clock of the source", lambda: server.clock_s)
+        check_clock(checkup, "clock of the source", lambda: server.clock_s)
 
 
-def check_entities(found: Checkup, source: Rows, entities: Sequence[CompiledEntity]) -> None:
+def check_entities(checkup: Checkup, source: Rows, entities: Sequence[CompiledEntity]) -> None:
     """Whether a row of each entity can be read, with all the tables that it is made of."""
     for entity in entities:
         name = f"SELECT for {entity.name}"
-        rows = found.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
+        rows = checkup.ask(name, lambda entity=entity: source.read_page(entity.plan, None, None, 1))  # type: ignore[misc]
         if rows is not None:
-            found.tell(name, "its tables can be read" if rows else "its tables can be read; there is no row")
+            checkup.tell(
+                name, "its tables can be read" if rows else "its tables can be read; there is no row"
+            )
 
 
 def check_hidden_rows(
-    found: Checkup, entities: Sequence[CompiledEntity], hidden_fault: Callable[[TableFacts], str]
+    checkup: Checkup, entities: Sequence[CompiledEntity], hidden_fault: Callable[[TableFacts], str]
 ) -> None:
     """Whether a policy of PostgreSQL's hides rows of any table that items are made of, joined and collected ones too."""
     name = "row level security"
     tables = {table.name: table for entity in entities for table in tables_read(entity.plan)}
-    faults = found.ask(name, lambda: {one: hidden_fault(table) for one, table in tables.items()})
+    faults = checkup.ask(
+        name, lambda: {table_name: hidden_fault(table) for table_name, table in tables.items()}
+    )
     if faults is None:
         return
-    if hidden := sorted(one for one, fault in faults.items() if fault):
+    if hidden := sorted(table_name for table_name, fault in faults.items() if fault):
         what = f"policies would hide rows of {', '.join(hidden)} from this user, so nothing is read"
         mend = "ALTER ROLE … BYPASSRLS for the source's user; or name the owner of the tables, where they have no FORCE"
-        found.tell(name, what, mend, "failed")
+        checkup.tell(name, what, mend, "failed")
     else:
-        found.tell(name, f"no policy hides rows of {len(tables)} table(s) from this user")
+        checkup.tell(name, f"no policy hides rows of {len(tables)} table(s) from this user")
 
 
-def check_statements(found: Checkup, source: Questions, mapping: MappingModel) -> None:
+def check_statements(checkup: Checkup, source: Questions, mapping: MappingModel) -> None:
     """Whether the source understands the SQL of every access pattern."""
     if not mapping.patterns:
         return
     faults = list(statement_faults(source, mapping))
     for fault in faults:
-        found.tell(f"SQL of {fault.name}", fault.what, "correct it in the mapping", "failed")
+        checkup.tell(f"SQL of {fault.name}", fault.what, "correct it in the mapping", "failed")
     if not faults:
         number = sum(len(pattern.sql) for pattern in mapping.patterns.values())
-        found.tell("SQL of patterns", f"the source understands {number} statement(s)")
+        checkup.tell("SQL of patterns", f"the source understands {number} statement(s)")
 
 
-def check_table(found: Checkup, admin: TableAdmin, design: TableDesign, job: str) -> bool:
+def check_table(checkup: Checkup, admin: TableAdmin, design: TableDesign, job: str) -> bool:
     """Whether the table is there."""
     try:
         state = admin.state(design)
     except MigratorError as error:
-        found.tell("table", str(error), "", "failed")
+        checkup.tell("table", str(error), "", "failed")
         return False
     if state is None:
-        found.tell("table", f"there is no table {design.name}", f"migrator table create {job}", "failed")
+        checkup.tell("table", f"there is no table {design.name}", f"migrator table create {job}", "failed")
         return False
     if state.differences:
-        found.tell("table", "; ".join(state.differences), f"migrator table check {job}", "failed")
+        checkup.tell("table", "; ".join(state.differences), f"migrator table check {job}", "failed")
     else:
-        found.tell("table", f"{design.name} is {state.status} and as the mapping says")
+        checkup.tell("table", f"{design.name} is {state.status} and as the mapping says")
     return True
 
 
-def check_jobs(found: Checkup, ask: Callable[[], Collection[str]], job: str) -> None:
+def check_jobs(checkup: Checkup, ask: Callable[[], Collection[str]], job: str) -> None:
     """A warning where the table keeps what belongs to another captured job."""
-    with suppress(MigratorError):  # a table that cannot be read is told by its permissions
+    with suppress(MigratorError):  # a table that cannot be read is reported by the check of permissions
         if others := sorted(set(ask()) - {job}):
             what = f"captured job {', '.join(others)} writes it, too, and both would share one highest ticket"
             mend = "give each job that is captured a table of its own (docs/protocol.md)"
-            found.tell("jobs of the table", what, mend, "warning")
+            checkup.tell("jobs of the table", what, mend, "warning")
 
 
-def check_clock(found: Checkup, name: str, ask: Callable[[], float | None]) -> None:
-    their_s = found.ask(name, ask)
+def check_clock(checkup: Checkup, name: str, ask: Callable[[], float | None]) -> None:
+    their_s = checkup.ask(name, ask)
     if their_s is None:
         return
     apart_s = abs(time.time() - their_s)
     state: CheckState = "failed" if apart_s > REFUSED_S else "warning" if apart_s > APART_S else "ok"
     mend = "" if state == "ok" else "set this machine's clock, by NTP for instance"
-    found.tell(name, f"{apart_s:.0f} s from ours", mend, state)
+    checkup.tell(name, f"{apart_s:.0f} s from ours", mend, state)
 
 
-def check_permissions(found: Checkup, probes: Sequence[Probe], job: str, *, written: bool) -> None:
+def check_permissions(checkup: Checkup, probes: Sequence[Probe], job: str, *, written: bool) -> None:
     for probe in probes:
         name = f"permission {probe.action} {probe.index}".rstrip()
         where = f"its index {probe.index}" if probe.index else "the table"
         if not probe.refused:
-            found.tell(name, "allowed")
+            checkup.tell(name, "allowed")
             continue
         later = f" before {_LATER[probe.action]}" if probe.action in _LATER else ""
-        # What is refused for another reason, as for an index that is not there, says itself what to do.
+        # Another refusal, such as a missing index, says itself what to do.
         denied = "AccessDenied" in probe.refused
         mend = f"allow dynamodb:{probe.action} on {where} to the role{later}" if denied else ""
-        found.tell(name, probe.refused, mend, "warning" if later else "failed")
+        checkup.tell(name, probe.refused, mend, "warning" if later else "failed")
     if not written:
         what = "permissions to write were not tried"
-        found.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")
+        checkup.tell("permission BatchWriteItem", what, f"migrator doctor --write {job}", "warning")
 
 
 def check_capture(
-    found: Checkup,
+    checkup: Checkup,
     ask: Callable[[], CaptureStatus],
     ask_refusals: Callable[[], Sequence[str]],
     ask_marking: Callable[[], int],
@@ -208,69 +212,73 @@ def check_capture(
         against = ask_refusals() if status.installation is None else []
     except MigratorError as error:
         # A source that may only be read can be moved all the same, as long as it stands still.
-        found.tell("capture", f"cannot be looked at: {error}", "", "warning")
+        checkup.tell("capture", f"cannot be looked at: {error}", "", "warning")
         return False
     here = status.installation
     if here is None:
         mend = f"before `migrator capture install`: {'; '.join(against)}" if against else ""
-        found.tell("capture", "not installed: right for a source that stands still", mend)
-    elif wrong := [f"{one.table} {one.state}" for one in status.tables if one.state not in ROWS_CAPTURED]:
+        checkup.tell("capture", "not installed: right for a source that stands still", mend)
+    elif wrong := [
+        f"{table.table} {table.state}" for table in status.tables if table.state not in ROWS_CAPTURED
+    ]:
         what = f"changes leave no mark: {', '.join(wrong)}"
-        found.tell("capture", what, f"migrator capture install {job}", "failed")
+        checkup.tell("capture", what, f"migrator capture install {job}", "failed")
     elif status.partitions:
         what = f"rows are marked; a TRUNCATE of {', '.join(status.partitions)} (new) alone would leave none"
-        found.tell("capture", what, f"migrator capture install {job}", "warning")
+        checkup.tell("capture", what, f"migrator capture install {job}", "warning")
     elif here.marked_by == "triggers":
-        found.tell("capture", f"triggers mark changes of {len(status.tables)} table(s)")
+        checkup.tell("capture", f"triggers mark changes of {len(status.tables)} table(s)")
     elif not marking:
         what = "services are to mark changes, and no instance is known to be alive"
-        found.tell("capture", what, "start the services with the adapter", "warning")
+        checkup.tell("capture", what, "start the services with the adapter", "warning")
     else:
         what = f"{marking} instance(s) of services mark changes of {len(status.tables)} table(s)"
-        found.tell("capture", what)
+        checkup.tell("capture", what)
     return here is not None
 
 
-def check_bucket(found: Checkup, probes: Sequence[Probe]) -> None:
+def check_bucket(checkup: Checkup, probes: Sequence[Probe]) -> None:
     for probe in probes:
         name = f"permission s3:{probe.action}"
         # Only the doctor takes objects away.
         state: CheckState = "warning" if probe.action == "DeleteObject" else "failed"
-        found.tell(name, probe.refused or "allowed", "", state if probe.refused else "ok")
+        checkup.tell(name, probe.refused or "allowed", "", state if probe.refused else "ok")
 
 
-def check_revision(found: Checkup, ask: Callable[[], Standing], job: str) -> None:
-    """How the mapping stands among those that the job has worked by."""
+def check_revision(checkup: Checkup, ask: Callable[[], Standing], job: str) -> None:
+    """Whether the mapping is the newest, an old or a new one among those that the job has worked by."""
     name = "mapping at work"
     try:
         standing = ask()
     except MigratorError as error:
-        found.tell(name, f"the journal cannot be asked: {error}", "", "warning")
+        checkup.tell(name, f"the journal cannot be asked: {error}", "", "warning")
         return
     if standing == "old":
         what = (
             "the job has gone on to another mapping, or to other columns: nothing can be written by this one"
         )
         mend = f"take the newer mapping file, or go back: migrator capture install {job} --go-back"
-        found.tell(name, what, mend, "failed")
+        checkup.tell(name, what, mend, "failed")
     elif standing == "new":
         what = "it (or a column that it reads) is new to the job: writers by another one stop when the job goes on to it"
         mend = f"migrator capture install {job}, start relays and services anew, then migrator backfill {job}"
-        found.tell(name, what, mend, "warning")
+        checkup.tell(name, what, mend, "warning")
     else:
-        found.tell(name, "no writer has worked by another one since" if standing == "newest" else "none yet")
+        checkup.tell(
+            name, "no writer has worked by another one since" if standing == "newest" else "none yet"
+        )
 
 
-def check_verified(found: Checkup, ask: Callable[[], str]) -> None:
-    """What the table may miss because capture came later than a backfill; said only where it does."""
+def check_verified(checkup: Checkup, ask: Callable[[], str]) -> None:
+    """A warning on changes that the table may miss because capture was installed after a backfill."""
     try:
         what = ask()
     except MigratorError:
-        return  # what could not be asked is told by the checks of capture and journal
+        return  # the checks of capture and journal report what could not be asked
     if what:
-        found.tell("changes before capture", what, "", "warning")
+        checkup.tell("changes before capture", what, "", "warning")
 
 
-def check_journal(found: Checkup, try_it: Callable[[], str]) -> str | None:
+def check_journal(checkup: Checkup, try_it: Callable[[], str]) -> str | None:
     """The journal's name; None where it cannot be used."""
-    return found.ask("journal", try_it, "it can be written")
+    return checkup.ask("journal", try_it, "it can be written")

@@ -1,29 +1,37 @@
-"""Whether source, journal and table belong together, and how a table is given another journal."""
+"""Checks that source, journal and table belong together, and what a journal records of its job."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
-from migrator.model.edges import UNREPAIRED, Control, ControlState, Identity, Kept, KeptPhase, NameKind
+from migrator.model.capture import Installation
+from migrator.model.edges import (
+    UNREPAIRED,
+    Control,
+    ControlState,
+    Identity,
+    Kept,
+    KeptPhase,
+    NameKind,
+)
 from migrator.model.errors import MigratorError, SettingsError
-from migrator.model.evidence import PatternPhase, Phases
-from migrator.model.keys import split_source
-from migrator.model.live import Memory, Root, Tickets, Writers
-from migrator.model.table import Item, ItemKey, TableDesign
+from migrator.model.evidence import PatternPhase
+from migrator.model.journal import Journal, Run, RunIdentity
+from migrator.model.live import Memory, Tickets
+from migrator.runtime.logs import get_logger
 from migrator.stages.live.refresh import RestoredError, behind
 
-# ──
-# Whether source, journal and table still belong together: what each knows of the others, compared before a
-# write.
+# ── Checks before a write that source, journal and table still belong together, by what each knows of the others ──
 
 LASTING = ("live", "complete")
-"""Phases that a journal must not forget: SQL may not be asked, or not be written, any more."""
+"""Phases that a journal must not forget: SQL may no longer be read, or no longer be written."""
+_log = get_logger("journal")
 
 
 class AnotherJournalError(SettingsError):
-    """The table was written with another journal, which knows what this one does not."""
+    """The table was written with another journal, which holds state that this one lacks."""
 
 
 class AnotherJobError(SettingsError):
@@ -31,7 +39,7 @@ class AnotherJobError(SettingsError):
 
 
 class UnaskedSourceError(MigratorError):
-    """Nobody can say whether another journal knows the job; the exit code is that of what stood in the way."""
+    """Whether another journal knows the job cannot be found out; the exit code is that of the cause."""
 
     def __init__(self, what: str, cause: MigratorError) -> None:
         super().__init__(what)
@@ -44,7 +52,7 @@ class OlderError(SettingsError):
 
 @dataclass(frozen=True)
 class OnRecord:
-    """What a journal says of one job. `direct_run`: of the run that says which entities are direct; 0 for none."""
+    """What a journal records of one job. `direct_run`: the id of the run that names the direct entities; 0 for none."""
 
     journal: str
     phases: Mapping[str, PatternPhase] = field(default_factory=dict)
@@ -52,8 +60,8 @@ class OnRecord:
     direct_run: int = 0
 
     def kept(self, before: Kept | None) -> Kept:
-        """What is to be kept of it: lasting phases, and what became of those that were."""
-        named = {name for name, one in self.phases.items() if one.state.phase in LASTING}
+        """What the table must keep of it: lasting phases, and the present state of phases kept before."""
+        named = {name for name, phase in self.phases.items() if phase.state.phase in LASTING}
         named |= set(before.phases if before else ()) & set(self.phases)
         phases = {
             name: KeptPhase(str(self.phases[name].state), self.phases[name].version) for name in sorted(named)
@@ -61,25 +69,117 @@ class OnRecord:
         return Kept(self.journal, phases, self.direct, self.direct_run)
 
     def contradicts(self, kept: Kept) -> bool:
-        """Whether the table keeps something that is newer than what this journal says."""
-        moved = any(self.version(name) < one.version for name, one in kept.phases.items())
+        """Whether the table keeps something newer than this journal."""
+        moved = any(self.version(name) < phase.version for name, phase in kept.phases.items())
         return moved or self.direct_run < kept.direct_run
 
     def version(self, pattern: str) -> int:
         return self.phases[pattern].version if pattern in self.phases else 0
 
 
-def refuse_other_job(
-    job: str, file: str, kind: NameKind, name: str, known: Collection[str], journal: str
+def on_record(journal: str, phases: Mapping[str, PatternPhase], runs: Sequence[Run]) -> OnRecord:
+    """What the journal with that id records of a job. `runs`: all of the job's, oldest first."""
+    runs = [run for run in runs if run.identity.kind == "direct"]
+    if not runs:
+        return OnRecord(journal, phases)
+    direct = frozenset(filter(None, runs[-1].identity.scope.split(",")))
+    return OnRecord(journal, phases, direct, runs[-1].id)
+
+
+def keep_direct(journal: Journal, job: str, table_id: str, revision: str, entities: Collection[str]) -> None:
+    """Records that from now on the service writes these entities itself, and no others."""
+    run = journal.start_run(RunIdentity("direct", job, table_id, revision, ",".join(sorted(entities))))
+    journal.end_run(run, "done")
+
+
+class Names(Protocol):
+    """The names that a journal has for a job's table and source (see journal/identity.py)."""
+
+    def names(self, kind: NameKind) -> frozenset[str]: ...
+
+    def first_name(self, kind: NameKind, name: str) -> frozenset[str]: ...
+
+    def add_name(self, kind: NameKind, name: str) -> None: ...
+
+
+CheckNames: TypeAlias = Callable[
+    [str, str, Mapping[NameKind, str], Mapping[NameKind, Collection[str]], str], None
+]
+"""(job, its file, its names for table and source, the names on record, the journal that records them)."""
+
+
+def take_names(job: str, file: str, names: Mapping[NameKind, str], recorded: Names, journal: str) -> None:
+    """Checks the job's names against those on record, and records them if there are none. Raises: AnotherJobError."""
+    names = {kind: name for kind, name in names.items() if name}
+    before = {kind: recorded.names(kind) for kind in names}
+    refuse_other_names(job, file, names, before, journal)
+    if not all(before.values()):
+        # A job that is refused leaves nothing in the journal.
+        after = {kind: recorded.first_name(kind, name) for kind, name in names.items()}
+        refuse_other_names(job, file, names, after, journal)
+
+
+def add_names(names: Mapping[NameKind, str], recorded: Names) -> dict[NameKind, str]:
+    """Adds the names to those on record; returns the ones that are set."""
+    added = {kind: name for kind, name in names.items() if name}
+    for kind, name in added.items():
+        recorded.add_name(kind, name)
+    return added
+
+
+def refuse_other_names(
+    job: str,
+    file: str,
+    names: Mapping[NameKind, str],
+    recorded: Mapping[NameKind, Collection[str]],
+    journal: str,
 ) -> None:
-    """`name`: of the job's table or source, '' where it is not known; `known`: those on record. Raises: AnotherJobError."""
-    if not name or name in known:
+    """`names`: of the job's table and source; `recorded`: those on record. Raises: AnotherJobError."""
+    for kind, name in names.items():
+        if recorded.get(kind):
+            refuse_other_job(job, file, kind, name, recorded[kind], journal)
+
+
+def refuse_other_job(
+    job: str, file: str, kind: NameKind, name: str, recorded: Collection[str], journal: str
+) -> None:
+    """`name`: of the job's table or source, '' where it is not known; `recorded`: the names on record.
+
+    Raises: AnotherJobError."""
+    if not name or name in recorded:
         return
-    what = f"{file}: the {kind} is {name}, and journal {journal} knows job {job} with {' and '.join(sorted(known))}"
+    what = f"{file}: the {kind} is {name}, and journal {journal} knows job {job} with {' and '.join(sorted(recorded))}"
     why = "two jobs of one name would share phases, pages and remembered keys"
     own = "write `name:` with a name of its own in this job"
     same = f"if it is that job, and its {kind} has another name or place now, say once"
     raise AnotherJobError(f"{what}: {why}; {own}; {same} `migrator status {file} --same-job`")
+
+
+def refuse_unknown(
+    job: str,
+    journal: str,
+    knows_job: Callable[[], bool],
+    installation: Callable[[], Installation | None],
+    *,
+    begins: bool,
+    unless: Callable[[], bool],
+) -> None:
+    """Raises: AnotherJournalError where the journal knows nothing of the job, and its source is captured for it,
+    AnotherJobError where it is captured for another one, UnaskedSourceError where that cannot be asked. `begins`: this may
+    be the first command of another job on that source. `unless`: whether the journal may rightly not know its own job."""
+    if knows_job():
+        return
+    try:
+        capture = installation()
+    except MigratorError as error:
+        what = f"journal {journal} knows nothing of job {job}, and the source cannot be asked"
+        raise UnaskedSourceError(f"{what} whether it is captured for the job: {error}", error) from None
+    if capture is None:
+        return
+    if capture.job != job and not begins:
+        refuse_renamed_job(job, capture.job, journal)
+    if capture.job == job and not unless():
+        refuse_unknown_job(job, journal)
 
 
 def refuse_unknown_job(job: str, journal: str) -> None:
@@ -98,6 +198,36 @@ def refuse_renamed_job(job: str, former: str, journal: str) -> None:
     )
 
 
+def refuse_strange(
+    state: ControlState,
+    job: str,
+    table: str,
+    record: Callable[[], OnRecord],
+    knows_job: Callable[[], bool],
+    patterns: Collection[str],
+    *,
+    older: bool,
+) -> None:
+    """Raises: AnotherJournalError, with `older` also OlderError, where the table keeps what this journal does not know;
+    AnotherJobError where it keeps phases of `patterns` for another job."""
+    if job in state.jobs:
+        journal = record()
+        refuse_another(state, job, journal, table)
+        if older:
+            refuse_older_journal(state, job, journal, table)
+    elif not knows_job():
+        refuse_phases_of_others(state, job, patterns, table)
+
+
+def state_at_start(ask: Callable[[], ControlState]) -> ControlState:
+    """What the table keeps. If it cannot be asked, that is logged, and the service starts all the same."""
+    try:
+        return ask()
+    except MigratorError as error:
+        _log.warning("table_cannot_be_asked_for_its_journal", reason=str(error))
+        return ControlState()
+
+
 def refuse_phases_of_others(state: ControlState, job: str, patterns: Collection[str], table: str) -> None:
     """Raises: AnotherJobError where the table keeps lasting phases of these patterns, and another job moved them."""
     for former, kept in sorted(state.jobs.items()):
@@ -114,19 +244,19 @@ def _renamed(former: str) -> str:
 
 
 def refuse_another(state: ControlState, job: str, journal: OnRecord, table: str) -> None:
-    """Raises: AnotherJournalError where the table is another journal's, with what it keeps that this one does not know."""
+    """Raises: AnotherJournalError where the table was written with another journal; the message says what it keeps of it."""
     kept = state.jobs.get(job)
     if kept is None or kept.journal == journal.journal:
         return
-    what = f"table {table} was written with another journal than this one{_told(kept)}"
+    what = f"table {table} was written with another journal than this one{_kept_text(kept)}"
     why = "item keys that the other one remembers would be missed, and its phases are not known here"
     raise AnotherJournalError(f"{what}: {why}; {LOST_ADVICE}")
 
 
 LOST_ADVICE = (
     "name that journal (`journal:` in the job, one on a server where services or hosts share it), or restore it; if it"
-    " is lost for good, say --adopt-journal once, "
-    "then run `migrator verify --repair` (see docs/lost-journal.md)"
+    " is lost for good, run `migrator cutover status JOB --adopt-journal` once, then `migrator verify --repair`"
+    " (see docs/lost-journal.md)"
 )
 
 
@@ -134,24 +264,31 @@ def refuse_older_journal(state: ControlState, job: str, journal: OnRecord, table
     """Raises: OlderError where the journal went back behind what the table keeps of it."""
     kept = state.jobs.get(job)
     if kept is not None and journal.contradicts(kept):
-        raise OlderError(f"{_OLDER_JOURNAL.format(table=table)}{_told(kept)}; {OLDER_ADVICE}")
+        raise OlderError(f"{_OLDER_JOURNAL.format(table=table)}{_kept_text(kept)}; {OLDER_ADVICE}")
+
+
+def refuse_other_table(table_id: str, first_id: str, table: str) -> None:
+    """`first_id`: the id of the table that a writer began with. Raises: OlderError."""
+    if table_id != first_id:
+        what = f"another table has the name {table} now: it was restored, or made anew"
+        raise OlderError(f"{what}; start this command again, which says what to do")
 
 
 _OLDER_JOURNAL = "the journal is in an older state than table {table} knows of: it was restored from a backup"
 OLDER_ADVICE = "stop all relays and services, then run `migrator verify --repair`, which makes it whole again"
 
 
-def _told(kept: Kept) -> str:
-    phases = [f"{name} {one.phase}" for name, one in kept.phases.items()]
+def _kept_text(kept: Kept) -> str:
+    phases = [f"{name} {phase.phase}" for name, phase in kept.phases.items()]
     direct = [f"written by the service itself: {', '.join(sorted(kept.direct))}"] if kept.direct else []
-    said = "; ".join([*([f"phases: {', '.join(phases)}"] if phases else []), *direct])
-    return f" (the table keeps of it: {said})" if said else ""
+    text = "; ".join([*([f"phases: {', '.join(phases)}"] if phases else []), *direct])
+    return f" (the table keeps of it: {text})" if text else ""
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """The guard of everybody who writes with tickets (rule 8). `table`: its name; `is_empty`: whether nothing is in it;
-    `on_record`: asks the journal."""
+    """The check before every write with a ticket (rule 8). `table`: its name; `is_empty`: whether the table has no items;
+    `on_record`: reads the journal."""
 
     job: str
     table: str
@@ -164,29 +301,29 @@ class Keeping:
     is_empty: Callable[[], bool]
 
     def guard(self) -> None:
-        """Raises: RestoredError, AnotherJournalError, OlderError where the source, the journal or the table is not what the
-        others know. What is in order is kept in the table, where it outlives the others."""
-        # In this order: each may only grow, and who is asked later knows at least what was asked before.
+        """Raises: RestoredError, AnotherJournalError, OlderError where the source, the journal or the table contradicts the
+        others. If all agree, that state is kept in the table, where it outlives the others."""
+        # In this order: each value only grows, so the one read later covers at least those read before.
         seen = self.identity.seen(self.table_id)
         state = self.control.read_control()
         journal, reached = self.on_record(), self.memory.highest()
         refuse_another(state, self.job, journal, self.table)
-        known, counter = max(reached, state.ticket), self.tickets.highest()
-        if counter < known:
-            # Told to the journal, so that nobody draws: a counter that comes up again would not be noticed any more.
-            self.memory.reached(known)
-            raise RestoredError(behind(counter, known))
+        highest, counter = max(reached, state.ticket), self.tickets.highest()
+        if counter < highest:
+            # Recorded in the journal so that no writer draws: once the counter has caught up, nothing would show it.
+            self.memory.reached(highest)
+            raise RestoredError(behind(counter, highest))
         self._refuse_older_table(state, seen)
         refuse_older_journal(state, self.job, journal, self.table)
         self._refuse_forgetful(state, seen, reached)
         self.sign(state, journal)
 
     def sign(self, state: ControlState, journal: OnRecord) -> None:
-        """The table keeps what must not be contradicted, and the journal what the table was seen to know."""
+        """Writes to the table what must not be contradicted, and to the journal the ticket that the table was seen with."""
         kept = journal.kept(state.jobs.get(self.job))
         if state.jobs.get(self.job) != kept or state.table_id != self.table_id:
             self.control.keep(self.table_id, self.job, kept)
-        # Not raised here: the writer that drew a ticket raises it, and would take it for another's.
+        # Not raised here: the writer that drew a ticket raises it, and would otherwise take it for another writer's.
         self.identity.see(self.table_id, self.table, state.ticket)
 
     def _refuse_older_table(self, state: ControlState, seen: int | None) -> None:
@@ -201,13 +338,13 @@ class Keeping:
             raise OlderError(f"{what}: {why}; {OLDER_ADVICE}")
 
     def _is_from_before(self, state: ControlState) -> bool:
-        """Whether it is a table of the same name as one that was written into, with items, and nothing kept in it."""
+        """Whether the table has items and keeps nothing, while another table of its name was written into before."""
         if self.job in state.jobs:
             return False
         return bool(self.identity.tables_named(self.table) - {self.table_id}) and not self.is_empty()
 
     def _refuse_forgetful(self, state: ControlState, seen: int | None, reached: int) -> None:
-        """Raises: where the table knows of tickets that the journal never heard of."""
+        """Raises: OlderError or AnotherJournalError where the table knows higher tickets than the journal."""
         if state.ticket <= reached:
             return
         if seen is not None:
@@ -218,82 +355,15 @@ class Keeping:
         )
 
 
-# ──
-# Adoption: a journal becomes the table's, and knows again what it must: remembered keys, phases, direct
-# entities.
-
-WHO = "migrator"
-
-
-@dataclass(frozen=True)
-class Adoption:
-    """`pages`: of a scan of the whole table; `remembered`: entities whose keys cannot be worked out from one row;
-    `keep_direct`: puts on record which entities the service writes itself."""
-
-    job: str
-    table_id: str
-    design: TableDesign
-    remembered: frozenset[str]
-    pages: Callable[[], Iterable[Sequence[Item]]]
-    memory: Memory
-    writers: Writers
-    control: Control
-    identity: Identity
-    phases: Phases
-    on_record: Callable[[], OnRecord]
-    keep_direct: Callable[[frozenset[str]], None]
-
-    def run(self, reason: str) -> int:
-        """How many keys are remembered anew. Safe to be cut off: the table names this journal last."""
-        # Somebody may have written beside it: no backfill may replace what is there without looking.
-        self.writers.fence()
-        state = self.control.read_control()
-        ticket = max(state.ticket, self.memory.highest())
-        self.memory.reached(ticket)
-        count = self._remember(ticket)
-        before = state.jobs.get(self.job)
-        if before is not None:
-            self._take_over(before, reason)
-        journal = self.on_record()
-        self.control.keep(self.table_id, self.job, journal.kept(before))
-        self.control.raise_control(ticket)
-        self.identity.repaired(self.table_id, self.design.name, ticket)
-        return count
-
-    def _remember(self, ticket: int) -> int:
-        """Every live item's key is one that its row had, also where the row has it no more: it is buried with the next
-        reading of the row."""
-        count = 0
-        for page in self.pages():
-            found: dict[Root, list[ItemKey]] = defaultdict(list)
-            for item in page:
-                root = self._root(item)
-                if root is not None:
-                    found[root].append(self.design.key_of(item))
-            if found:
-                self.memory.remember(ticket, found)
-            count += sum(map(len, found.values()))
-        return count
-
-    def _root(self, item: Item) -> Root | None:
-        """Whose key is to be remembered; None where nobody's is."""
-        source = item.get(self.design.source_attribute)
-        if self.design.is_hidden(item) or not isinstance(source, str):
-            return None
-        try:
-            root = split_source(source)
-        except ValueError:
-            return None
-        return root if root[0] in self.remembered else None
-
-    def _take_over(self, before: Kept, reason: str) -> None:
-        """What the table keeps is newer than a journal that was lost, or that went back."""
-        journal = self.on_record()
-        is_another = before.journal != journal.journal
-        for name, kept in before.phases.items():
-            known = journal.phases.get(name)
-            differs = known is None or str(known.state) != kept.phase
-            if journal.version(name) < kept.version or (is_another and differs):
-                self.phases.take_over(name, kept, WHO, reason)
-        if journal.direct_run < before.direct_run or (is_another and before.direct != journal.direct):
-            self.keep_direct(before.direct)
+def keep_on_record(
+    control: Control, job: str, record: Callable[[], OnRecord], table_id: Callable[[], str]
+) -> None:
+    """Copies the journal's lasting phases and direct entities to the table, if it lacks them; not from a journal that went
+    back."""
+    before = control.read_control().jobs.get(job)
+    journal = record()
+    if before is not None and journal.contradicts(before):
+        return
+    kept = journal.kept(before)
+    if kept != before and (before or kept.phases or kept.direct):
+        control.keep(table_id(), job, kept)

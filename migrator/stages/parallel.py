@@ -13,7 +13,7 @@ from migrator.model.edges import ItemStore, ScanPage
 from migrator.model.errors import Interrupted
 from migrator.model.table import ItemKey
 
-# ── Work done side by side with a bounded number of pieces under way ──
+# ── Parallel work with a limited number of pieces under way ──
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -40,13 +40,12 @@ def in_parallel(
         raise Interrupted("stopped; the checkpoint is kept, and the same command goes on from there")
 
 
-# ──
-# The whole table, read segment by segment, several at once: what verify, undo, strip and forget walk over.
+# ── A walk over the whole table, several segments in parallel: used by verify, undo, strip and forget ──
 
 
 @dataclass(frozen=True)
 class TableWalk:
-    """`workers` of its `segments` are under way at once. `stopped`: what is said where `stop` ends it between two pages."""
+    """Scans `workers` of the `segments` at once. `stopped`: the message where `stop` ends the walk between two pages."""
 
     store: ItemStore
     segments: int
@@ -55,7 +54,7 @@ class TableWalk:
     stopped: str
 
     def each(self, work: Callable[[int], Result]) -> Iterator[Result]:
-        """What `work` gives for the number of each segment, in the order of completion.
+        """The results of `work` for the number of each segment, in the order of completion.
 
         Raises: the first failure, when what is under way has ended; Interrupted after `stop`.
         """

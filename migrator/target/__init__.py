@@ -1,1 +1,1 @@
-"""DynamoDB and S3: clients, tables, items on the wire, and an embedded server."""
+"""DynamoDB and S3: clients, how requests are sent, tables, items written and read, and an embedded server."""

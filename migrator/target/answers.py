@@ -1,24 +1,29 @@
-"""Checks that an answer of AWS is whole: where a part is missing it counts as none, and is asked for again.
+"""Answers of AWS, read from HTTP, and whether they are complete; the last check before a request is sent.
 
-A proxy, a gateway or a broken endpoint can say 200 with nothing in it. Read as an answer it would say that all is
-written, or that nothing is there.
+Where a part of an answer is missing it counts as none, and is asked for again: a proxy, a gateway or a broken endpoint can
+say 200 with nothing in it. Read as an answer it would say that all is written, or that nothing is there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 from botocore.exceptions import HTTPClientError
 from botocore.parsers import ResponseParserError, ResponseParserFactory
 
-Asked: TypeAlias = Mapping[str, Any]
+RequestParams: TypeAlias = Mapping[str, Any]
 """A request's parameters as they were given to the client."""
 Answer: TypeAlias = Mapping[str, Any]
 _Missing: TypeAlias = Iterator[str]
 """Names of what an answer lacks."""
 
-_ASKED = "migrator_asked"
+_PARAMS = "migrator_asked"
 _UNREADABLE = (ResponseParserError, AttributeError, LookupError, TypeError, ValueError)
 """What botocore's parsers raise over an answer of another shape."""
 
@@ -53,48 +58,101 @@ class _Parser:
         return getattr(self._parser, name)
 
 
-def require_whole_answers(client: Any) -> None:
-    """Lets every call of the client raise IncompleteAnswerError where a part of what it asked for is missing."""
-    service = client.meta.service_model.service_id.hyphenize()
-    client.meta.events.register(f"before-parameter-build.{service}", _keep)
-    client.meta.events.register(f"after-call.{service}", _require)
+# ── Before a request is sent, and when its answer came ──
 
 
-def _keep(params: Asked, context: dict[str, Any], **_: Any) -> None:
-    context[_ASKED] = params
+def watch_requests(client: Any) -> None:
+    """Lets each request of the client ask the check of `checked_last`, and each answer count only where it is whole.
+
+    A call raises IncompleteAnswerError where a part of what it asked for is missing.
+    """
+    events, service = client.meta.events, client.meta.service_model.service_id.hyphenize()
+
+    def note(parsed_response: Any = None, **_: Any) -> None:
+        if parsed_response is not None:
+            note_answer(client)
+
+    events.register(f"before-parameter-build.{service}", _keep)
+    events.register("before-send", _check_last)
+    events.register("response-received", note)
+    events.register(f"after-call.{service}", _require)
+
+
+_ANSWERING: WeakSet[Any] = WeakSet()
+"""Clients whose endpoint has answered them."""
+
+
+def note_answer(client: Any) -> None:
+    """From here on the client is known to have the right address."""
+    _ANSWERING.add(client)
+
+
+def has_answered(client: Any) -> bool:
+    """Whether an answer has come to the client, so that its address is right."""
+    return client in _ANSWERING
+
+
+_LAST_CHECK: ContextVar[Callable[[], None]] = ContextVar("last_check")
+
+
+@contextmanager
+def checked_last(check: Callable[[], None]) -> Iterator[None]:
+    """Every request that is sent inside asks `check` once more when it is signed, right before its bytes go out.
+
+    A process may be frozen at any moment. What is frozen before this one is stopped by it; what is frozen after it has a
+    signature that grows old, and AWS takes none that is older than five minutes.
+    """
+    token = _LAST_CHECK.set(check)
+    try:
+        yield
+    finally:
+        _LAST_CHECK.reset(token)
+
+
+def _check_last(**_: Any) -> None:
+    check = _LAST_CHECK.get(None)
+    if check is not None:
+        check()
+
+
+# ── Whether an answer is whole ──
+
+
+def _keep(params: RequestParams, context: dict[str, Any], **_: Any) -> None:
+    context[_PARAMS] = params
 
 
 def _require(http_response: Any, parsed: Answer, model: Any, context: Mapping[str, Any], **_: Any) -> None:
-    asked = context.get(_ASKED, {})
+    params = context.get(_PARAMS, {})
     if http_response.status_code < 300:
-        missing = list(missing_parts(model.name, asked, parsed))
+        missing = list(missing_parts(model.name, params, parsed))
     else:
-        missing = list(missing_reasons(asked, parsed))
+        missing = list(missing_reasons(params, parsed))
     if missing:
         raise IncompleteAnswerError(part=missing[0])
 
 
-def missing_parts(operation: str, asked: Asked, answer: Answer) -> _Missing:
+def missing_parts(operation: str, params: RequestParams, answer: Answer) -> _Missing:
     """What the answer of a request that took effect lacks.
 
     Source: API references of DynamoDB and S3, "Response Elements"; fields that AWS leaves out where they are empty (Item,
     LastEvaluatedKey) are not among them.
     """
-    yield from _PARTS.get(operation, _nothing)(asked, answer)
+    yield from _PARTS.get(operation, _nothing)(params, answer)
 
 
-def missing_reasons(asked: Asked, answer: Answer) -> _Missing:
-    """What a refusal lacks without which nobody can say what was in the way.
+def missing_reasons(params: RequestParams, answer: Answer) -> _Missing:
+    """The parts that a refusal lacks to say which item refused the write.
 
     Source: API reference, PutItem, "ReturnValuesOnConditionCheckFailure"; TransactWriteItems,
     "TransactionCanceledException".
     """
     code = str(answer.get("Error", {}).get("Code", ""))
-    if code == "ConditionalCheckFailedException" and _wants_old(asked) and not answer.get("Item"):
+    if code == "ConditionalCheckFailedException" and _wants_old(params) and not answer.get("Item"):
         yield "Item"
     if code != "TransactionCanceledException":
         return
-    actions, reasons = asked.get("TransactItems", []), answer.get("CancellationReasons") or []
+    actions, reasons = params.get("TransactItems", []), answer.get("CancellationReasons") or []
     if not _is_list(reasons, len(actions)) or not all(reason.get("Code") for reason in reasons):
         yield "CancellationReasons"
         return
@@ -104,38 +162,38 @@ def missing_reasons(asked: Asked, answer: Answer) -> _Missing:
             yield "Item of a CancellationReason"
 
 
-def _wants_old(words: Asked) -> bool:
+def _wants_old(words: RequestParams) -> bool:
     return words.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
 
 
 # ── by operation ──
 
 
-def _nothing(asked: Asked, answer: Answer) -> _Missing:
+def _nothing(params: RequestParams, answer: Answer) -> _Missing:
     return iter(())
 
 
-def _capacity(asked: Asked, answer: Answer) -> _Missing:
-    """Told by every operation that is asked for it: what says that a write took place, where it says nothing else."""
-    told = answer.get("ConsumedCapacity")
-    parts = [told] if isinstance(told, Mapping) else told or []
-    if asked.get("ReturnConsumedCapacity", "NONE") != "NONE" and not any(
-        isinstance(one.get("CapacityUnits"), (int, float)) for one in parts
+def _capacity(params: RequestParams, answer: Answer) -> _Missing:
+    """Returned by every operation on request; in some answers nothing else shows that a write took place."""
+    capacity = answer.get("ConsumedCapacity")
+    parts = [capacity] if isinstance(capacity, Mapping) else capacity or []
+    if params.get("ReturnConsumedCapacity", "NONE") != "NONE" and not any(
+        isinstance(part.get("CapacityUnits"), (int, float)) for part in parts
     ):
         yield "ConsumedCapacity"
 
 
-def _batch_written(asked: Asked, answer: Answer) -> _Missing:
-    sent, left = asked["RequestItems"], answer.get("UnprocessedItems")
+def _batch_written(params: RequestParams, answer: Answer) -> _Missing:
+    sent, left = params["RequestItems"], answer.get("UnprocessedItems")
     if left is None or not all(_is_part(left[table], sent.get(table, [])) for table in left):
         yield "UnprocessedItems"
     elif sum(map(len, left.values())) < sum(map(len, sent.values())):
-        yield from _capacity(asked, answer)
+        yield from _capacity(params, answer)
 
 
-def _batch_read(asked: Asked, answer: Answer) -> _Missing:
-    """Its ConsumedCapacity is not required: there are endpoints that do not tell it of this operation."""
-    sent, read, left = asked["RequestItems"], answer.get("Responses"), answer.get("UnprocessedKeys")
+def _batch_read(params: RequestParams, answer: Answer) -> _Missing:
+    """Its ConsumedCapacity is not required: some endpoints do not return it for this operation."""
+    sent, read, left = params["RequestItems"], answer.get("Responses"), answer.get("UnprocessedKeys")
     if left is None or not left.keys() <= sent.keys():
         yield "UnprocessedKeys"
         return
@@ -147,38 +205,38 @@ def _batch_read(asked: Asked, answer: Answer) -> _Missing:
         yield "Responses"
 
 
-def _statements_run(asked: Asked, answer: Answer) -> _Missing:
+def _statements_run(params: RequestParams, answer: Answer) -> _Missing:
     responses = answer.get("Responses")
-    if not _is_list(responses, len(asked["Statements"])):
+    if not _is_list(responses, len(params["Statements"])):
         yield "Responses"
-    elif not all(one.get("Error") for one in responses or []):
-        yield from _capacity(asked, answer)
+    elif not all(response.get("Error") for response in responses or []):
+        yield from _capacity(params, answer)
 
 
-def _page(asked: Asked, answer: Answer) -> _Missing:
+def _page(params: RequestParams, answer: Answer) -> _Missing:
     items = answer.get("Items")
     if not isinstance(items, list):
         yield "Items"
     elif answer.get("Count") != len(items):
         yield "Count"
-    yield from _capacity(asked, answer)
+    yield from _capacity(params, answer)
 
 
-def _named(name: str, *parts: str) -> Callable[[Asked, Answer], _Missing]:
-    """The description of something, and what it must say of it."""
+def _named(name: str, *parts: str) -> Callable[[RequestParams, Answer], _Missing]:
+    """Checks that the answer holds a description called `name` with these parts."""
 
-    def missing(asked: Asked, answer: Answer) -> _Missing:
-        found = answer.get(name) or {}
-        yield from (f"{name}.{part}" for part in parts if found.get(part) is None)
+    def missing(params: RequestParams, answer: Answer) -> _Missing:
+        described = answer.get(name) or {}
+        yield from (f"{name}.{part}" for part in parts if described.get(part) is None)
 
     return missing
 
 
-def _told(*parts: str) -> Callable[[Asked, Answer], _Missing]:
-    return lambda asked, answer: (part for part in parts if answer.get(part) is None)
+def _with_parts(*parts: str) -> Callable[[RequestParams, Answer], _Missing]:
+    return lambda params, answer: (part for part in parts if answer.get(part) is None)
 
 
-_PARTS: Mapping[str, Callable[[Asked, Answer], _Missing]] = {
+_PARTS: Mapping[str, Callable[[RequestParams, Answer], _Missing]] = {
     "PutItem": _capacity,
     "DeleteItem": _capacity,
     "UpdateItem": _capacity,
@@ -193,14 +251,146 @@ _PARTS: Mapping[str, Callable[[Asked, Answer], _Missing]] = {
     "CreateTable": _named("TableDescription", "TableName"),
     "DescribeTimeToLive": _named("TimeToLiveDescription", "TimeToLiveStatus"),
     "UpdateTimeToLive": _named("TimeToLiveSpecification", "Enabled"),
-    "PutObject": _told("ETag"),
-    "HeadObject": _told("ETag", "ContentLength"),
+    "PutObject": _with_parts("ETag"),
+    "HeadObject": _with_parts("ETag", "ContentLength"),
 }
 
 
-def _is_list(found: Any, length: int) -> bool:
-    return isinstance(found, list) and len(found) == length and all(isinstance(one, Mapping) for one in found)
+def _is_list(value: Any, length: int) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == length
+        and all(isinstance(element, Mapping) for element in value)
+    )
 
 
 def _is_part(left: Sequence[Any], sent: Sequence[Any]) -> bool:
     return 0 < len(left) <= len(sent)
+
+
+# ── Answers as they come: one frame of HTTP/1.1 ──
+
+_PIECE_BYTES = 65_536
+_HEAD_BYTES = 65_536
+_HEAD = re.compile(
+    r"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n\0]*)?((?:\r\n[!#-'*+.^-z|~\w-]+:[^\r\n\0]*)*)", re.ASCII
+)
+_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?")
+_LENGTH = re.compile(r"[0-9]{1,15}")
+_NO_BODY = frozenset({204, 304})
+
+
+class BrokenFrameError(Exception):
+    """What came is no answer of HTTP, or not all of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """`headers`: by names in lower case. `ends`: whether nothing can be asked on its connection any more."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    ends: bool
+
+
+class _Frame:
+    """What comes from a socket, taken piece by piece. Raises: BrokenFrameError, OSError."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self.received: bytes = b""
+
+    def until(self, mark: bytes, at_most: int) -> bytes:
+        """What is before the mark, which is taken, too."""
+        while (end := self.received.find(mark)) < 0:
+            if len(self.received) > at_most or not self._more():
+                raise BrokenFrameError(f"no end of a line after {len(self.received)} bytes")
+        taken, self.received = self.received[:end], self.received[end + len(mark) :]
+        return taken
+
+    def exactly(self, length: int) -> bytes:
+        pieces, have = [self.received], len(self.received)
+        while have < length:
+            pieces.append(self._sock.recv(_PIECE_BYTES))
+            have += len(pieces[-1])
+            if not pieces[-1]:
+                raise BrokenFrameError(f"{have} of {length} bytes")
+        whole = b"".join(pieces) if len(pieces) > 1 else self.received
+        self.received = whole[length:]
+        return whole[:length]
+
+    def rest(self) -> bytes:
+        pieces = [self.received]
+        while pieces[-1] or len(pieces) == 1:
+            pieces.append(self._sock.recv(_PIECE_BYTES))
+        self.received = b""
+        return b"".join(pieces)
+
+    def _more(self) -> bool:
+        data: bytes = self._sock.recv(_PIECE_BYTES)
+        self.received += data
+        return bool(data)
+
+
+def received(sock: Any) -> Received:
+    """The answer that comes next. Raises: BrokenFrameError, OSError.
+
+    Source: RFC 9112, "Message Body Length". What it lets a client repair is refused here.
+    """
+    frame = _Frame(sock)
+    status = 100
+    while status < 200:
+        minor, status, fields = _head(frame.until(b"\r\n\r\n", _HEAD_BYTES))
+    headers = dict(fields)
+    codings, lengths = _all(fields, "transfer-encoding"), _all(fields, "content-length")
+    ends = minor == "0" or "close" in ",".join(_all(fields, "connection")).lower()
+    if status in _NO_BODY:
+        body = b""
+    elif codings:
+        if codings != ["chunked"] or lengths or minor == "0":
+            raise BrokenFrameError("a coding beside chunks, or a length beside them")
+        body = _chunks(frame)
+    elif lengths:
+        if len(set(lengths)) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
+            raise BrokenFrameError("no length that is one number")
+        body = frame.exactly(int(lengths[0]))
+    else:
+        body, ends = frame.rest(), True
+    # Bytes behind its end are of nothing that was asked for: what came next would be read as of another request.
+    return Received(status, headers, body, ends or bool(frame.received))
+
+
+def _head(head: bytes) -> tuple[str, int, list[tuple[str, str]]]:
+    """The minor version, the status, and the header fields in lower case."""
+    matched = _HEAD.fullmatch(head.decode("latin-1"))
+    if matched is None:
+        raise BrokenFrameError("no head of HTTP/1.1")
+    minor, status, lines = matched.groups()
+    fields = []
+    for line in lines.split("\r\n")[1:]:
+        name, _, value = line.partition(":")
+        fields.append((name.lower(), value.strip()))
+    return minor, int(status), fields
+
+
+def _all(fields: list[tuple[str, str]], name: str) -> list[str]:
+    return [value for field, value in fields if field == name]
+
+
+def _chunks(frame: _Frame) -> bytes:
+    body = []
+    while True:
+        matched = _SIZE.fullmatch(frame.until(b"\r\n", _HEAD_BYTES))
+        if matched is None:
+            raise BrokenFrameError("no size of a chunk")
+        size = int(matched[1], 16)
+        if not size:
+            break
+        body.append(frame.exactly(size))
+        if frame.exactly(2) != b"\r\n":
+            raise BrokenFrameError("no end of a chunk")
+    # The trailer ends as a head does: with an empty line, which is all there is of most.
+    while frame.until(b"\r\n", _HEAD_BYTES):
+        pass
+    return b"".join(body)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,8 +16,12 @@ from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshabl
 from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 
 from migrator.model.errors import SettingsError, TargetError
-from migrator.target.answers import WholeAnswers, require_whole_answers
-from migrator.target.failures import denied, error_code, no_credentials, note_answers
+from migrator.target.answers import WholeAnswers, watch_requests
+from migrator.target.exchange import open_exchange, with_exchange
+from migrator.target.failures import denied, error_code, no_credentials
+
+EMBEDDED = "embedded"
+"""What a job writes for the endpoint of the embedded DynamoDB."""
 
 # ── Credentials of a role, assumed when they are first needed and again before they run out ──
 
@@ -105,17 +106,17 @@ def service_client(
     """
     local = endpoint is not None and is_loopback(endpoint)
     session = _session(profile)
-    found = session.get_credentials()
+    credentials = session.get_credentials()
     where = region or session.region_name or (_LOCAL_REGION if local else None)
     if where is None:
         raise TargetError(
             "no AWS region is set; write target: {region: eu-central-1} in the job, or set AWS_REGION"
         )
-    if found is None and (role is not None or not local):
+    if credentials is None and (role is not None or not local):
         raise no_credentials()
     if role is not None:
         session = assume(session, role, where, endpoint if local else None)
-    keys = _LOCAL if found is None else {}
+    keys = _LOCAL if credentials is None else {}
     config = _config(connections, timeout_s, local=local)
     try:
         return _guarded(session, service, region_name=where, endpoint_url=endpoint, config=config, **keys)
@@ -129,39 +130,17 @@ def _guarded(session: boto3.Session, service: str, **words: Any) -> Any:
     """A client that takes no answer that is not whole, and asks once more before it sends."""
     # boto3 has no door to it; the session's own is where botocore looks for it.
     session._session.register_component("response_parser_factory", WholeAnswers())
+    session.events.register("creating-client-class.dynamodb", with_exchange)
     client = session.client(service, **words)
     if "@" in client.meta.endpoint_url:
         # The environment may name one, too (AWS_ENDPOINT_URL); a job's is refused when it is read.
         raise TargetError(
             "the endpoint holds a user or a password; leave them out, credentials are AWS's own"
         )
-    require_whole_answers(client)
-    note_answers(client)
-    client.meta.events.register("before-send", _check_last)
+    watch_requests(client)
+    if service == "dynamodb":
+        open_exchange(client)
     return client
-
-
-_LAST_CHECK: ContextVar[Callable[[], None]] = ContextVar("last_check")
-
-
-@contextmanager
-def checked_last(check: Callable[[], None]) -> Iterator[None]:
-    """Every request that is sent inside asks `check` once more when it is signed, right before its bytes go out.
-
-    A process may be frozen at any moment. What is frozen before this one is stopped by it; what is frozen after it has a
-    signature that grows old, and AWS takes none that is older than five minutes.
-    """
-    token = _LAST_CHECK.set(check)
-    try:
-        yield
-    finally:
-        _LAST_CHECK.reset(token)
-
-
-def _check_last(**_: Any) -> None:
-    check = _LAST_CHECK.get(None)
-    if check is not None:
-        check()
 
 
 def _session(profile: str | None) -> boto3.Session:
@@ -205,10 +184,19 @@ def default_region(region: str | None, profile: str | None) -> str | None:
     if region is not None:
         return region
     try:
-        found = boto3.Session(profile_name=profile).region_name
+        region_name = boto3.Session(profile_name=profile).region_name
     except BotoCoreError:
         return None
-    return None if found is None else str(found)
+    return None if region_name is None else str(region_name)
+
+
+def endpoint_of(written: str | None) -> str | None:
+    """The endpoint that a job names: of the embedded server, started if it is not up, where it says so; else as written."""
+    if written != EMBEDDED:
+        return written
+    from migrator.target import embedded  # here, so that a job on AWS loads nothing of it
+
+    return embedded.ensure_running(embedded.folder())
 
 
 def is_loopback(endpoint: str) -> bool:
@@ -233,23 +221,23 @@ def read_secret(name: str, *, region: str | None, profile: str | None) -> str:
 
     Raises: SettingsError, which names the secret and holds nothing of it.
     """
-    place = f"the secret {name}"
+    secret = f"the secret {name}"
     config = Config(retries={"total_max_attempts": 5, "mode": "standard"}, connect_timeout=5, read_timeout=20)
     try:
         session = boto3.Session(profile_name=profile, region_name=_region_of(name) or region)
         answer = session.client("secretsmanager", config=config).get_secret_value(SecretId=name)
     except ProfileNotFound:
-        raise SettingsError(f"{place}: there is no AWS profile {profile}") from None
+        raise SettingsError(f"{secret}: there is no AWS profile {profile}") from None
     except ClientError as error:
-        known = denied(error, "secretsmanager") or _ADVICE.get(error_code(error))
-        advice = known or "see the API reference of AWS Secrets Manager for this error"
-        raise SettingsError(f"{place} was refused ({error_code(error)}): {advice}") from None
+        advice_known = denied(error, "secretsmanager") or _ADVICE.get(error_code(error))
+        advice = advice_known or "see the API reference of AWS Secrets Manager for this error"
+        raise SettingsError(f"{secret} was refused ({error_code(error)}): {advice}") from None
     except (BotoCoreError, ValueError) as error:
         what = "look at region, credentials and network"
-        raise SettingsError(f"{place} cannot be read ({type(error).__name__}); {what}") from None
+        raise SettingsError(f"{secret} cannot be read ({type(error).__name__}); {what}") from None
     text = answer.get("SecretString")
     if not isinstance(text, str):
-        raise SettingsError(f"{place} is binary; keep the URL in it as text")
+        raise SettingsError(f"{secret} is binary; keep the URL in it as text")
     return text
 
 

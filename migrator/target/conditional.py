@@ -5,22 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
+import orjson
 from botocore.exceptions import ClientError
 
-from migrator.mapping.heart.sizes import item_bytes, write_units
+from migrator.mapping.heart.encoder import EncodedItem
+from migrator.mapping.heart.wire import (
+    decode_item,
+    encode,
+    encode_item,
+    encode_sized,
+    item_bytes,
+    write_units,
+)
 from migrator.model.errors import FullCollectionError, ItemRefusedError, NeverTakenError
 from migrator.model.live import Outcome, Verdict
 from migrator.model.table import STATEMENT_BYTES, TOMBSTONE, Item
-from migrator.runtime.processes import Forked, tell_of_forks
 from migrator.runtime.retry import in_context
+from migrator.runtime.system import Forked, tell_of_forks
 from migrator.target.failures import UNPROCESSED, Unprocessed, error_code, holds, passes_in_batch
-from migrator.target.store import Batch, DynamoStore, batches
-from migrator.target.wire import decode_item, encode, encode_item
+from migrator.target.store import Batch, DynamoStore, Sized, batches
 
 # ── Items that are written in one transaction: all of them, or none of them and why ──
 
@@ -76,7 +84,7 @@ class Transactions:
             return [
                 self.refused(item, decode_item(reason.get("Item") or {}))
                 if code == _CONDITION
-                else Outcome(item, "withheld")
+                else Outcome(item, "rolled_back")
                 for item, reason, code in zip(items, reasons, codes, strict=True)
             ]
         serious = sorted({code for code in codes if code != _NONE and not passes_in_batch(code)})
@@ -125,12 +133,18 @@ class ConditionalWrites(Forked):
     def __init__(self, store: DynamoStore) -> None:
         self.store = store
         self.design = store.design
+        self._names = {"#type": self.design.type_attribute, "#ticket": self.design.ticket_attribute}
+        self._own_names = {
+            "#key": self.design.key[0].name,
+            "#source": self.design.source_attribute,
+            "#type": self.design.type_attribute,
+        }
+        self._connections = int(self.store.client.meta.config.max_pool_connections)
         self._pool = self._new_pool()
         tell_of_forks(self)
 
     def _new_pool(self) -> ThreadPoolExecutor:
-        connections = int(self.store.client.meta.config.max_pool_connections)
-        return ThreadPoolExecutor(connections, thread_name_prefix="conditional")
+        return ThreadPoolExecutor(self._connections, thread_name_prefix="conditional")
 
     def after_fork(self, *, in_child: bool) -> None:
         """Threads stay with the parent: a child that counted on them would wait for ever."""
@@ -147,18 +161,36 @@ class ConditionalWrites(Forked):
         self, items: Sequence[Item], put: Callable[[Item], dict[str, Any]], *, fresh: bool
     ) -> list[Outcome]:
         before = self.store.sent.taken
-        done: set[int] = self._inserted(items, before) if fresh else set()
+        table = self.design.name
+        # By their number in place of their key: no two are of one key.
+        statements = [_statement(table, number, item) for number, item in enumerate(items)] if fresh else []
+        done = self._inserted(statements, before)
         left = [number for number in range(len(items)) if number not in done]
         work = partial(self._put_or_why_not, before, put)
-        found = dict(zip(left, self._all(work, [items[number] for number in left]), strict=True))
-        return [found.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
+        outcomes = dict(zip(left, self._all(work, [items[number] for number in left]), strict=True))
+        return [outcomes.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
+
+    @property
+    def takes_encoded(self) -> bool:
+        return self.store.takes_encoded
+
+    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
+        before = self.store.sent.taken
+        table = self.design.name
+        statements = [
+            _encoded_statement(table, number, attributes, size)
+            for number, (_, attributes, size, _) in enumerate(items)
+        ]
+        done = self._inserted(statements, before)
+        left = [decode_item(orjson.loads(item[1])) for number, item in enumerate(items) if number not in done]
+        return self._all(partial(self._put_or_why_not, before, self._conditional_put), left)
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         transactions = Transactions(self.store, self._conditional_put, self._refused)
         work = partial(self._transact_or_why_not, transactions, self.store.sent.taken)
-        return [outcome for found in self._all(work, groups) for outcome in found]
+        return [outcome for group_outcomes in self._all(work, groups) for outcome in group_outcomes]
 
-    def remove_dead(self, tombstones: Sequence[Item]) -> int:
+    def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
         return sum(self._all(self._remove, tombstones))
 
     def _all(self, work: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
@@ -168,13 +200,24 @@ class ConditionalWrites(Forked):
         """
         if len(pieces) < 2:
             return [work(piece) for piece in pieces]
-        running = [self._pool.submit(in_context(work), piece) for piece in pieces]
-        wait(running, return_when=FIRST_EXCEPTION)
-        if any(one.done() and one.exception() for one in running):
-            begun = [one for one in running if not one.cancel()]
-            wait(begun)
-            next(one for one in begun if one.exception()).result()
-        return [one.result() for one in running]
+        waiting, results = iter(enumerate(pieces)), dict[int, Result]()
+
+        def take_turns() -> None:
+            # A future for each piece would cost a third of a request: each thread takes the next one by itself.
+            try:
+                for number, piece in waiting:
+                    results[number] = work(piece)
+            except BaseException:
+                for _ in waiting:
+                    pass
+                raise
+
+        threads = min(len(pieces), self._connections)
+        running = [self._pool.submit(in_context(take_turns)) for _ in range(threads)]
+        wait(running)
+        for future in running:
+            future.result()
+        return [results[number] for number in range(len(pieces))]
 
     # ── puts and deletes ──
 
@@ -184,30 +227,24 @@ class ConditionalWrites(Forked):
         ticket = encode(item.get(self.design.ticket_attribute, 0))
         return put | {
             "ConditionExpression": _NOTHING_NEWER,
-            "ExpressionAttributeNames": put["ExpressionAttributeNames"] | self._names(),
+            "ExpressionAttributeNames": self._own_names | self._names,
             "ExpressionAttributeValues": put["ExpressionAttributeValues"] | {":ticket": ticket},
         }
 
     def _own_put(self, item: Item) -> dict[str, Any]:
         """A put over nothing of others."""
-        design = self.design
-        names = {
-            "#key": design.key[0].name,
-            "#source": design.source_attribute,
-            "#type": design.type_attribute,
-        }
-        values = {":source": item.get(design.source_attribute), ":dead": TOMBSTONE}
+        values = {":source": item.get(self.design.source_attribute), ":dead": TOMBSTONE}
         return {
-            "TableName": design.name,
+            "TableName": self.design.name,
             "Item": encode_item(item),
             "ConditionExpression": _NOTHING_OF_OTHERS,
-            "ExpressionAttributeNames": names,
+            "ExpressionAttributeNames": self._own_names,
             "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
     def _put_or_why_not(self, before: int, put: Callable[[Item], dict[str, Any]], item: Item) -> Outcome:
-        """The outcome of a put; `before`: how many the table had taken when nothing was sent yet."""
+        """The outcome of a put; `before`: how many items the table had taken before anything was sent."""
         try:
             return self._put(put(item), item)
         except ItemRefusedError as error:
@@ -248,15 +285,15 @@ class ConditionalWrites(Forked):
         return outcome
 
     def _refused(self, item: Item, other: Item) -> Outcome:
-        """The outcome of a put that `other` was in the way of."""
+        """The outcome of a put that `other`, the item under its key, refused."""
         owner = str(other.get(self.design.source_attribute, ""))
         ticket = other.get(self.design.ticket_attribute)
-        known = ticket if isinstance(ticket, int) else 0
+        ticket_there = ticket if isinstance(ticket, int) else 0
         if owner and owner == item.get(self.design.source_attribute):
-            return Outcome(item, "newer", ticket=known)
-        dead = other.get(self.design.type_attribute) == TOMBSTONE
-        verdict: Verdict = "buried" if dead else "taken"
-        return Outcome(item, verdict, owner, ticket=known)
+            return Outcome(item, "newer", ticket=ticket_there)
+        is_tombstone = other.get(self.design.type_attribute) == TOMBSTONE
+        verdict: Verdict = "tombstoned_by_other" if is_tombstone else "owned_by_other"
+        return Outcome(item, verdict, owner, ticket=ticket_there)
 
     def _remove(self, tombstone: Item) -> bool:
         values = {":dead": TOMBSTONE, ":ticket": tombstone.get(self.design.ticket_attribute, 0)}
@@ -264,7 +301,7 @@ class ConditionalWrites(Forked):
             "TableName": self.design.name,
             "Key": self.store.key(self.design.key_of(tombstone)),
             "ConditionExpression": "#type = :dead AND #ticket = :ticket",
-            "ExpressionAttributeNames": self._names(),
+            "ExpressionAttributeNames": self._names,
             "ExpressionAttributeValues": {name: encode(value) for name, value in values.items()},
             "ReturnConsumedCapacity": "INDEXES",
         }
@@ -274,28 +311,20 @@ class ConditionalWrites(Forked):
 
         return bool(self.store.retried("delete_item", once))
 
-    def _names(self) -> dict[str, str]:
-        return {"#type": self.design.type_attribute, "#ticket": self.design.ticket_attribute}
-
     # ── inserts ──
 
-    def _inserted(self, items: Sequence[Item], before: int) -> set[int]:
-        """Numbers of the items that were put where nothing was."""
+    def _inserted(self, statements: Sequence[Sized | None], before: int) -> set[int]:
+        """Numbers of the items that were put where nothing was. `statements`: None where one would be too long."""
         limit = self.store.limit
-        # By their number in place of their key: no two are of one key.
-        sized = [
-            ((number,), _statement(self.design.name, item), item_bytes(item))
-            for number, item in enumerate(items)
-        ]
-        short = [one for one in sized if len(one[1]["Statement"].encode()) <= STATEMENT_BYTES]
+        short = [statement for statement in statements if statement is not None]
         cut = list(batches(short, None if limit is None else limit.units_per_s))
-        return {number for found in self._all(partial(self._insert, before), cut) for number in found}
+        return {number for numbers in self._all(partial(self._insert, before), cut) for number in numbers}
 
     def _insert(self, before: int, batch: Batch) -> list[Any]:
-        """Numbers of the batch's items that are in the table now; the others are a put's to try, or to fail with.
+        """Numbers of the batch's items that are in the table now; the others are tried as puts, which say why they fail.
 
-        Tries are counted from the last one that settled something. `before`: how many the table had taken when nothing
-        was sent yet.
+        Tries are counted from the last one that settled something. `before`: how many items the table had taken
+        before anything was sent.
         """
         inserted: list[Any] = []
         left = batch
@@ -303,13 +332,16 @@ class ConditionalWrites(Forked):
         def once() -> None:
             nonlocal left
             units = sum(write_units(size) for _, _, size in left)
-            request = {"Statements": [one[1] for one in left], "ReturnConsumedCapacity": "INDEXES"}
+            request = {
+                "Statements": [statement[1] for statement in left],
+                "ReturnConsumedCapacity": "INDEXES",
+            }
             client = self.store.client
             answer = self.store.metered(units, lambda: client.batch_execute_statement(**request))
-            codes = [_code(one) for one in answer["Responses"]]
+            codes = [_code(statement) for statement in answer["Responses"]]
             inserted.extend(key[0] for (key, _, _), code in zip(left, codes, strict=True) if not code)
             sent = len(left)
-            left = [one for one, code in zip(left, codes, strict=True) if passes_in_batch(code)]
+            left = [statement for statement, code in zip(left, codes, strict=True) if passes_in_batch(code)]
             self.store.sent.taken += sent - len(left)
             if left and self.store.limit is not None:
                 self.store.limit.throttled()
@@ -329,10 +361,35 @@ class ConditionalWrites(Forked):
         return inserted
 
 
-def _statement(table: str, item: Item) -> dict[str, Any]:
-    wired = encode_item(item)
-    names = ", ".join(f"{_quoted(name)}: ?" for name in wired)
-    return {"Statement": f'INSERT INTO "{table}" VALUE {{{names}}}', "Parameters": list(wired.values())}
+def _statement(table: str, number: int, item: Item) -> Sized | None:
+    wired, size = encode_sized(item)
+    text = _insert_text(table, tuple(wired))
+    if text is None:
+        return None
+    return (number,), {"Statement": text, "Parameters": list(wired.values())}, size
+
+
+def _encoded_statement(table: str, number: int, attributes: bytes, size: int) -> Sized | None:
+    wired = orjson.loads(attributes)
+    head = _insert_head(table, tuple(wired))
+    if head is None:
+        return None
+    return (number,), orjson.Fragment(head + orjson.dumps(list(wired.values())) + b"}"), size
+
+
+@lru_cache(maxsize=1024)
+def _insert_text(table: str, names: tuple[str, ...]) -> str | None:
+    """The statement that inserts an item with these attributes; None where it is longer than one may be."""
+    values = ", ".join(f"{_quoted(name)}: ?" for name in names)
+    statement = f'INSERT INTO "{table}" VALUE {{{values}}}'
+    return statement if len(statement.encode()) <= STATEMENT_BYTES else None
+
+
+@lru_cache(maxsize=1024)
+def _insert_head(table: str, names: tuple[str, ...]) -> bytes | None:
+    """The statement as JSON, up to its parameters."""
+    text = _insert_text(table, names)
+    return None if text is None else b'{"Statement":' + orjson.dumps(text) + b',"Parameters":'
 
 
 def _quoted(name: str) -> str:

@@ -6,17 +6,17 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from migrator.mapping.heart.sizes import item_bytes, write_units
+from migrator.mapping.heart.wire import encode, encode_item, item_bytes, write_units
 from migrator.model.edges import ControlState, Kept, KeptPhase
 from migrator.model.errors import TargetError
 from migrator.model.table import CONTROL, Item, TableDesign, Value
 from migrator.target.failures import error_code, holds
 from migrator.target.store import DynamoStore
-from migrator.target.wire import encode, encode_item
 
 # ──
 # The control item: one item of the table that keeps what must be known whatever becomes of source and
@@ -36,11 +36,11 @@ class ControlItem:
     """
 
     def __init__(self, store: DynamoStore, changed: Callable[[ControlState], None]) -> None:
-        """`changed`: is told what is kept now where another writer changed it; what it raises stops this one."""
+        """`changed`: called with the new state where another writer changed it; what it raises stops this writer."""
         self.store = store
         self.changed = changed
         self.design = store.design
-        self._known: ControlState | None = None
+        self._last_state: ControlState | None = None
 
     def read_control(self) -> ControlState:
         return self._seen(_stored(self.store))
@@ -48,42 +48,42 @@ class ControlItem:
     def raise_control(self, ticket: int) -> int:
         mark = secrets.token_hex(8)
         for _ in range(_TRIES):
-            known = self.read_control() if self._known is None else self._known
-            if known.ticket >= ticket:
-                return known.ticket
-            other = self._put(replace(known, ticket=ticket), known, mark)
+            current = self.read_control() if self._last_state is None else self._last_state
+            if current.ticket >= ticket:
+                return current.ticket
+            other = self._put(replace(current, ticket=ticket), current, mark)
             if other is None or other.get(_RAISED_BY) == mark:
-                self._known = replace(known, ticket=ticket, is_there=True)
+                self._last_state = replace(current, ticket=ticket, is_there=True)
                 return 0
-            if not other and known.is_there:
+            if not other and current.is_there:
                 raise TargetError(f"table {self.design.name}: the control item is gone that was there before")
             state = self._seen(other or None)
-            if state.version != known.version:
+            if state.version != current.version:
                 self.changed(state)
         raise TargetError(f"table {self.design.name}: the control item changes faster than it can be raised")
 
     def keep(self, table_id: str, job: str, kept: Kept) -> None:
         for _ in range(_TRIES):
-            known = self.read_control()
-            wanted = with_kept(known, table_id, job, kept)
-            if self._put(wanted, known, "", with_ticket=known.ticket) is None:
-                self._known = wanted
+            current = self.read_control()
+            wanted = with_kept(current, table_id, job, kept)
+            if self._put(wanted, current, "", with_ticket=current.ticket) is None:
+                self._last_state = wanted
                 return
         raise TargetError(f"table {self.design.name}: the control item changes faster than it can be written")
 
     def _seen(self, item: Item | None) -> ControlState:
-        self._known = state_of(self.design, item)
-        return self._known
+        self._last_state = state_of(self.design, item)
+        return self._last_state
 
     def _put(
-        self, wanted: ControlState, known: ControlState, mark: str, *, with_ticket: int | None = None
+        self, wanted: ControlState, current: ControlState, mark: str, *, with_ticket: int | None = None
     ) -> Item | None:
-        """What is there instead, {} where it is nothing; None where the item is `wanted` now."""
-        request = self._request(wanted, known, mark, with_ticket)
+        """The item that is there instead, {} where there is none; None where the item is `wanted` now."""
+        request = self._request(wanted, current, mark, with_ticket)
 
         def once() -> bool:
             try:
-                self.store.metered(1, lambda: self.store.client.put_item(**request))
+                self.store.metered(1, partial(self.store.client.put_item, **request))
             except ClientError as error:
                 if error_code(error) != "ConditionalCheckFailedException":
                     raise
@@ -92,22 +92,22 @@ class ControlItem:
 
         if self.store.retried("put_item", once):
             return None
-        found = _stored(self.store)
-        return found or {}
+        stored = _stored(self.store)
+        return stored or {}
 
     def _request(
-        self, wanted: ControlState, known: ControlState, mark: str, ticket: int | None
+        self, wanted: ControlState, current: ControlState, mark: str, ticket: int | None
     ) -> dict[str, Any]:
         design = self.design
         names = {"#key": design.key[0].name}
         values: dict[str, Value] = {}
         condition = "attribute_not_exists(#key)"
-        if known.is_there:
+        if current.is_there:
             names = {"#type": design.type_attribute, "#ticket": design.ticket_attribute, "#version": _VERSION}
             values = {":control": CONTROL, ":ticket": wanted.ticket if ticket is None else ticket}
-            same = "#version = :version" if known.version else "attribute_not_exists(#version)"
-            if known.version:
-                values[":version"] = known.version
+            same = "#version = :version" if current.version else "attribute_not_exists(#version)"
+            if current.version:
+                values[":version"] = current.version
             lower = "#ticket < :ticket" if ticket is None else "#ticket = :ticket"
             condition = f"#type = :control AND {lower} AND {same}"
         request = {
@@ -123,7 +123,7 @@ class ControlItem:
 
 
 def control_state(store: DynamoStore) -> ControlState:
-    """What the table's control item says, for who only reads it."""
+    """The state in the table's control item, for readers of it."""
     return state_of(store.design, _stored(store))
 
 
@@ -152,7 +152,7 @@ def control_item(design: TableDesign, state: ControlState, mark: str = "") -> It
 
 
 def state_of(design: TableDesign, item: Item | None) -> ControlState:
-    """What a control item says, one of an older migrator's too. Raises: TargetError where it is none."""
+    """The state in a control item, also in one of an older migrator. Raises: TargetError where it is none."""
     if item is None:
         return ControlState()
     ticket = item.get(design.ticket_attribute)
@@ -162,11 +162,11 @@ def state_of(design: TableDesign, item: Item | None) -> ControlState:
     jobs: Any = item.get(_JOBS) or {}
     version: Any = item.get(_VERSION) or 0
     try:
-        kept = {name: _read(one) for name, one in jobs.items()}
+        kept = {name: _read(written_kept) for name, written_kept in jobs.items()}
         return ControlState(ticket, str(item.get(_TABLE, "")), kept, int(version), is_there=True)
     except (AttributeError, LookupError, TypeError, ValueError):
         what = f"table {design.name}: migrator's control item is not as this version writes it"
-        raise TargetError(f"{what}; somebody changed it, or a newer version did") from None
+        raise TargetError(f"{what}; a newer version wrote it, or it was changed by hand") from None
 
 
 def with_kept(state: ControlState, table_id: str, job: str, kept: Kept) -> ControlState:
@@ -181,7 +181,7 @@ def with_kept(state: ControlState, table_id: str, job: str, kept: Kept) -> Contr
 
 
 def _written(kept: Kept) -> Mapping[str, Any]:
-    phases = {name: {"phase": one.phase, "version": one.version} for name, one in kept.phases.items()}
+    phases = {name: {"phase": phase.phase, "version": phase.version} for name, phase in kept.phases.items()}
     return {
         "journal": kept.journal,
         "phases": phases,
@@ -192,7 +192,8 @@ def _written(kept: Kept) -> Mapping[str, Any]:
 
 def _read(written: Any) -> Kept:
     phases = {
-        name: KeptPhase(str(one["phase"]), int(one["version"])) for name, one in written["phases"].items()
+        name: KeptPhase(str(phase["phase"]), int(phase["version"]))
+        for name, phase in written["phases"].items()
     }
     return Kept(str(written["journal"]), phases, frozenset(written["direct"]), int(written["direct_run"]))
 

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from migrator.mapping.heart.wire import encode
 from migrator.model.edges import Probe
 from migrator.model.table import Index, KeyAttribute, TableDesign, Value
-from migrator.settings.source import TableOptions
+from migrator.settings.source import TableOptions, Units
 from migrator.target.failures import error_code, in_words
-from migrator.target.wire import encode
 
 # ── The requests that make a mapping's table, with the options that the job asks for ──
 
@@ -25,8 +25,8 @@ Request = tuple[str, dict[str, Any]]
 
 def creation_request(design: TableDesign, options: TableOptions | None = None) -> dict[str, Any]:
     """CreateTable's parameters: all indexes at once, and every option that CreateTable takes."""
-    asked = options or TableOptions()
-    throughput = _throughput(asked)
+    wanted = options or TableOptions()
+    throughput = _throughput(wanted)
     request: dict[str, Any] = {
         "TableName": design.name,
         "BillingMode": "PROVISIONED" if throughput else "PAY_PER_REQUEST",
@@ -36,7 +36,7 @@ def creation_request(design: TableDesign, options: TableOptions | None = None) -
             for name, type_ in _attributes(design).items()
         ],
         **throughput,
-        **_settings(asked),
+        **_settings(wanted),
     }
     for word, local in (("GlobalSecondaryIndexes", False), ("LocalSecondaryIndexes", True)):
         own = {} if local else throughput
@@ -47,34 +47,34 @@ def creation_request(design: TableDesign, options: TableOptions | None = None) -
 
 
 def later_requests(design: TableDesign, options: TableOptions | None = None) -> list[Request]:
-    """What CreateTable does not take: to be asked for when the table is ACTIVE."""
-    asked, name = options or TableOptions(), {"TableName": design.name}
+    """Requests for what CreateTable does not take, to be sent when the table is ACTIVE."""
+    wanted, name = options or TableOptions(), {"TableName": design.name}
     requests: list[Request] = []
     if design.ttl:
         specification = {"Enabled": True, "AttributeName": design.ttl}
         requests.append(("update_time_to_live", {**name, "TimeToLiveSpecification": specification}))
-    if asked.pitr:
+    if wanted.pitr:
         pitr = {"PointInTimeRecoveryEnabled": True}
         requests.append(("update_continuous_backups", {**name, "PointInTimeRecoverySpecification": pitr}))
-    if asked.contributor_insights:
+    if wanted.contributor_insights:
         requests.append(("update_contributor_insights", {**name, "ContributorInsightsAction": "ENABLE"}))
     return requests
 
 
 def definition(design: TableDesign, options: TableOptions) -> dict[str, Any]:
-    """The whole table in CreateTable's words, with what other operations set beside it."""
-    found = creation_request(design, options)
-    for _, request in later_requests(design, options):
-        found |= request
-    if found.pop("ContributorInsightsAction", None):
-        found["ContributorInsightsSpecification"] = {"Enabled": True}
+    """The whole table as parameters of CreateTable, with those that other operations set."""
+    request = creation_request(design, options)
+    for _, later in later_requests(design, options):
+        request |= later
+    if request.pop("ContributorInsightsAction", None):
+        request["ContributorInsightsSpecification"] = {"Enabled": True}
     off = {"PointInTimeRecoveryEnabled": False}
-    return {"PointInTimeRecoverySpecification": off, **found}
+    return {"PointInTimeRecoverySpecification": off, **request}
 
 
 def key_schema(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> list[dict[str, str]]:
-    return [{"AttributeName": one.name, "KeyType": "HASH"} for one in partition] + [
-        {"AttributeName": one.name, "KeyType": "RANGE"} for one in sort
+    return [{"AttributeName": attribute.name, "KeyType": "HASH"} for attribute in partition] + [
+        {"AttributeName": attribute.name, "KeyType": "RANGE"} for attribute in sort
     ]
 
 
@@ -84,27 +84,29 @@ def projection(index: Index) -> dict[str, Any]:
     return {"ProjectionType": {"all": "ALL", "keys": "KEYS_ONLY"}[index.projection]}
 
 
-def _settings(asked: TableOptions) -> dict[str, Any]:
+def _settings(options: TableOptions) -> dict[str, Any]:
     """The options beside keys, indexes and billing; one that is not asked for is left out."""
-    stream = {"StreamEnabled": True, "StreamViewType": (asked.stream or "").upper()}
-    tags = [{"Key": name, "Value": value} for name, value in asked.tags.items()]
+    stream = {"StreamEnabled": True, "StreamViewType": (options.stream or "").upper()}
+    tags = [{"Key": name, "Value": value} for name, value in options.tags.items()]
     wanted = {
-        "DeletionProtectionEnabled": asked.deletion_protection or None,
-        "StreamSpecification": stream if asked.stream else None,
+        "DeletionProtectionEnabled": options.deletion_protection or None,
+        "StreamSpecification": stream if options.stream else None,
         "Tags": tags or None,
-        "TableClass": asked.table_class and asked.table_class.upper(),
-        "WarmThroughput": asked.warm_throughput and _units(asked.warm_throughput, "UnitsPerSecond"),
+        "TableClass": options.table_class and options.table_class.upper(),
+        "WarmThroughput": options.warm_throughput and _units(options.warm_throughput, "UnitsPerSecond"),
     }
     return {name: value for name, value in wanted.items() if value is not None}
 
 
-def _throughput(asked: TableOptions) -> dict[str, Any]:
+def _throughput(options: TableOptions) -> dict[str, Any]:
     """Provisioned capacity, for the table and each global index alike; {} on demand."""
-    return {"ProvisionedThroughput": _units(asked.provisioned, "CapacityUnits")} if asked.provisioned else {}
+    return (
+        {"ProvisionedThroughput": _units(options.provisioned, "CapacityUnits")} if options.provisioned else {}
+    )
 
 
-def _units(pair: tuple[int, int], word: str) -> dict[str, int]:
-    return {f"Read{word}": pair[0], f"Write{word}": pair[1]}
+def _units(units: Units, word: str) -> dict[str, int]:
+    return {f"Read{word}": units.read, f"Write{word}": units.write}
 
 
 def _index_request(index: Index) -> dict[str, Any]:
@@ -126,63 +128,64 @@ _ON = ("ENABLED", "ENABLING")
 
 
 def option_differences(
-    asked: TableOptions, found: dict[str, Any], told: dict[str, Any]
+    options: TableOptions, description: dict[str, Any], answers: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """(option, sentence). `found`: DescribeTable's answer; `told`: those of the operations that `wanted_answers` names."""
-    for name, wanted, there in _pairs(asked, found, told):
+    """(option, sentence). `description`: of DescribeTable; `answers`: of the operations that `wanted_answers` names."""
+    for name, wanted, there in _pairs(options, description, answers):
         if wanted != there:
             yield name, f"{name} is {wanted} in the job and {there} in the table"
 
 
-def wanted_answers(asked: TableOptions) -> list[str]:
+def wanted_answers(options: TableOptions) -> list[str]:
     """Operations whose answers are needed to compare; each needs a permission, so no more than needed."""
     wanted = {
         "describe_continuous_backups": True,
-        "describe_contributor_insights": asked.contributor_insights,
+        "describe_contributor_insights": options.contributor_insights,
     }
-    wanted["list_tags_of_resource"] = bool(asked.tags)
+    wanted["list_tags_of_resource"] = bool(options.tags)
     return [operation for operation, needed in wanted.items() if needed]
 
 
 def _pairs(
-    asked: TableOptions, found: dict[str, Any], told: dict[str, Any]
+    options: TableOptions, description: dict[str, Any], answers: dict[str, Any]
 ) -> Iterator[tuple[str, str, str]]:
     """(option, as asked for, as it is); what the job does not name is left as it is."""
-    backups = told.get("describe_continuous_backups", {}).get("ContinuousBackupsDescription", {})
+    backups = answers.get("describe_continuous_backups", {}).get("ContinuousBackupsDescription", {})
     pitr = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
-    yield "pitr", _switch(asked.pitr), _switch(pitr in _ON)
-    yield "billing", *_billing(asked, found)
-    if asked.deletion_protection:
-        yield "deletion_protection", "on", _switch(bool(found.get("DeletionProtectionEnabled")))
-    if asked.stream:
-        yield "stream", asked.stream, _stream(found)
-    if asked.contributor_insights:
-        insights = told.get("describe_contributor_insights", {}).get("ContributorInsightsStatus")
+    yield "pitr", _switch(options.pitr), _switch(pitr in _ON)
+    yield "billing", *_billing(options, description)
+    if options.deletion_protection:
+        yield "deletion_protection", "on", _switch(bool(description.get("DeletionProtectionEnabled")))
+    if options.stream:
+        yield "stream", options.stream, _stream(description)
+    if options.contributor_insights:
+        insights = answers.get("describe_contributor_insights", {}).get("ContributorInsightsStatus")
         yield "contributor_insights", "on", _switch(insights in _ON)
-    if asked.table_class:
-        there = (found.get("TableClassSummary") or {}).get("TableClass", "STANDARD")
-        yield "table_class", asked.table_class, str(there).lower()
-    if asked.warm_throughput:
-        yield "warm_throughput", *_warm(asked.warm_throughput, found.get("WarmThroughput") or {})
-    tags = {one["Key"]: one["Value"] for one in told.get("list_tags_of_resource", {}).get("Tags", [])}
-    for name, value in asked.tags.items():
+    if options.table_class:
+        there = (description.get("TableClassSummary") or {}).get("TableClass", "STANDARD")
+        yield "table_class", options.table_class, str(there).lower()
+    if options.warm_throughput:
+        yield "warm_throughput", *_warm(options.warm_throughput, description.get("WarmThroughput") or {})
+    tags = {tag["Key"]: tag["Value"] for tag in answers.get("list_tags_of_resource", {}).get("Tags", [])}
+    for name, value in options.tags.items():
         yield f"tag {name}", value, tags.get(name, "not set")
 
 
-def _billing(asked: TableOptions, found: dict[str, Any]) -> tuple[str, str]:
-    there = (found.get("BillingModeSummary") or {}).get("BillingMode", "PROVISIONED")
-    wanted = "PROVISIONED" if asked.provisioned else "PAY_PER_REQUEST"
+def _billing(options: TableOptions, description: dict[str, Any]) -> tuple[str, str]:
+    there = (description.get("BillingModeSummary") or {}).get("BillingMode", "PROVISIONED")
+    wanted = "PROVISIONED" if options.provisioned else "PAY_PER_REQUEST"
     return wanted.lower(), str(there).lower()
 
 
-def _stream(found: dict[str, Any]) -> str:
-    stream = found.get("StreamSpecification") or {}
+def _stream(description: dict[str, Any]) -> str:
+    stream = description.get("StreamSpecification") or {}
     return str(stream.get("StreamViewType", "off")).lower() if stream.get("StreamEnabled") else "off"
 
 
-def _warm(wanted: tuple[int, int], found: dict[str, Any]) -> tuple[str, str]:
+def _warm(units: Units, throughput: dict[str, Any]) -> tuple[str, str]:
     """As asked for, where the table is as warm or warmer: AWS only ever raises it."""
-    there = (int(found.get("ReadUnitsPerSecond", 0)), int(found.get("WriteUnitsPerSecond", 0)))
+    there = (int(throughput.get("ReadUnitsPerSecond", 0)), int(throughput.get("WriteUnitsPerSecond", 0)))
+    wanted = (units.read, units.write)
     shown = there if there[0] < wanted[0] or there[1] < wanted[1] else wanted
     return f"{wanted[0]}/{wanted[1]}", f"{shown[0]}/{shown[1]}"
 
@@ -199,15 +202,15 @@ _What: TypeAlias = tuple[str, str]
 
 def probes(client: Any, design: TableDesign, *, write: bool) -> list[Probe]:
     """One probe per action. `write`: those too that would write, if there were such an item."""
-    key = {one.name: _nobodys(one) for one in design.key}
+    key = {attribute.name: _absent_value(attribute) for attribute in design.key}
     calls = _reads(client, design, key)
     if write:
         calls |= _writes(client, design, key)
-    found = [_probe(client, design.name, what, call) for what, call in calls.items()]
+    probed = [_probe(client, design.name, what, call) for what, call in calls.items()]
     if write:
-        may_delete = any(one.action == "DeleteItem" and not one.refused for one in found)
-        found.append(_probe_insert(client, design, key) if may_delete else Probe(_INSERT, _NOT_TRIED))
-    return found
+        may_delete = any(attribute.action == "DeleteItem" and not attribute.refused for attribute in probed)
+        probed.append(_probe_insert(client, design, key) if may_delete else Probe(_INSERT, _NOT_TRIED))
+    return probed
 
 
 def clock_of(client: Any, design: TableDesign) -> float | None:
@@ -217,7 +220,7 @@ def clock_of(client: Any, design: TableDesign) -> float | None:
     return None if date is None else parsedate_to_datetime(date).timestamp()
 
 
-def _nobodys(attribute: KeyAttribute) -> dict[str, Any]:
+def _absent_value(attribute: KeyAttribute) -> dict[str, Any]:
     """A key value that no item has."""
     chance = secrets.token_hex(8)
     values: dict[str, Value] = {
@@ -230,13 +233,13 @@ def _nobodys(attribute: KeyAttribute) -> dict[str, Any]:
 
 def _reads(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[_What, Callable[[], Any]]:
     table = {"TableName": design.name}
-    queries = [partial(client.query, **table, **_nobodys_partition(design.key[:1]))]
+    queries = [partial(client.query, **table, **_absent_partition(design.key[:1]))]
     queries += [
-        partial(client.query, **table, IndexName=one.name, **_nobodys_partition(one.partition))
-        for one in design.indexes
+        partial(client.query, **table, IndexName=index.name, **_absent_partition(index.partition))
+        for index in design.indexes
     ]
     # An index has an ARN of its own, so that a policy may leave it out.
-    named = [("Query", index) for index in ("", *(one.name for one in design.indexes))]
+    named = [("Query", index) for index in ("", *(index.name for index in design.indexes))]
     return {
         ("DescribeTimeToLive", ""): lambda: client.describe_time_to_live(**table),
         ("GetItem", ""): lambda: client.get_item(**table, Key=key),
@@ -246,13 +249,15 @@ def _reads(client: Any, design: TableDesign, key: dict[str, Any]) -> dict[_What,
     }
 
 
-def _nobodys_partition(attributes: Sequence[KeyAttribute]) -> dict[str, Any]:
+def _absent_partition(attributes: Sequence[KeyAttribute]) -> dict[str, Any]:
     """The condition of a Query that finds nothing."""
     numbered = list(enumerate(attributes))
     return {
         "KeyConditionExpression": " AND ".join(f"#k{number} = :k{number}" for number, _ in numbered),
-        "ExpressionAttributeNames": {f"#k{number}": one.name for number, one in numbered},
-        "ExpressionAttributeValues": {f":k{number}": _nobodys(one) for number, one in numbered},
+        "ExpressionAttributeNames": {f"#k{number}": attribute.name for number, attribute in numbered},
+        "ExpressionAttributeValues": {
+            f":k{number}": _absent_value(attribute) for number, attribute in numbered
+        },
     }
 
 
@@ -279,7 +284,7 @@ _NOT_TRIED = "not tried: without DeleteItem the item of the probe would stay"
 
 
 def _probe_insert(client: Any, design: TableDesign, key: dict[str, Any]) -> Probe:
-    """No condition holds an INSERT of PartiQL's back: an item of nobody's, taken away again whatever was answered."""
+    """An INSERT of PartiQL takes no condition: it writes a random key, which is deleted again whatever the answer was."""
     names = ", ".join(f"'{attribute.name}': ?" for attribute in design.key)
     statement = {
         "Statement": f'INSERT INTO "{design.name}" VALUE {{{names}}}',
@@ -291,11 +296,13 @@ def _probe_insert(client: Any, design: TableDesign, key: dict[str, Any]) -> Prob
             answer = client.batch_execute_statement(Statements=[statement])
         finally:
             client.delete_item(TableName=design.name, Key=key)
-        for one in answer["Responses"]:
-            if error := one.get("Error"):
-                # It says the same as an answer that is refused as a whole.
-                said = {"Error": {"Code": f"{error['Code']}Exception", "Message": error.get("Message", "")}}
-                raise ClientError(said, _INSERT)
+        for response in answer["Responses"]:
+            if error := response.get("Error"):
+                # The same as an answer that is refused as a whole.
+                refusal = {
+                    "Error": {"Code": f"{error['Code']}Exception", "Message": error.get("Message", "")}
+                }
+                raise ClientError(refusal, _INSERT)
 
     return _probe(client, design.name, (_INSERT, ""), call)
 

@@ -21,9 +21,8 @@ import psutil
 from filelock import FileLock
 
 from migrator.model.errors import SettingsError, StoppedError, how_to_install
-from migrator.runtime.files import FOLDER, HOME, make_folder, make_private
 from migrator.runtime.logs import get_logger
-from migrator.runtime.processes import birth, is_alive
+from migrator.runtime.system import FOLDER, HOME, birth, is_alive, make_folder, make_private
 
 READY_S = 30.0
 STOP_S = 120.0

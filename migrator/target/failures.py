@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakSet
 
 from botocore.exceptions import (
     ClientError,
@@ -31,7 +30,7 @@ from migrator.model.errors import (
     StoppedError,
     TargetError,
 )
-from migrator.target.answers import IncompleteAnswerError
+from migrator.target.answers import IncompleteAnswerError, has_answered
 
 _THROTTLES = frozenset(
     {
@@ -85,7 +84,7 @@ _ADVICE = {
 
 
 _EXPIRED = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"})
-"""Somebody must get new credentials; what is checkpointed stays."""
+"""New credentials are needed; the checkpoint stays."""
 
 
 _OF_ONE_ITEM: dict[str, type[MigratorError]] = {
@@ -118,23 +117,9 @@ def can_pass(error: BaseException) -> bool:
     return isinstance(error, (BotoConnectionError, HTTPClientError))
 
 
-_ANSWERING: WeakSet[Any] = WeakSet()
-"""Clients whose endpoint has answered them."""
-
-
-def note_answers(client: Any) -> None:
-    """Nothing; `client` is known from its first answer on to have the right address."""
-
-    def note(parsed_response: Any = None, **_: Any) -> None:
-        if parsed_response is not None:
-            _ANSWERING.add(client)
-
-    client.meta.events.register("response-received", note)
-
-
-def passes_at(client: Any) -> Callable[[BaseException], bool]:
+def passes_at(client: Any, error: BaseException) -> bool:
     """`can_pass` of an endpoint: what cannot be connected to from the first time on is told at once, as of a source."""
-    return lambda error: can_pass(error) and (client in _ANSWERING or not isinstance(error, _NO_CONNECTION))
+    return can_pass(error) and (has_answered(client) or not isinstance(error, _NO_CONNECTION))
 
 
 def may_have_worked(error: BaseException) -> bool:
@@ -202,9 +187,12 @@ def in_words(error: Exception, operation: str, table: str, endpoint: str) -> Mig
 
 
 def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: str = "") -> StoppedError:
-    """Where there was no answer, why not, and what to do, as for a source that is away."""
-    known = getattr(error, "kwargs", {})
-    where, text = known.get("endpoint_url") or endpoint, f"{type(error).__name__} {known.get('error', '')}"
+    """The error of a request without an answer: where, why, and what to do, as for a source that is away."""
+    details = getattr(error, "kwargs", {})
+    where, text = (
+        details.get("endpoint_url") or endpoint,
+        f"{type(error).__name__} {details.get('error', '')}",
+    )
     why = next(why for pattern, why in _UNANSWERED if re.search(pattern, text, re.IGNORECASE))
     return StoppedError(
         f"{what}: no answer from {where}: {type(error).__name__}: {why}, then {_AGAIN}{tried}"
@@ -213,7 +201,7 @@ def _unanswered(what: str, error: BaseException, tried: str = "", *, endpoint: s
 
 _AGAIN = "the same command goes on"
 _UNANSWERED = (
-    (r"refused", "nobody listens there; start the server or correct target.endpoint in the job"),
+    (r"refused", "no server listens there; start it or correct target.endpoint in the job"),
     (
         r"resolve|getaddrinfo|name or service|nodename",
         "there is no such host; correct target.endpoint or target.region in the job",
@@ -243,7 +231,7 @@ def _not_assumed(error: ClientError) -> MigratorError:
 
 
 _DENIED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
-_WHO = re.compile(
+_DENIAL = re.compile(
     r"User: (?P<who>\S+) is not authorized to perform: (?P<action>[\w-]+:\w+)"
     r"(?: on resource: \"?(?P<on>[^\s\"]+)\"?)?"
 )
@@ -251,25 +239,25 @@ _ACTIONS = {"HeadObject": "GetObject", "HeadBucket": "ListBucket"}
 
 
 def denied(error: ClientError, service: str) -> str:
-    """Who may not do what on what, and what mends it; '' for an error that denies nothing. `service`: as policies say it.
+    """Which principal may not do what on which resource, and what mends it; '' for other errors. `service`: as in policies.
 
-    Of AWS's message the principal, the action and the resource alone.
+    Of AWS's message only the principal, the action and the resource.
     """
     if error_code(error) not in _DENIED:
         return ""
-    said = str(error.response.get("Error", {}).get("Message", ""))
-    found = _WHO.search(said)
-    if found is None:
+    message = str(error.response.get("Error", {}).get("Message", ""))
+    matched = _DENIAL.search(message)
+    if matched is None:
         action = _ACTIONS.get(error.operation_name, error.operation_name)
         return f"these credentials may not do this; allow {service}:{action} to the role or user that the job names"
-    on = f" on {found['on']}" if found["on"] else ""
-    explicit = "explicit deny" in said
+    on = f" on {matched['on']}" if matched["on"] else ""
+    explicit = "explicit deny" in message
     mend = (
         "a policy denies it by name: take that out"
         if explicit
         else "allow that action in a policy of its own"
     )
-    return f"{found['who']} may not {found['action']}{on}; {mend}"
+    return f"{matched['who']} may not {matched['action']}{on}; {mend}"
 
 
 def no_credentials() -> TargetError:

@@ -10,8 +10,8 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from migrator.model.edges import Probe
 from migrator.model.errors import MigratorError, StoppedError, TargetError
-from migrator.runtime.processes import Forked, tell_of_forks
 from migrator.runtime.retry import Backoff, Retry
+from migrator.runtime.system import Forked, tell_of_forks
 from migrator.target.failures import can_pass, denied, error_code, no_credentials
 
 _NO_BUCKET = "there is no such bucket; create it, or correct target: {bucket: …} in the job"
@@ -54,26 +54,26 @@ class S3Objects(Forked):
                 self._ask("put_object", name, Body=data)
 
     def sizes(self, names: Sequence[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for name in names:
             head = self._ask("head_object", name)
             if head is not None:
-                found[name] = int(head["ContentLength"])
-        return found
+                sizes[name] = int(head["ContentLength"])
+        return sizes
 
     def probe(self, *, write: bool) -> list[Probe]:
-        """Whether objects can be looked for, and with `write` kept and taken away again: one that is nobody's."""
+        """Whether objects can be read, and with `write` put and deleted again, by an object under a random name."""
         name = f"migrator-doctor-{secrets.token_hex(8)}"
-        found = [self._probed("GetObject", "head_object", name)]
+        probed = [self._probed("GetObject", "head_object", name)]
         if write:
-            found.append(self._probed("PutObject", "put_object", name, Body=b"probe"))
-            if not found[-1].refused:
-                found.append(self._probed("DeleteObject", "delete_object", name))
-        return found
+            probed.append(self._probed("PutObject", "put_object", name, Body=b"probe"))
+            if not probed[-1].refused:
+                probed.append(self._probed("DeleteObject", "delete_object", name))
+        return probed
 
-    def _probed(self, action: str, operation: str, name: str, **more: Any) -> Probe:
+    def _probed(self, action: str, operation: str, name: str, **parameters: Any) -> Probe:
         try:
-            self._ask(operation, name, **more)
+            self._ask(operation, name, **parameters)
         except MigratorError as error:
             left = f"; the object {self.prefix}{name} stays, take it away" if action == "DeleteObject" else ""
             return Probe(action, f"{error}{left}")
@@ -83,20 +83,22 @@ class S3Objects(Forked):
         """Makes the bucket where there is none: for an S3 on this machine, never for AWS."""
         region = self.client.meta.region_name
         # us-east-1 is the one region that S3 does not want to be told.
-        place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        location = (
+            {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        )
         try:
-            self.client.create_bucket(Bucket=self.bucket, **place)
+            self.client.create_bucket(Bucket=self.bucket, **location)
         except ClientError as error:
             if error_code(error) not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
                 raise self._in_words(error, "create_bucket") from None
 
-    def _ask(self, operation: str, name: str, **more: Any) -> Any:
+    def _ask(self, operation: str, name: str, **parameters: Any) -> Any:
         """The answer, None where there is no such object."""
         method = getattr(self.client, operation)
         try:
             return self.retry.call(
                 f"{operation} on bucket {self.bucket}",
-                lambda: method(Bucket=self.bucket, Key=f"{self.prefix}{name}", **more),
+                lambda: method(Bucket=self.bucket, Key=f"{self.prefix}{name}", **parameters),
                 can_pass,
             )
         except ClientError as error:

@@ -9,10 +9,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import orjson
 from botocore.exceptions import BotoCoreError, ClientError
 
-from migrator.mapping.heart.sizes import item_bytes, write_units
-from migrator.model.edges import QueryPage, Receipt, ScanPage
+from migrator.mapping.heart.encoder import EncodedItem
+from migrator.mapping.heart.wire import (
+    decode_item,
+    encode,
+    encode_item,
+    encode_sized,
+    item_bytes,
+    write_units,
+)
+from migrator.model.edges import Found, QueryPage, Receipt, ScannedPage, ScanPage, WiredItem
 from migrator.model.errors import FullCollectionError, ItemRefusedError, StoppedError, TargetError
 from migrator.model.table import (
     BATCH_GET_KEYS,
@@ -22,9 +31,9 @@ from migrator.model.table import (
     ItemKey,
     TableDesign,
 )
-from migrator.runtime.processes import Forked, tell_of_forks
 from migrator.runtime.retry import Backoff, Retry
-from migrator.target.client import checked_last
+from migrator.runtime.system import Forked, tell_of_forks
+from migrator.target.answers import checked_last
 from migrator.target.failures import (
     UNPROCESSED,
     Unprocessed,
@@ -34,13 +43,13 @@ from migrator.target.failures import (
     is_throttle,
     passes_at,
 )
+from migrator.target.scans import read_one_by_one, scan_answers
 from migrator.target.throttle import TABLE, WriteLimit
-from migrator.target.wire import decode_item, encode, encode_item
 
 # ── Items cut into batches that BatchWriteItem takes ──
 
-Sized = tuple[ItemKey, dict[str, Any], int]
-"""An item's key, its wire form and its bytes."""
+Sized = tuple[ItemKey, Any, int]
+"""An item's key, its wire form (a dict, or JSON as orjson.Fragment) and its bytes."""
 
 Batch = list[Sized]
 
@@ -52,21 +61,28 @@ def batches(items: Sequence[Sized], units_at_most: float | None = None) -> Itera
     `units_at_most`: write units of a batch of more than one item.
     Source: API reference, BatchWriteItem.
     """
-    batch: Batch = []
-    keys: set[ItemKey] = set()
-    size = units = 0
-    for item in items:
-        full = len(batch) == BATCH_WRITE_ITEMS or size + item[2] > BATCH_WRITE_BYTES or item[0] in keys
-        dear = units_at_most is not None and units + write_units(item[2]) > units_at_most
-        if batch and (full or dear):
-            yield batch
-            batch, keys, size, units = [], set(), 0, 0
-        batch.append(item)
-        keys.add(item[0])
-        size += item[2]
-        units += write_units(item[2])
-    if batch:
+    start = 0
+    while start < len(items):
+        batch = list(items[start : start + BATCH_WRITE_ITEMS])
+        if not _fits(batch, units_at_most):
+            # Most pages never come here: a look at each item costs more than all else that a batch needs.
+            batch = batch[: _fitting(batch, units_at_most)]
         yield batch
+        start += len(batch)
+
+
+def _fits(batch: Batch, units_at_most: float | None) -> bool:
+    keys, sizes = {item[0] for item in batch}, [item[2] for item in batch]
+    is_cheap = units_at_most is None or sum(map(write_units, sizes)) <= units_at_most
+    return is_cheap and len(keys) == len(batch) and sum(sizes) <= BATCH_WRITE_BYTES
+
+
+def _fitting(batch: Batch, units_at_most: float | None) -> int:
+    """How many of the first items make a batch; one does, however large it is."""
+    number = 1
+    while _fits(batch[: number + 1], units_at_most):
+        number += 1
+    return number
 
 
 # ── What an answer says that a request consumed ──
@@ -77,32 +93,32 @@ def batches(items: Sequence[Sized], units_at_most: float | None = None) -> Itera
 
 def consumed_units(answer: Mapping[str, Any]) -> float:
     """Capacity units in all, those of indexes included; 0 where the endpoint names none."""
-    return sum(float(one.get("CapacityUnits", 0.0)) for one in _parts(answer))
+    return sum(float(part.get("CapacityUnits", 0.0)) for part in _parts(answer))
 
 
 def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
-    """Units of the table (its local indexes included) and of each global index; None where nothing is told.
+    """Units of the table (its local indexes included) and of each global index; None where the answer has none.
 
     Needs ReturnConsumedCapacity: INDEXES; from an answer without that, all is taken for the table's.
     """
-    found: Counter[str] = Counter()
-    told = False
-    for one in _parts(answer):
-        told = True
-        indexes = one.get("GlobalSecondaryIndexes") or {}
+    units: Counter[str] = Counter()
+    is_reported = False
+    for part in _parts(answer):
+        is_reported = True
+        indexes = part.get("GlobalSecondaryIndexes") or {}
         apart = {name: float(index.get("CapacityUnits", 0.0)) for name, index in indexes.items()}
         # Taken from the sum: local indexes stand beside "Table" there, and draw on the table's capacity.
-        found.update(apart | {TABLE: float(one.get("CapacityUnits", 0.0)) - sum(apart.values())})
-    return dict(found) if told else None
+        units.update(apart | {TABLE: float(part.get("CapacityUnits", 0.0)) - sum(apart.values())})
+    return dict(units) if is_reported else None
 
 
 def _parts(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """One part per table; a batch answers with a list, another operation with the part itself."""
-    told = answer.get("ConsumedCapacity") or []
-    yield from (one for one in ([told] if isinstance(told, Mapping) else told) if one)
+    capacity = answer.get("ConsumedCapacity") or []
+    yield from (part for part in ([capacity] if isinstance(capacity, Mapping) else capacity) if part)
 
 
-# ── The items of one table over boto3: batches within the limits, and what was not taken sent again ──
+# ── The items of one table over a client: batches within the limits, and what was not taken sent again ──
 
 
 def reads_only() -> None:
@@ -150,6 +166,7 @@ class DynamoStore(Forked):
         self.design = design
         self.check = check
         self.retry = Retry(backoff or Backoff(), stop)
+        self._passes = partial(passes_at, client)
         self.limit = limit
         self.sent = sent or Sent()
         tell_of_forks(self)
@@ -165,23 +182,34 @@ class DynamoStore(Forked):
             self.client.close()
 
     def put(self, items: Sequence[Item]) -> Receipt:
-        sized = [(self.design.key_of(item), encode_item(item), item_bytes(item)) for item in items]
+        return self._put([(self.design.key_of(item), *encode_sized(item)) for item in items])
+
+    @property
+    def takes_encoded(self) -> bool:
+        """Whether requests go by an exchange of ours, which puts JSON into them as it is."""
+        return getattr(self.client, "exchange", None) is not None
+
+    def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
+        """As `put`."""
+        return self._put([(key, orjson.Fragment(attributes), size) for key, attributes, size, _ in items])
+
+    def _put(self, sized: Sequence[Sized]) -> Receipt:
         units, requests = 0.0, 0
         unwritten: dict[ItemKey, str] = {}
         refused: list[ItemRefusedError] = []
         for batch in batches(sized, None if self.limit is None else self.limit.units_per_s):
-            taken = self._write(batch, refused)
-            units, requests = units + taken.write_units, requests + taken.requests
-            unwritten |= taken.unwritten
+            receipt = self._write(batch, refused)
+            units, requests = units + receipt.write_units, requests + receipt.requests
+            unwritten |= receipt.unwritten
         if (
             refused
             and not self.sent.taken
-            and not any(isinstance(one, FullCollectionError) for one in refused)
+            and not any(isinstance(error, FullCollectionError) for error in refused)
         ):
             # Nothing says that the table would take any item at all.
             raise refused[0]
-        size = sum(size for key, _, size in sized if key not in unwritten)
-        return Receipt(len(items) - len(unwritten), size, units, requests, unwritten)
+        size = sum([size for key, _, size in sized if key not in unwritten])
+        return Receipt(len(sized) - len(unwritten), size, units, requests, unwritten)
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
         wired = [(key, self.key(key), 1) for key in dict.fromkeys(keys)]
@@ -194,41 +222,37 @@ class DynamoStore(Forked):
         return sum(map(self._delete_own, items))
 
     def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
-        found: dict[ItemKey, Item] = {}
+        items: dict[ItemKey, Item] = {}
         wanted = list(dict.fromkeys(keys))
         for start in range(0, len(wanted), BATCH_GET_KEYS):
-            asked = [self.key(key) for key in wanted[start : start + BATCH_GET_KEYS]]
-            for item in self._read(asked, consistent=True).items:
-                found[self.design.key_of(item)] = item
-        return found
+            wired_keys = [self.key(key) for key in wanted[start : start + BATCH_GET_KEYS]]
+            for item in self._read(wired_keys, consistent=True).items:
+                items[self.design.key_of(item)] = item
+        return items
 
     def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
-        request: dict[str, Any] = {
-            "TableName": self.design.name,
-            "ConsistentRead": True,
-            "Segment": segment,
-            "TotalSegments": segments,
-        }
-        last = None if start is None else self.key(start)
-        while True:
-            page = self._call("scan", request if last is None else {**request, "ExclusiveStartKey": last})
-            last = page.get("LastEvaluatedKey")
-            items = [decode_item(item) for item in page.get("Items", [])]
-            yield ScanPage(items, None if last is None else self.design.key_of(decode_item(last)))
-            if last is None:
-                return
+        for answer, next_start in scan_answers(self, segment, segments, start, self.client.scan):
+            yield ScanPage([decode_item(item) for item in answer.get("Items", [])], next_start)
+
+    def scan_encoded(
+        self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
+    ) -> Iterator[ScannedPage[Found]]:
+        """What `each` gives of every item. Needs `takes_encoded`."""
+        call = partial(self.client.exchange.scan, self.client, read_one_by_one(each))
+        for answer, next_start in scan_answers(self, segment, segments, start, call):
+            yield ScannedPage(answer["Items"], next_start)
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         bound = {name: encode(value) for name, value in request["ExpressionAttributeValues"].items()}
-        asked = {
+        call_params = {
             **request,
             "TableName": self.design.name,
             "ExpressionAttributeValues": bound,
             "ReturnConsumedCapacity": "TOTAL",
         }
         if start is not None:
-            asked["ExclusiveStartKey"] = start
-        page = self._call("query", asked)
+            call_params["ExclusiveStartKey"] = start
+        page = self._call("query", call_params)
         items = [decode_item(item) for item in page.get("Items", [])]
         dropped = int(page.get("ScannedCount", len(items))) - len(items)
         return QueryPage(items, page.get("LastEvaluatedKey"), consumed_units(page), dropped=dropped)
@@ -238,8 +262,13 @@ class DynamoStore(Forked):
 
     def get_item(self, request: Mapping[str, Any]) -> QueryPage:
         key = encode_item(request["Key"])
-        asked = {**request, "TableName": self.design.name, "Key": key, "ReturnConsumedCapacity": "TOTAL"}
-        answer = self._call("get_item", asked)
+        call_params = {
+            **request,
+            "TableName": self.design.name,
+            "Key": key,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        answer = self._call("get_item", call_params)
         items = [decode_item(answer["Item"])] if answer.get("Item") else []
         return QueryPage(items, read_units=consumed_units(answer))
 
@@ -269,9 +298,11 @@ class DynamoStore(Forked):
 
     def _by_halves(self, batch: Batch, refused: list[ItemRefusedError]) -> Receipt:
         half = len(batch) // 2
-        one, other = self._write(batch[:half], refused), self._write(batch[half:], refused)
-        units, requests = one.write_units + other.write_units, one.requests + other.requests + 1
-        return Receipt(write_units=units, requests=requests, unwritten={**one.unwritten, **other.unwritten})
+        first, second = self._write(batch[:half], refused), self._write(batch[half:], refused)
+        units, requests = first.write_units + second.write_units, first.requests + second.requests + 1
+        return Receipt(
+            write_units=units, requests=requests, unwritten={**first.unwritten, **second.unwritten}
+        )
 
     def _send(self, requests: list[dict[str, Any]], sizes: Sequence[int]) -> Receipt:
         """Sends until all is taken; tries are counted from the last one that took something. `sizes`: write units.
@@ -288,7 +319,7 @@ class DynamoStore(Forked):
             count, answered = count + 1, False
             request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
             # Which of them are left the answer does not say by number: taken for the largest.
-            largest = sum(sorted(sizes)[-len(left) :])
+            largest = sum(sizes) if len(left) == len(sizes) else sum(sorted(sizes)[-len(left) :])
             answer = self.metered(largest, partial(self.client.batch_write_item, **request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
@@ -315,8 +346,11 @@ class DynamoStore(Forked):
         return Receipt(write_units=units, requests=count)
 
     def _keys_of(self, requests: list[dict[str, Any]]) -> tuple[ItemKey, ...]:
-        wired = (one.get("PutRequest", {}).get("Item") or one["DeleteRequest"]["Key"] for one in requests)
-        return tuple(self.design.key_of(decode_item(one)) for one in wired)
+        wired = (
+            request.get("PutRequest", {}).get("Item") or request["DeleteRequest"]["Key"]
+            for request in requests
+        )
+        return tuple(self.design.key_of(decode_item(request)) for request in wired)
 
     def _read(self, keys: list[dict[str, Any]], *, consistent: bool) -> QueryPage:
         """The stored items of up to 100 keys; tries are counted from the last one that read something."""
@@ -332,7 +366,7 @@ class DynamoStore(Forked):
                 ReturnConsumedCapacity="TOTAL",
             )
             units += consumed_units(answer)
-            items.extend(decode_item(one) for one in answer.get("Responses", {}).get(self.design.name, []))
+            items.extend(decode_item(item) for item in answer.get("Responses", {}).get(self.design.name, []))
             unread = (answer.get("UnprocessedKeys") or {}).get(self.design.name, {})
             before, left = len(left), unread.get("Keys", [])
             if left and len(left) == before:
@@ -377,7 +411,7 @@ class DynamoStore(Forked):
                 with checked_last(self.check):
                     answer = call()
             except BotoCoreError:
-                # Cut off, or too late: it may take effect all the same, and later than anybody waits.
+                # Cut off, or too late: it may take effect all the same, after the wait is over.
                 self.sent.unanswered += 1
                 raise
             except ClientError as error:
@@ -393,7 +427,7 @@ class DynamoStore(Forked):
         """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""
         try:
             what = f"DynamoDB {operation} on table {self.design.name}"
-            return self.retry.call(what, work, passes_at(self.client), partial(gave_up, what))
+            return self.retry.call(what, work, self._passes, partial(gave_up, what))
         except (ClientError, BotoCoreError) as error:
             raise in_words(error, operation, self.design.name, self.client.meta.endpoint_url) from None
 

@@ -21,7 +21,6 @@ from migrator.target.create import (
     TYPES,
     clock_of,
     creation_request,
-    key_schema,
     later_requests,
     option_differences,
     probes,
@@ -49,17 +48,27 @@ class DynamoTableAdmin:
         self.sleep = sleep
 
     def state(self, design: TableDesign) -> TableState | None:
-        found = self._describe(design.name)
-        if found is None:
+        description = self._describe(design.name)
+        if description is None:
             return None
         ttl = self._ttl(design.name)
-        other = list(_differences(design, found, ttl))
+        differences = list(_differences(design, description, ttl))
         return TableState(
-            _table_id(found),
-            str(found["TableStatus"]),
-            tuple(sentence for _, sentence in other),
-            parts=tuple(part for part, _ in other),
+            _table_id(description),
+            str(description["TableStatus"]),
+            tuple(sentence for _, sentence in differences),
+            parts=tuple(part for part, _ in differences),
         )
+
+    def existing(self, design: TableDesign) -> str:
+        """The id of a table that must be there and fit the design. Raises: TargetError."""
+        state, name = self.state(design), design.name
+        if state is None:
+            raise TargetError(f"there is no table {name}; run `migrator table create` with this job file")
+        if state.differences:
+            what = f"table {name} is not the mapping's: {'; '.join(state.differences)}"
+            raise TargetError(f"{what}. Mend one of the two, or name another table in the job")
+        return state.table_id
 
     def create(self, design: TableDesign, options: TableOptions | None = None) -> TableState:
         if self._describe(design.name) is not None:
@@ -74,20 +83,22 @@ class DynamoTableAdmin:
             self._change(operation, name, request, lambda: self._ttl(name) == design.ttl)
         state = self.state(design)
         if state is None:
-            raise StoppedError(f"table {design.name} was created and is gone again; look who deletes it")
+            raise StoppedError(f"table {design.name} was created and is gone again; find out what deletes it")
         return replace(state, unlike=tuple(unlike.values()))
 
     def unlike(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
         """Per option that differs, in a table that is there, from what is asked for: a sentence."""
-        found = self._describe(design.name) or {}
-        told = {}
+        description = self._describe(design.name) or {}
+        answers = {}
         for operation in wanted_answers(options):
             table = (
-                {"ResourceArn": found.get("TableArn")} if "tags" in operation else {"TableName": design.name}
+                {"ResourceArn": description.get("TableArn")}
+                if "tags" in operation
+                else {"TableName": design.name}
             )
             with self._unspoken(operation):
-                told[operation] = self._call(operation, design.name, table)
-        return dict(option_differences(options, found, told))
+                answers[operation] = self._call(operation, design.name, table)
+        return dict(option_differences(options, description, answers))
 
     def probe(self, design: TableDesign, *, write: bool) -> list[Probe]:
         return probes(self.client, design, write=write)
@@ -100,7 +111,7 @@ class DynamoTableAdmin:
             raise in_words(error, "describe_table", design.name, self._endpoint) from None
 
     def _set_options(self, design: TableDesign, options: TableOptions) -> dict[str, str]:
-        """How the options are in the end other than asked for, which only an emulator may leave so.
+        """Options that differ from those asked for in the end, which only an emulator may leave so.
 
         Raises: TargetError on AWS.
         """
@@ -108,13 +119,13 @@ class DynamoTableAdmin:
         for operation, request in later_requests(only, options):
             with self._unspoken(operation):
                 self._call(operation, design.name, request)
-        found = self.unlike(design, options)
-        if found and not is_loopback(self._endpoint):
-            listed = "; ".join(found.values())
+        unlike = self.unlike(design, options)
+        if unlike and not is_loopback(self._endpoint):
+            listed = "; ".join(unlike.values())
             raise TargetError(
                 f"table {design.name} was created, but {listed}; mend it, then `migrator table check`"
             )
-        return found
+        return unlike
 
     @contextmanager
     def _unspoken(self, operation: str) -> Iterator[None]:
@@ -129,10 +140,10 @@ class DynamoTableAdmin:
         """Until the table and all its indexes are ACTIVE."""
         waited = 0.0
         while waited < _READY_S:
-            found = self._describe(name) or {}
+            description = self._describe(name) or {}
             states = {
-                found.get("TableStatus"),
-                *(one.get("IndexStatus", "ACTIVE") for one in _indexes(found)),
+                description.get("TableStatus"),
+                *(index.get("IndexStatus", "ACTIVE") for index in _indexes(description)),
             }
             if states == {"ACTIVE"}:
                 return
@@ -144,22 +155,24 @@ class DynamoTableAdmin:
 
     def _describe(self, name: str) -> dict[str, Any] | None:
         try:
-            found = self._retried("describe_table", name, lambda: self.client.describe_table(TableName=name))
+            answer = self._retried("describe_table", name, lambda: self.client.describe_table(TableName=name))
         except ClientError as error:
             if error_code(error) == "ResourceNotFoundException":
                 return None
             raise in_words(error, "describe_table", name, self._endpoint) from None
         except BotoCoreError as error:
             raise in_words(error, "describe_table", name, self._endpoint) from None
-        return dict(found["Table"])
+        return dict(answer["Table"])
 
     def _ttl(self, name: str) -> str | None:
         """The TTL attribute, where TTL is on."""
-        found = self._call("describe_time_to_live", name, {"TableName": name}).get(
+        description = self._call("describe_time_to_live", name, {"TableName": name}).get(
             "TimeToLiveDescription", {}
         )
         return (
-            found.get("AttributeName") if found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") else None
+            description.get("AttributeName")
+            if description.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+            else None
         )
 
     def _call(self, operation: str, table: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -191,28 +204,41 @@ class DynamoTableAdmin:
 
     def _retried(self, operation: str, table: str, work: Callable[[], Any]) -> Any:
         what = f"DynamoDB {operation} on table {table}"
-        return self.retry.call(what, work, passes_at(self.client), partial(gave_up, what))
+        return self.retry.call(what, work, partial(passes_at, self.client), partial(gave_up, what))
 
     @property
     def _endpoint(self) -> str:
         return str(self.client.meta.endpoint_url)
 
 
-def _table_id(found: dict[str, Any]) -> str:
-    return str(found.get("TableId") or f"{found.get('TableArn')} {found.get('CreationDateTime')}")
+def _table_id(description: dict[str, Any]) -> str:
+    return str(
+        description.get("TableId") or f"{description.get('TableArn')} {description.get('CreationDateTime')}"
+    )
 
 
-def _indexes(found: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*(found.get("GlobalSecondaryIndexes") or []), *(found.get("LocalSecondaryIndexes") or [])]
+def _indexes(description: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        *(description.get("GlobalSecondaryIndexes") or []),
+        *(description.get("LocalSecondaryIndexes") or []),
+    ]
 
 
-def _differences(design: TableDesign, found: dict[str, Any], ttl: str | None) -> Iterator[tuple[str, str]]:
-    """(part, sentence): what is other in the table than in the mapping."""
-    types = {one["AttributeName"]: one["AttributeType"] for one in found.get("AttributeDefinitions", [])}
-    wanted, there = _shown_design(design.key[:1], design.key[1:]), _shown(found.get("KeySchema", []), types)
+def _differences(
+    design: TableDesign, description: dict[str, Any], ttl: str | None
+) -> Iterator[tuple[str, str]]:
+    """(part, sentence): how the table differs from the mapping."""
+    types = {
+        definition["AttributeName"]: definition["AttributeType"]
+        for definition in description.get("AttributeDefinitions", [])
+    }
+    wanted, there = (
+        _shown_design(design.key[:1], design.key[1:]),
+        _shown(description.get("KeySchema", []), types),
+    )
     if wanted != there:
         yield "key", f"its key is {wanted} in the mapping and {there} in the table"
-    present = {one["IndexName"]: one for one in _indexes(found)}
+    present = {definition["IndexName"]: definition for definition in _indexes(description)}
     for index in design.indexes:
         if index.name not in present:
             yield f"index {index.name}", f"index {index.name} is missing in the table"
@@ -225,15 +251,15 @@ def _differences(design: TableDesign, found: dict[str, Any], ttl: str | None) ->
 
 
 def _index_differences(
-    index: Index, found: dict[str, Any], types: dict[str, str]
+    index: Index, description: dict[str, Any], types: dict[str, str]
 ) -> Iterator[tuple[str, str]]:
-    wanted, there = _shown_design(index.partition, index.sort), _shown(found["KeySchema"], types)
+    wanted, there = _shown_design(index.partition, index.sort), _shown(description["KeySchema"], types)
     if wanted != there:
         yield (
             f"index {index.name}",
             f"the key of index {index.name} is {wanted} in the mapping and {there} in the table",
         )
-    ours, theirs = _projected(projection(index)), _projected(found.get("Projection", {}))
+    ours, theirs = _projected(projection(index)), _projected(description.get("Projection", {}))
     if ours != theirs:
         yield (
             f"index {index.name}",
@@ -242,13 +268,18 @@ def _index_differences(
 
 
 def _shown_design(partition: tuple[KeyAttribute, ...], sort: tuple[KeyAttribute, ...]) -> str:
-    types = {one.name: TYPES[one.type] for one in (*partition, *sort)}
-    return _shown(key_schema(partition, sort), types)
+    keys = [
+        (attribute, kind)
+        for kind, attributes in (("HASH", partition), ("RANGE", sort))
+        for attribute in attributes
+    ]
+    return ", ".join(f"{attribute.name} ({kind} {TYPES[attribute.type]})" for attribute, kind in keys)
 
 
 def _shown(schema: list[dict[str, str]], types: dict[str, str]) -> str:
     return ", ".join(
-        f"{one['AttributeName']} ({one['KeyType']} {types.get(one['AttributeName'], '?')})" for one in schema
+        f"{element['AttributeName']} ({element['KeyType']} {types.get(element['AttributeName'], '?')})"
+        for element in schema
     )
 
 

@@ -1,48 +1,57 @@
-"""Opens a job: settings, mapping, source, journal and table, each made once and handed to stages."""
+"""Opens a job: settings, mapping, source, journal and table, each made once; and what tells whether they belong together."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from migrator.journal.identity import SqlIdentity
+from migrator.journal.identity import SqlIdentity, settled
 from migrator.journal.lease import RunLease
-from migrator.journal.place import place_of, settle
+from migrator.journal.memory import SqlMemory
+from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.check.check import Checked, check_mapping
+from migrator.mapping.check.check import Checked
 from migrator.mapping.language.parse import ParsedMapping
-from migrator.mapping.live.direct import without_direct
-from migrator.model.edges import NameKind
-from migrator.model.errors import Fault, MappingError, MigratorError, SettingsError
-from migrator.model.table import TableDesign
-from migrator.runtime.files import HOME
-from migrator.runtime.logs import get_logger
-from migrator.runtime.retry import Backoff, Retry
-from migrator.settings.job import Job, TargetSettings, Tuning, load_job
+from migrator.model.edges import ControlState, NameKind
+from migrator.model.facts import EntityPlan
+from migrator.model.live import Tickets
+from migrator.model.mapping import Mapping, NameRule
+from migrator.model.table import Item, TableDesign
+from migrator.runtime.retry import Backoff, RateLimit, Retry
+from migrator.runtime.system import HOME
+from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import load_transforms, read_mapping
-from migrator.source.connect import RateLimit, SecretProviders, address_of, identity_of, write_engine
+from migrator.settings.transforms import checked_on, read_mapping, sound_mapping, table_of, without_direct
+from migrator.source.connect import SecretProviders, address_of, identity_of, journal_engine
 from migrator.source.engines.base import ConnectionOptions, name_of
-from migrator.source.engines.table import engine_for_scheme, engine_of
-from migrator.source.explain import SourceHealth, source_health
 from migrator.source.reader import SqlSource
-from migrator.stages.ownership import refuse_other_job
+from migrator.source.server_facts import SourceHealth, source_health
+from migrator.stages import ownership as stage
+from migrator.stages.cutover.moves import WriteOwnership
+from migrator.stages.ownership import CheckNames, Keeping, OnRecord, add_names, refuse_other_names, take_names
 from migrator.stages.patterns.question import AT_ONCE
-from migrator.target import embedded
-from migrator.target.client import Role, default_region, dynamodb_client, read_secret, service_client
+from migrator.target.client import (
+    EMBEDDED,
+    TIMEOUT_S,
+    Role,
+    default_region,
+    dynamodb_client,
+    endpoint_of,
+    read_secret,
+    service_client,
+)
+from migrator.target.control import ControlItem, control_state
 from migrator.target.objects import S3Objects
-from migrator.target.store import DynamoStore, reads_only
+from migrator.target.store import DynamoStore, by_condition, reads_only
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import WriteLimit
 
-EMBEDDED = "embedded"
-IN_SOURCE = "source"
 JOURNAL_CONNECTIONS = 15
-_log = get_logger("journal")
+_AWS = TargetSettings()
 
 
 def read_job(path: Path) -> Job:
@@ -63,27 +72,37 @@ class Work:
     apart: int = 1
 
 
-def secret_providers(folder: Path, target: TargetSettings | None = None) -> SecretProviders:
-    """Who is asked for a URL; files stand below `folder`, secrets are read with the target's profile."""
-    region, profile = (target.region, target.profile) if target else (None, None)
-    return SecretProviders(folder, os.environ, partial(read_secret, region=region, profile=profile))
+def secret_providers(folder: Path, target: TargetSettings = _AWS) -> SecretProviders:
+    """The providers that a URL is read from; files stand below `folder`, secrets are read with the target's profile."""
+    secret = partial(read_secret, region=target.region, profile=target.profile)
+    return SecretProviders(folder, os.environ, secret)
 
 
 @contextmanager
 def open_source(settings: SourceSettings, parsed: ParsedMapping, work: Work = Work()) -> Iterator[SqlSource]:
-    mapping, asked = parsed.mapping, work.secret_providers or secret_providers(Path())
+    mapping = parsed.mapping
+    with open_named_source(settings, mapping.names, mapping.schemas_read, work) as source:
+        yield source
+
+
+@contextmanager
+def open_named_source(
+    settings: SourceSettings, names: NameRule, schemas: Sequence[str] = (), work: Work = Work()
+) -> Iterator[SqlSource]:
+    """A source for which there is no mapping yet. `schemas`: besides the default one."""
+    providers = work.secret_providers or secret_providers(Path())
     source = SqlSource(
-        address_of(settings.url, settings.command, asked),
-        mapping.names,
+        address_of(settings.url, settings.command, providers),
+        names,
         ConnectionOptions(
             name=work.name,
             pool_size=settings.connections(work.workers + 1, apart=work.apart),
             statement_timeout_s=settings.statement_timeout_s,
         ),
-        schemas=mapping.schemas_read,
+        schemas=schemas,
         pace=RateLimit(settings.max_rows_per_s, work.retry.stop),
         retry=work.retry,
-        replica=address_of(settings.read_url, (), asked) if settings.read_url else None,
+        replica=address_of(settings.read_url, (), providers) if settings.read_url else None,
     )
     try:
         yield source
@@ -101,28 +120,22 @@ def open_journal(
     Raises: SettingsError where the source is an SQLite file, which has one writer at a time; AnotherJobError where it is
     a job with another table or source that the journal knows by this name.
     """
-    with _any_journal(job, Retry(patience or backoff_of(job), stop), _refuse_other) as journal:
+    with _any_journal(job, Retry(patience or backoff_of(job), stop), refuse_other_names) as journal:
         identity = SqlIdentity(journal.database, job.name)
-        names = {kind: name for kind, name in _names(job).items() if name}
-        known = {kind: identity.names(kind) for kind in names}
-        _refuse_other(job, known, journal.name)
-        if not all(known.values()):
-            # Nothing is kept of a job that is refused.
-            kept = {kind: identity.first_name(kind, name) for kind, name in names.items()}
-            _refuse_other(job, kept, journal.name)
+        take_names(job.name, str(job.path), _names(job), identity, journal.name)
         yield journal
 
 
 class CommandJob:
-    """What all parts of one command share of a job: its file, read once, and its journal, opened once.
+    """What all parts of one command share of a job: its file, read once, its journal and its table, opened once.
 
-    Neither is asked for before a part needs it. The journal is closed as the block ends.
+    None is asked for before a part needs it. The journal is closed as the block ends. `patience`: as open_journal's.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience: Backoff | None = None) -> None:
         self.path = path
+        self.patience = patience
         self._open_until = ExitStack()
-        self._journal: SqlJournal | None = None
         self._stop: Callable[[], bool] = _never
 
     @cached_property
@@ -132,10 +145,17 @@ class CommandJob:
     def journal(self, stop: Callable[[], bool] | None = None) -> SqlJournal:
         """`stop`: whether to give up waiting for it, from now on. Raises: as open_journal does."""
         self._stop = stop or _never
-        if self._journal is None:
-            opening = open_journal(self.job, lambda: self._stop())
-            self._journal = self._open_until.enter_context(opening)
         return self._journal
+
+    @cached_property
+    def target_with_short_wait(self) -> Target:
+        """The table, for what is asked of it before and after the command's own work; nothing of that waits for long."""
+        return target_with_short_wait(self.job)
+
+    @cached_property
+    def _journal(self) -> SqlJournal:
+        opening = open_journal(self.job, lambda: self._stop(), self.patience)
+        return self._open_until.enter_context(opening)
 
     def __enter__(self) -> CommandJob:
         return self
@@ -148,78 +168,42 @@ def _never() -> bool:
     return False
 
 
-_Names = Mapping[NameKind, frozenset[str]]
-
-
-def _refuse_other(job: Job, known: _Names, journal: str) -> None:
-    """`known`: by the journal, of the job's table and source. Raises: AnotherJobError."""
-    for kind, name in _names(job).items():
-        if known.get(kind):
-            refuse_other_job(job.name, str(job.path), kind, name, known[kind], journal)
-
-
 def keep_names(job: Job) -> dict[NameKind, str]:
     """What the job calls its table and source; its journal takes them for those of the job that it knows, from now on."""
-    names = {kind: name for kind, name in _names(job).items() if name}
-    with _any_journal(job, Retry(backoff_of(job)), lambda job, known, journal: None) as journal:
-        for kind, name in names.items():
-            SqlIdentity(journal.database, job.name).add_name(kind, name)
-    return names
+    with _any_journal(job, Retry(backoff_of(job)), lambda *names: None) as journal:
+        return add_names(_names(job), SqlIdentity(journal.database, job.name))
 
 
 @contextmanager
-def _any_journal(job: Job, retry: Retry, check: Callable[[Job, _Names, str], None]) -> Iterator[SqlJournal]:
+def _any_journal(job: Job, retry: Retry, check: CheckNames) -> Iterator[SqlJournal]:
     """`check`: of what a journal knows of the job, before it is moved to the job's folder."""
-    if job.journal == IN_SOURCE:
-        journal = _journal_in_source(job, retry)
-    else:
-        place = place_of(job.journal, job.name, job.path.parent, os.environ.get(HOME))
-        if os.path.isfile(job.path.name) and not os.path.samefile(job.path.name, job.path):
-            # Another job file of this name stands under the working directory, and the journal there is its own.
-            place = replace(place, former=None)
-        if settle(place, job.name, lambda known: check(job, known, str(place.former))):
-            why = "beside the job file it is the same from every working directory"
-            _log.warning("journal_moved", before=str(place.former), now=place.file, why=why)
-        journal = SqlJournal(place.url, retry)
-    try:
-        if journal.database.is_new:
-            _log.warning("journal_made", journal=journal.name, job=job.name)
+    with closing(_journal(job, retry, check)) as journal:
+        journal.tell_if_new(job.name)
         yield journal
-    finally:
-        journal.close()
+
+
+def _journal(job: Job, retry: Retry, check: CheckNames) -> SqlJournal:
+    if job.journal == IN_SOURCE:
+        return _journal_in_source(job, retry)
+    may_move = partial(check, job.name, str(job.path), _names(job))
+    return SqlJournal(settled(job.journal, job.name, job.path, os.environ.get(HOME), may_move).url, retry)
 
 
 def _names(job: Job) -> dict[NameKind, str]:
     """What the job's table and source are called, '' where that cannot be known. Neither is asked."""
-    table = job.target.table
-    if table is None:
-        with suppress(MigratorError):
-            parsed = read_mapping(job.mapping)
-            table = None if parsed.faults else parsed.mapping.table.name
-    if job.journal == IN_SOURCE:
-        return {"table": table or ""}
-    source = identity_of(job.source.url, secret_providers(job.path.parent))
-    return {"table": table or "", "source": source}
+    source = identity_of(job.url_apart, secret_providers(job.path.parent))
+    return {"table": table_of(job), "source": source}
 
 
 def _journal_in_source(job: Job, retry: Retry) -> SqlJournal:
     settings = job.source
     address = address_of(settings.url, settings.command, secret_providers(job.path.parent, job.target))
-    if engine_of(address.url().get_backend_name()).is_file:
-        what = "journal: source needs a server, and the source is an SQLite file"
-        raise SettingsError(f"{what}; leave journal out, or write the URL of another database")
     # Two at least: the lease's heartbeat must not wait for another transaction.
     size = settings.connections_apart(JOURNAL_CONNECTIONS, at_least=2)
     name, limit_s = name_of(job.name, "journal"), settings.statement_timeout_s
     return SqlJournal(
-        write_engine(address, ConnectionOptions(name, size, statement_timeout_s=limit_s)), retry
+        journal_engine(address, ConnectionOptions(name, size, statement_timeout_s=limit_s)), retry
     )
-
-
-def extra_for(url: str) -> tuple[str, str] | None:
-    """The extra that a source's URL needs, and the module that it brings; None where it needs none, or does not say."""
-    engine = engine_for_scheme(url.partition(":")[0])
-    return None if engine is None else engine.connecting.extra
 
 
 @dataclass(frozen=True)
@@ -234,6 +218,14 @@ class Target:
     store: DynamoStore
     objects: S3Objects | None = None
 
+    def table_id(self) -> str:
+        """Of the table, which must be there and fit the mapping. Raises: TargetError."""
+        return self.admin.existing(self.design)
+
+    def pages(self) -> Iterator[list[Item]]:
+        """Every item of the table, by one scan of it."""
+        return (page.items for page in self.store.scan(0, 1))
+
     def fenced(self, check: Callable[[], None]) -> Target:
         """The same for a writer; `check` raises when nothing more must be sent, and is asked before every request."""
         return replace(self, store=self.store.fenced(check))
@@ -247,29 +239,29 @@ class Requests:
     timeout_s: float
     backoff: Backoff
 
+    @classmethod
+    def of(cls, job: Job) -> Requests:
+        return cls(max(job.tuning.workers, AT_ONCE) + 2, TIMEOUT_S, backoff_of(job))
+
 
 def open_target(
     job: Job, design: TableDesign, stop: Callable[[], bool], requests: Requests | None = None
 ) -> Target:
     """The job's table; starts the embedded DynamoDB where the job says so."""
-    settings, tuning = job.target, job.tuning
-    endpoint = settings.endpoint
-    if endpoint == EMBEDDED:
-        endpoint = embedded.ensure_running(embedded.folder())
+    settings, request_limits, named = job.target, requests or Requests.of(job), design_for(job, design)
+    endpoint = endpoint_of(settings.endpoint)
     client = dynamodb_client(
         region=settings.region,
         profile=settings.profile,
         endpoint=endpoint,
-        connections=requests.connections if requests else max(tuning.workers, AT_ONCE) + 2,
+        connections=request_limits.connections,
         role=_role(job),
-        **({"timeout_s": requests.timeout_s} if requests else {}),
+        timeout_s=request_limits.timeout_s,
     )
-    named = design_for(job, design)
-    backoff = requests.backoff if requests else backoff_of(job)
-    admin = DynamoTableAdmin(client, stop=stop)
-    limit = _limit(tuning, named, Retry(backoff, stop))
-    store = DynamoStore(client, named, reads_only, backoff, stop, limit)
-    return Target(named, admin, store, _objects(job, endpoint, named, backoff, stop))
+    limit = _limit(job.tuning, named, Retry(request_limits.backoff, stop))
+    store = DynamoStore(client, named, reads_only, request_limits.backoff, stop, limit)
+    objects = _objects(job, endpoint, named, request_limits.backoff, stop)
+    return Target(named, DynamoTableAdmin(client, stop=stop), store, objects)
 
 
 def backoff_of(job: Job) -> Backoff:
@@ -280,8 +272,7 @@ def backoff_of(job: Job) -> Backoff:
 def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit | None:
     if tuning.max_write_units is None:
         return None
-    indexes = [index.name for index in design.indexes if not index.local]
-    return WriteLimit(tuning.max_write_units, indexes, wait=retry.wait)
+    return WriteLimit(tuning.max_write_units, design.global_indexes, wait=retry.wait)
 
 
 def _objects(
@@ -298,8 +289,7 @@ def _objects(
         connections=job.tuning.workers + 2,
         role=_role(job),
     )
-    prefix = f"{design.name}/" if settings.prefix is None else settings.prefix
-    objects = S3Objects(client, settings.bucket, prefix, backoff, stop)
+    objects = S3Objects(client, settings.bucket, settings.prefix_for(design.name), backoff, stop)
     if settings.endpoint == EMBEDDED:
         objects.make_bucket()
     return objects
@@ -330,6 +320,10 @@ class JobContext:
     checked: Checked
     source: SqlSource
 
+    @property
+    def plans(self) -> list[EntityPlan]:
+        return list(self.checked.plans)
+
 
 @contextmanager
 def open_job(
@@ -340,70 +334,100 @@ def open_job(
     `command`: what the source's administrator sees beside the job's name. `stop`: whether to give up waiting.
     """
     parsed = read_mapping(job.mapping)
-    asked, retry = secret_providers(job.path.parent, job.target), Retry(backoff_of(job), stop)
-    apart = 2 if job.journal == IN_SOURCE else 1
-    work = Work(name_of(job.name, command), workers or job.tuning.workers, retry, asked, apart)
+    providers, retry = secret_providers(job.path.parent, job.target), Retry(backoff_of(job), stop)
+    name, number = name_of(job.name, command), workers or job.tuning.workers
+    work = Work(name, number, retry, providers, job.pools_apart)
     with open_source(job.source, parsed, work) as source:
         yield JobContext(job, without_direct(checked_on(source, parsed), job.direct), source)
-
-
-def sound_mapping(path: Path) -> ParsedMapping:
-    """The mapping of a file.
-
-    Raises: MappingError when its form has faults.
-    """
-    parsed = read_mapping(path)
-    if parsed.faults:
-        raise MappingError(parsed.faults)
-    return parsed
-
-
-def revision_of(job: Job) -> str:
-    """The revision of the job's mapping, as it is now. Raises: MappingError, SettingsError."""
-    return load_transforms(sound_mapping(job.mapping))[0].mapping.revision
 
 
 def health_of(context: JobContext) -> SourceHealth:
     return source_health(context.source.dialect, context.source.query, context.source.pooling())
 
 
-def try_journal(job: Job) -> str:
+def try_journal(command_job: CommandJob) -> str:
     """The journal's name, once the job's lease was taken and given back, and what is done with each of our tables tried."""
-    with open_journal(job, patience=Backoff(attempts=1)) as journal, RunLease(journal, job.name):
+    journal = command_job.journal()
+    with RunLease(journal, command_job.job.name):
         journal.probe()
         return journal.name
 
 
-def volatile_warnings(source: SqlSource, parsed: ParsedMapping, checked: Checked) -> list[Fault]:
-    """A warning for each computed column whose SQL gives another value though nothing changes that could leave a mark."""
-    return [
-        parsed.document.fault(
-            ("entities", entity.plan.entity.written, "columns", one.path), what, warning=True
-        )
-        for entity in checked.entities
-        for one in entity.plan.computed
-        if (parts := source.volatile_parts(one.column))
-        for what in [f"{'; '.join(parts)}. {_VOLATILE}"]
-    ]
+# ── Whether source, journal and table belong together ──
+
+_SHORT_WAIT_S = 5.0
+"""How long a table is asked which journal is its own, where the answer is not needed to go on."""
 
 
-_VOLATILE = (
-    "No change of the row tells when the value changes, so items keep what it was when they were written, and verify finds"
-    " them different; make the value of columns alone (a function that is: declare it IMMUTABLE, DETERMINISTIC), or in"
-    " the service"
-)
+def on_record(job: Job, journal: SqlJournal) -> OnRecord:
+    """What the journal says of the job."""
+    database = journal.database
+    identity, phases = SqlIdentity(database, job.name), SqlPhases(database, job.name)
+    return stage.on_record(identity.journal_id(), phases.all(), journal.runs(job.name))
 
 
-def checked_on(source: SqlSource, parsed: ParsedMapping) -> Checked:
-    """The mapping checked against an open source, its transforms loaded."""
-    revised, transforms = load_transforms(parsed)
-    checked = check_mapping(revised, source.facts(), transforms)
-    faults = [
-        parsed.document.fault(("entities", entity.plan.entity.written, "columns", one.path), what)
-        for entity in checked.entities
-        for one in entity.plan.computed
-        if (what := source.computed_fault(one.table, one.column))
-    ]
-    if faults:
-        raise MappingError([*checked.warnings, *faults])
-    return checked
+def write_ownership(job: Job, mapping: Mapping, journal: SqlJournal) -> WriteOwnership:
+    phases = SqlPhases(journal.database, job.name)
+    return WriteOwnership(mapping, job.direct, phases, lambda: on_record(job, journal).direct)
+
+
+def control_of(job: Job, target: Target, journal: SqlJournal) -> ControlItem:
+    """The table's control item, whose writers stop when another journal has become the table's."""
+
+    def changed(state: ControlState) -> None:
+        stage.refuse_another(state, job.name, on_record(job, journal), target.design.name)
+
+    return ControlItem(target.store, changed)
+
+
+def keeping_of(
+    job: Job, target: Target, journal: SqlJournal, table_id: str, tickets: Tickets, control: ControlItem
+) -> Keeping:
+    return Keeping(
+        job=job.name,
+        table=target.design.name,
+        table_id=table_id,
+        tickets=tickets,
+        memory=SqlMemory(journal.database, table_id),
+        control=control,
+        identity=SqlIdentity(journal.database, job.name),
+        on_record=lambda: on_record(job, journal),
+        is_empty=lambda: not any(target.pages()),
+    )
+
+
+def refuse_strange(job: Job, target: Target, journal: SqlJournal, *, older: bool = True) -> None:
+    """Raises: as the stage's does."""
+    _refuse_strange(control_state(target.store), job, journal, older=older)
+
+
+def refuse_strange_start(job: Job, journal: SqlJournal) -> None:
+    """The same before a service reads; a table that cannot be asked does not keep it from starting."""
+    state = stage.state_at_start(lambda: control_state(target_with_short_wait(job).store))
+    _refuse_strange(state, job, journal, older=True)
+
+
+def _refuse_strange(state: ControlState, job: Job, journal: SqlJournal, *, older: bool) -> None:
+    mapping = sound_mapping(job.mapping).mapping
+    stage.refuse_strange(
+        *(state, job.name, design_for(job, mapping.table).name, lambda: on_record(job, journal)),
+        *(SqlIdentity(journal.database, job.name).knows_job, mapping.patterns),
+        older=older,
+    )
+
+
+def jobs_of(target: Target) -> frozenset[str]:
+    """The captured jobs that the table keeps something of."""
+    return frozenset(control_state(target.store).jobs)
+
+
+def keep_on_record(job: Job, target: Target, journal: SqlJournal) -> None:
+    control = control_of(job, target.fenced(by_condition), journal)
+    stage.keep_on_record(control, job.name, lambda: on_record(job, journal), target.table_id)
+
+
+def target_with_short_wait(job: Job) -> Target:
+    """The job's table, asked for a few seconds at most."""
+    design = sound_mapping(job.mapping).mapping.table
+    backoff = Backoff(attempts=2, base_s=0.1, cap_s=0.2, limit_s=_SHORT_WAIT_S)
+    return open_target(job, design, lambda: False, Requests(2, _SHORT_WAIT_S, backoff))

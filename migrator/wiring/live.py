@@ -1,45 +1,47 @@
-"""Opens what live change needs: capture, marks and tickets, remembered keys, a writer beside others."""
+"""Opens what live change and cutover need: capture, marks, tickets, a writer beside others, and sources of evidence."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from threading import Event
 
-from migrator.journal.evidence import unverified_run
-from migrator.journal.findings import SqlOpenFindings
 from migrator.journal.identity import SqlIdentity
-from migrator.journal.memory import SqlMemory
-from migrator.journal.revisions import OLD, SqlRevisions
+from migrator.journal.memory import SqlMemory, SqlOpenFindings
+from migrator.journal.phases import SqlEvidence, SqlPhases
+from migrator.journal.run_starts import installation_of, look_before, unverified_run
 from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlInstances, SqlWriters
-from migrator.mapping.heart.changes import needs_memory
-from migrator.mapping.live.reach import compile_image_keys, no_keys
+from migrator.journal.traces import SqlTraces
+from migrator.journal.writers import SqlInstances, SqlRevisions, SqlWriters, digests_of, newest_of
 from migrator.mapping.plan import columns_digest
+from migrator.mapping.reach import image_keys
 from migrator.model.capture import Installation
-from migrator.model.edges import UNREPAIRED
-from migrator.model.errors import MigratorError, OldRevisionError, SettingsError, TargetError
-from migrator.model.facts import EntityPlan
-from migrator.model.instances import Revision, Revisions, ServiceRegistry
-from migrator.runtime.retry import Backoff, Retry
+from migrator.model.instances import Lifetimes, Newest, Revision, Revisions, ServiceRegistry
+from migrator.model.journal import Run
+from migrator.model.live import ActivityCounts, Root
+from migrator.runtime.retry import Backoff, Retry, running_s
 from migrator.settings.job import Job
-from migrator.source.capture.install import SqlCapture
+from migrator.source.capture.install import SqlActivity, SqlCapture
 from migrator.source.capture.marks import SqlMarks, SqlTickets
-from migrator.source.capture.writing import Writing
 from migrator.source.connect import address_of
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
-from migrator.stages.live.capture import CaptureStage, CaptureStatus, owned
-from migrator.stages.live.refresh import LiveEntity, Refresh, behind
+from migrator.source.transactions import Writing
+from migrator.stages import ownership as owner
+from migrator.stages.cutover.gather import EvidenceGatherer
+from migrator.stages.live import capture
+from migrator.stages.live.capture import CaptureStage, CaptureStatus
+from migrator.stages.live.refresh import LiveEntity, Refresh
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities
-from migrator.stages.live.writers import Lifetimes, WriterHeartbeats
-from migrator.stages.ownership import OlderError, UnaskedSourceError, refuse_renamed_job, refuse_unknown_job
+from migrator.stages.live.writers import Purge, WriterHeartbeats, both
+from migrator.stages.ownership import keep_direct
+from migrator.stages.removal import Forget
 from migrator.target.conditional import ConditionalWrites
-from migrator.target.control import ControlItem, control_state
+from migrator.target.control import ControlItem
+from migrator.target.store import reads_only
 from migrator.wiring import job as job_wiring
-from migrator.wiring import ownership
 from migrator.wiring.job import JobContext, Target, secret_providers
 
 DDL_LOCK_WAIT_S = 1.0
@@ -56,6 +58,10 @@ class Live:
     marks: SqlMarks
     tickets: SqlTickets
 
+    @property
+    def activity(self) -> SqlActivity:
+        return SqlActivity(self.marks.writing)
+
 
 @contextmanager
 def open_live(
@@ -65,11 +71,11 @@ def open_live(
     stop: Callable[[], bool] = lambda: False,
     patience: Backoff = DDL_PATIENCE,
     source: SqlSource | None = None,
-    asked_s: float | None = None,
+    answer_within_s: float | None = None,
 ) -> Iterator[Live]:
     """`source`: by whose connections capture is looked at; None: by one of its own. Nothing connects to write before
-    something is written. `asked_s`: how long a statement may take, and a server say nothing past that; None: as the job
-    says."""
+    something is written. `answer_within_s`: how long a statement may take, and a server say nothing past that; None: as
+    the job says."""
     settings = job.source
     address = address_of(settings.url, settings.command, secret_providers(job.path.parent, job.target))
     connection_options = ConnectionOptions(
@@ -78,9 +84,7 @@ def open_live(
         lock_wait_s=DDL_LOCK_WAIT_S,
         statement_timeout_s=settings.statement_timeout_s,
     )
-    if asked_s is not None:
-        limit_s = min(settings.statement_timeout_s or asked_s, asked_s)
-        connection_options = replace(connection_options, statement_timeout_s=limit_s, silence_s=asked_s)
+    connection_options = connection_options.answering_within(answer_within_s)
     writing = Writing(address, connection_options, Retry(patience, stop), source.engine if source else None)
     try:
         yield Live(SqlCapture(writing), SqlMarks(writing), SqlTickets(writing))
@@ -91,33 +95,19 @@ def open_live(
 def refuse_unknown(
     job: Job, journal: SqlJournal, *, begins: bool = False, unless: Callable[[], bool] = lambda: False
 ) -> None:
-    """Raises: AnotherJournalError where the journal knows nothing of the job, and its source is captured for it,
-    AnotherJobError where it is captured for another one, UnaskedSourceError where that cannot be asked. `begins`: this may
-    be the first of a job beside that one. `unless`: what makes it right that the journal does not know of its own."""
-    if SqlIdentity(journal.database, job.name).knows_job():
-        return
-    try:
+    """Raises: as the stage's does."""
+
+    def installation() -> Installation | None:
         with open_live(job, "journal", patience=ONCE) as live:
-            found = live.capture.installation()
-    except MigratorError as error:
-        what = f"journal {journal.name} knows nothing of job {job.name}, and the source cannot be asked"
-        raise UnaskedSourceError(f"{what} whether it is captured for the job: {error}", error) from None
-    if found is None:
-        return
-    if found.job != job.name and not begins:
-        refuse_renamed_job(job.name, found.job, journal.name)
-    if found.job == job.name and not unless():
-        refuse_unknown_job(job.name, journal.name)
+            return live.capture.installation()
+
+    knows_job = SqlIdentity(journal.database, job.name).knows_job
+    owner.refuse_unknown(job.name, journal.name, knows_job, installation, begins=begins, unless=unless)
 
 
-def found_installation(live: Live, context: JobContext) -> Installation | None:
+def installation_of_job(live: Live, context: JobContext) -> Installation | None:
     """The job's installation of capture, None where there is none. Raises: as need_installation does."""
-    found = live.capture.installation()
-    return (
-        None
-        if found is None
-        else capture_stage(live, context).need_captured(_plans(context), found).installation
-    )
+    return capture_stage(live, context).installation_of_job(context.plans)
 
 
 def need_installation(live: Live, context: JobContext) -> Installation:
@@ -126,9 +116,7 @@ def need_installation(live: Live, context: JobContext) -> Installation:
     Raises: SettingsError where there is none, where it is another job's, or where it does not capture all that the
     mapping reads.
     """
-    found = owned(live.capture.installation(), context.job.name)
-    capture_stage(live, context).need_captured(_plans(context), found)
-    return found
+    return capture_stage(live, context).need_installation(context.plans)
 
 
 def capture_stage(live: Live, context: JobContext) -> CaptureStage:
@@ -136,25 +124,20 @@ def capture_stage(live: Live, context: JobContext) -> CaptureStage:
 
 
 def unverified(journal: SqlJournal, job: Job, installation: Installation | None) -> str:
-    """What the table may miss because a backfill began before capture was what it is now, and what to do; '' for nothing."""
-    run = installation and unverified_run(journal.database, job.name, installation.id)
-    if not run:
-        return ""
-    what = f"backfill {run} began before capture was installed as it is now"
-    lost = "rows that were changed or deleted in between left no mark, and items of deleted ones stay"
-    return f"{what}: {lost}; run `migrator verify --repair`, then `migrator relay`"
+    """What the table may miss, and what to do; '' for nothing."""
+    return capture.unverified(installation, partial(unverified_run, journal.database, job.name))
 
 
 def capture_status(context: JobContext) -> CaptureStatus:
-    """What is captured in the job's source, by whom."""
+    """What is captured in the job's source, and whether triggers or services leave its marks."""
     with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
-        return capture_stage(live, context).status(_plans(context))
+        return capture_stage(live, context).status(context.plans)
 
 
 def capture_refusals(context: JobContext) -> list[str]:
     """Why capture cannot be installed in the job's source by its user."""
     with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
-        return capture_stage(live, context).refusals(_plans(context))
+        return capture_stage(live, context).refusals(context.plans)
 
 
 def try_marks(context: JobContext) -> None:
@@ -163,23 +146,9 @@ def try_marks(context: JobContext) -> None:
         live.marks.probe()
 
 
-def try_tickets(context: JobContext) -> None:
-    """Raises: SourceError where this user may not draw tickets; SettingsError where the source went back (rule 8)."""
-    with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
-        live.tickets.probe()
-        counter = live.tickets.highest()
-    known = max(known_tickets(context.job), default=0)
-    if known > counter:
-        raise SettingsError(behind(counter, known))
-
-
-def _plans(context: JobContext) -> list[EntityPlan]:
-    return [entity.plan for entity in context.checked.entities]
-
-
 @dataclass(frozen=True)
 class ConcurrentEdges:
-    """The edges of whoever writes items while others may."""
+    """The edges of a writer of items beside others."""
 
     context: JobContext
     live: Live
@@ -202,7 +171,7 @@ class ConcurrentEdges:
 
     @cached_property
     def control(self) -> ControlItem:
-        return ownership.control_of(self.context.job, self.target, self.journal)
+        return job_wiring.control_of(self.context.job, self.target, self.journal)
 
     @cached_property
     def open_findings(self) -> SqlOpenFindings:
@@ -215,10 +184,8 @@ class ConcurrentEdges:
     def guard(self) -> None:
         """Raises: SettingsError where source, journal and table do not belong together any more (rule 8)."""
         job, tickets, table_id = self.context.job, self.live.tickets, self.memory.table_id
-        if existing_table(job, self.target) != table_id:
-            what = f"another table has the name {self.target.design.name} now: it was restored, or made anew"
-            raise OlderError(f"{what}; start this command again, which says what to do")
-        ownership.keeping_of(job, self.target, self.journal, table_id, tickets, self.control).guard()
+        owner.refuse_other_table(self.target.table_id(), table_id, self.target.design.name)
+        job_wiring.keeping_of(job, self.target, self.journal, table_id, tickets, self.control).guard()
 
     def refresh(self, check: Callable[[], None]) -> Refresh:
         return Refresh(
@@ -236,16 +203,10 @@ class ConcurrentEdges:
         )
 
     def relay(self, check: Callable[[], None]) -> Relay:
-        plans = [one.compiled.plan for one in self.entities.values()]
-        captured = {one.name: one for one in self.live.capture.captured(plans)}
+        plans = [edge.compiled.plan for edge in self.entities.values()]
+        captured = {table.name: table for table in self.live.capture.captured(plans)}
         mapping = self.context.checked.mapping
-        # Keys that an image cannot tell are remembered; the image may be of another row (see changes: in the mapping).
-        keys = {
-            name: no_keys
-            if needs_memory(one.compiled.plan)
-            else compile_image_keys(mapping, one.compiled.plan)
-            for name, one in self.entities.items()
-        }
+        keys = {name: image_keys(mapping, edge.compiled.plan) for name, edge in self.entities.items()}
         options = RelayOptions(lease_s=self.context.job.tuning.lease_s)
         return Relay(
             *(self.live.marks, self.context.source, self.refresh(check), self.open_findings),
@@ -253,20 +214,10 @@ class ConcurrentEdges:
         )
 
 
-def both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], None]:
-    """A check that is made of two."""
-
-    def check() -> None:
-        one()
-        other()
-
-    return check
-
-
 def own_revision(context: JobContext) -> Revision:
     """What the job's mapping and the columns that it reads are now; entities that are not direct alone."""
     mapping = context.checked.mapping.revision
-    return Revision(columns_digest(mapping, _plans(context)), mapping)
+    return Revision(columns_digest(mapping, context.plans), mapping)
 
 
 def revisions_of(context: JobContext, journal: SqlJournal) -> SqlRevisions:
@@ -277,31 +228,6 @@ def heartbeats_of(writers: SqlWriters, revisions: Revisions, job: Job, target: T
     return WriterHeartbeats(
         writers, revisions, lifetimes_of(job), running_s, lambda: target.store.sent.unanswered
     )
-
-
-def running_s() -> float:
-    """A clock that also runs while the machine sleeps, which time.monotonic does on Windows alone."""
-    clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
-
-
-def clock_of(now_s: Callable[[], float]) -> Callable[[], float]:
-    """A clock that goes on from what `now_s` says now, whatever this machine's own clock says or is set to."""
-    then, before = now_s(), running_s()
-    return lambda: then + running_s() - before
-
-
-def now_s() -> float:
-    return time.time()
-
-
-def refuse_old(context: JobContext, journal: SqlJournal) -> None:
-    """Asked before capture is: to an old mapping new triggers seem stale, and an install would be the wrong advice.
-
-    Raises: OldRevisionError.
-    """
-    if revisions_of(context, journal).standing() == "old":
-        raise OldRevisionError(OLD)
 
 
 def lifetimes_of(job: Job) -> Lifetimes:
@@ -324,10 +250,14 @@ def open_concurrent_edges(
         yield ConcurrentEdges(context, live, target.fenced(heartbeats.check), journal, memory, heartbeats)
 
 
+def changes_counted(live: Live, context: JobContext) -> ActivityCounts:
+    """What the source counts of changes in the tables that entities read."""
+    return live.activity.look([table.name for table in live.capture.captured(context.plans)])
+
+
 def open_findings_of(job: Job, journal: SqlJournal) -> SqlOpenFindings:
-    """What the job's relays found and still holds, of the table that the last of them wrote to."""
-    tables = [run.identity.table_id for run in journal.runs(job.name) if run.identity.kind == "relay"]
-    return SqlOpenFindings(journal.database, job.name, tables[-1] if tables else "")
+    """What the job's relays found and still holds."""
+    return SqlOpenFindings.of_relays(journal.database, job.name, journal.runs(job.name))
 
 
 def registry_of(job: Job, journal: SqlJournal) -> ServiceRegistry:
@@ -336,40 +266,125 @@ def registry_of(job: Job, journal: SqlJournal) -> ServiceRegistry:
     return ServiceRegistry(tuple(instances.known()), instances.now_s(), lifetimes_of(job).gone_s)
 
 
-def known_tickets(job: Job) -> list[int]:
-    """The highest tickets that the journal and the table know of."""
-    design = job_wiring.sound_mapping(job.mapping).mapping.table
-    target = job_wiring.open_target(job, design, lambda: False)
-    state = target.admin.state(target.design)
-    if state is None:
-        return []
-    with job_wiring.open_journal(job) as journal:
-        highest = SqlMemory(journal.database, state.table_id).highest()
-    return [highest, control_state(target.store).ticket]
+def forgetting(
+    context: JobContext,
+    target: Target,
+    journal: SqlJournal,
+    table_id: str,
+    roots: Sequence[Root],
+    *,
+    check: Callable[[], None],
+    live: Live | None,
+    stop: Event,
+) -> Forget:
+    """The stage that forgets a row. `live`: capture's edges where it is installed; None where no change leaves a mark."""
+    tuning, writers = context.job.tuning, SqlWriters(journal.database, table_id)
+    entities = {entity.name: entity for entity in context.checked.entities}
+    marks, captured = (None, ()) if live is None else (live.marks, live.capture.captured(context.plans))
+    return Forget(
+        roots=roots,
+        entity=entities[roots[0][0]],
+        source=context.source.at_primary(),
+        store=target.store,
+        tombstone_store=ConditionalWrites(target.store),
+        design=target.design,
+        traces=SqlTraces(journal.database, context.job.name, table_id),
+        writers=writers,
+        now_s=writers.now_s,
+        highest=SqlMemory(journal.database, table_id).highest,
+        lifetimes=lifetimes_of(context.job),
+        wait=target.store.retry.wait,
+        check=check,
+        marks=marks,
+        captured={table.name: table for table in captured},
+        segments=tuning.scan_segments,
+        workers=tuning.workers,
+        stop=stop,
+    )
 
 
-def want_repair(job: Job) -> None:
-    """Nobody writes the job's table before it was repaired. One that nobody wrote with tickets needs no repair."""
-    design = job_wiring.sound_mapping(job.mapping).mapping.table
-    target = job_wiring.open_target(job, design, lambda: False)
-    state = target.admin.state(target.design)
-    if state is None or not control_state(target.store).is_there:
-        return
-    with job_wiring.open_journal(job) as journal:
-        SqlIdentity(journal.database, job.name).see(state.table_id, target.design.name, UNREPAIRED)
+@dataclass(frozen=True)
+class JobJournal:
+    """What operators of a job need of its journal. `gone`: ids of silent instances that count no more."""
+
+    job: Job
+    journal: SqlJournal
+    phases: SqlPhases
+    evidence: SqlEvidence
+    instances: SqlInstances
+    gone: Collection[str] = ()
+
+    def service_registry(self) -> ServiceRegistry:
+        return registry_of(self.job, self.journal).without(self.gone)
+
+    def newest(self) -> Newest | None:
+        return newest_of(self.journal.database, self.job.name)
+
+    def digests(self) -> Mapping[str, str]:
+        return digests_of(self.journal.database, self.job.name)
+
+    def installation_of(self, run: Run) -> str | None:
+        return installation_of(self.journal.database, run.id)
+
+    def look_before(self, run: Run) -> ActivityCounts | None:
+        return look_before(self.journal.database, run.id)
 
 
-def existing_table(job: Job, target: Target) -> str:
-    """The id of the job's table, which must be there and fit the mapping.
+def job_journal_of(job: Job, journal: SqlJournal) -> JobJournal:
+    database, name = journal.database, job.name
+    return JobJournal(
+        job, journal, SqlPhases(database, name), SqlEvidence(database, name), SqlInstances(database, name)
+    )
 
-    Raises: TargetError when there is none, or another one.
-    """
-    state = target.admin.state(target.design)
-    name = target.design.name
-    if state is None:
-        raise TargetError(f"there is no table {name}; run `migrator table create` with this job file")
-    if state.differences:
-        listed = "; ".join(state.differences)
-        what = f"table {name} is not the mapping's: {listed}"
-        raise TargetError(f"{what}. Mend one of the two, or name another table in the job")
-    return state.table_id
+
+@dataclass(frozen=True)
+class EvidenceSources:
+    """Everything that evidence is gathered from, open, and what gathers it."""
+
+    job_journal: JobJournal
+    context: JobContext
+    live: Live
+    target: Target
+    gatherer: EvidenceGatherer
+
+    def keep_direct(self) -> None:
+        """Puts on record which entities the service writes itself from now on, and that it writes all others no more."""
+        job, revision = self.job_journal.job, self.context.checked.mapping.revision
+        keep_direct(self.job_journal.journal, job.name, self.gatherer.table_id, revision, job.direct)
+
+
+@contextmanager
+def open_evidence(
+    job_journal: JobJournal, command: str, stop: Callable[[], bool]
+) -> Iterator[EvidenceSources]:
+    job = job_journal.job
+    with (
+        job_wiring.open_job(job, command, stop=stop) as context,
+        open_live(job, command, stop=stop, patience=ONCE, source=context.source) as live,
+    ):
+        target = job_wiring.open_target(job, context.checked.mapping.table, stop)
+        gatherer = EvidenceGatherer(
+            job=job.name,
+            limits=job.cutover,
+            checked=context.checked,
+            own=own_revision(context),
+            records=job_journal,
+            source=context.source,
+            capture=capture_stage(live, context),
+            marks=live.marks,
+            activity=live.activity,
+            table=target,
+            writers=partial(SqlWriters, job_journal.journal.database),
+            gone_s=lifetimes_of(job).gone_s,
+            purge=lambda table_id: _counting(job_journal, target, table_id),
+            stop=stop,
+        )
+        yield EvidenceSources(job_journal, context, live, target, gatherer)
+
+
+def _counting(job_journal: JobJournal, target: Target, table_id: str) -> Purge:
+    """A purge that takes nothing away."""
+    writers = SqlWriters(job_journal.journal.database, table_id)
+    lifetimes = lifetimes_of(job_journal.job)
+    store = ConditionalWrites(target.store)
+    return Purge(store, writers, target.design, lifetimes, reads_only, dry_run=True)

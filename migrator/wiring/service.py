@@ -1,49 +1,68 @@
-"""Opens the adapter of a service: its marks, strict mode, and flush."""
+"""Opens what a service has: the adapter with its marks, strict mode and flush, and its reads."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import cast
 
+from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
+from migrator.mapping.show.redaction import hidden_by_pattern
 from migrator.model.capture import Installation
 from migrator.model.edges import Control, ObjectStore
-from migrator.model.errors import SettingsError
-from migrator.model.instances import Instance
-from migrator.model.live import Change, ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets, WriterKind
-from migrator.runtime.retry import Backoff, refuse_late
-from migrator.settings.job import Job
+from migrator.model.evidence import Window
+from migrator.model.instances import Instance, Standing
+from migrator.model.live import ChangeMarks, ConditionalStore, Memory, RootFinder, Tickets
+from migrator.model.results import Hidden
+from migrator.runtime.retry import Backoff, Retry, clock_of, refuse_late, running_s
+from migrator.settings.job import Job, ReadSettings
 from migrator.source.adapter.driver import AsyncBridge, off_loop
 from migrator.source.adapter.events import Adapter, Rules
 from migrator.source.adapter.marks import UnknownRows
 from migrator.source.adapter.sessions import Sessions
-from migrator.source.engines.table import engine_of
-from migrator.stages.live.capture import still_fits
-from migrator.stages.live.instances import Heartbeat, Role, this_process
+from migrator.source.connect import engine_of
+from migrator.source.engines.base import ConnectionOptions, name_of
+from migrator.stages.live.daemon import RelayLag
+from migrator.stages.live.instances import Heartbeat, Role, reads_alone, this_process
 from migrator.stages.live.relay import Relay
-from migrator.stages.live.service import LONGEST_S, Flush, Strict
+from migrator.stages.live.service import (
+    LONGEST_S,
+    WRITER_KINDS,
+    BeforeCommit,
+    Flush,
+    Mode,
+    Strict,
+    refuse_other_revision,
+    refuse_strict,
+)
+from migrator.stages.live.service import marking_role as role_of
 from migrator.stages.live.writers import SharedLeases, fence_off, outlive
-from migrator.stages.patterns.question import AT_ONCE
+from migrator.stages.patterns.question import AT_ONCE, Question
+from migrator.stages.patterns.recheck import Sampler
+from migrator.stages.reads.backends import Backends
+from migrator.stages.reads.metrics import ReadMetrics
+from migrator.stages.reads.phases import PhaseCache, refuse_missing
+from migrator.stages.reads.reads import MappedReads, Reads, question_named
+from migrator.stages.reads.shadow import Shadow
 from migrator.wiring import job as job_wiring
+from migrator.wiring import live
 from migrator.wiring import live as live_wiring
-from migrator.wiring import moves
 from migrator.wiring.job import JobContext, Requests, Target
 from migrator.wiring.live import ConcurrentEdges, Live
 
-Mode = Literal["outbox", "strict"]
 JOURNAL_PATIENCE = Backoff(attempts=8, cap_s=0.5, limit_s=2.0)
 """A commit of the service may wait for the journal; its threads, which come again by themselves, must not wait for long."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """The edges of whoever lives in a service."""
+    """The edges of a process of a service."""
 
     context: JobContext
     live: Live
@@ -81,20 +100,25 @@ def _heartbeat(job: Job, journal: SqlJournal, me: Instance) -> Heartbeat:
         me,
         beat_s=lifetimes.beat_s,
         silent_s=lifetimes.silent_s,
-        clock=live_wiring.running_s,
+        clock=running_s,
         aside=off_loop,
     )
 
 
 @dataclass(frozen=True)
-class Asked:
-    """How a service wants its changes written. `sessions`: how many it may have at once; None where nobody can say."""
+class WritingOptions:
+    """How a service wants its changes written. `sessions`: how many it may have at once; None where that is not known."""
 
     mode: Mode = "outbox"
     unknown_rows: UnknownRows = "refuse"
     flush: bool = False
     longest_transaction_s: float = 30.0
     sessions: int | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the service makes items itself."""
+        return self.flush or self.mode == "strict"
 
 
 @dataclass(frozen=True)
@@ -109,78 +133,49 @@ _COMPLETE = "start the service without dual_write, writing to the table"
 
 
 @contextmanager
-def open_dual_writing(service: Service, asked: Asked) -> Iterator[DualWriting]:
+def open_dual_writing(service: Service, options: WritingOptions) -> Iterator[DualWriting]:
     """Raises: SettingsError where capture, the source or its settings do not fit; StoppedError, TargetError, SourceError."""
-    live_wiring.refuse_unknown(service.context.job, service.journal)
+    context = service.context
+    live_wiring.refuse_unknown(context.job, service.journal)
     _need_rows(service)
-    _refuse_revision(service)
-    installation = live_wiring.need_installation(service.live, service.context)
-    writes = asked.mode == "strict" or asked.flush
-    role = marking_role(service, installation, asked.mode, writes=writes)
+    refuse_other_revision(_standing(service))
+    installation = live_wiring.need_installation(service.live, context)
+    role = marking_role(service, installation, options)
     with ExitStack() as stack:
-        writer = stack.enter_context(_open_writer(service, asked)) if writes else None
-        strict = writer.strict if writer is not None and asked.mode == "strict" else None
-        rules = _rules(service, installation, asked, partial(service.heartbeat.check, role), strict)
-        adapter = Adapter(service.live.marks.writing, _captured(service), rules)
-        flush = writer.flush if writer is not None and asked.flush else None
-        sessions = Sessions(adapter.listening, flush)
+        writer = stack.enter_context(
+            _open_writer(service, options) if options.writes else nullcontext(_Writer(None, None))
+        )
+        captured = list(service.live.capture.captured(context.plans))
+        rules = Rules(
+            capture=installation,
+            tables=frozenset(table.name for table in captured),
+            unknown_rows=options.unknown_rows,
+            check=partial(service.heartbeat.check, role),
+            before_commit=writer.before_commit,
+            clock=running_s,
+            writes=options.writes,
+        )
+        adapter = Adapter(service.live.marks.writing, captured, rules)
+        sessions = Sessions(adapter.listening, writer.flush)
         stack.callback(sessions.detach)
         stack.enter_context(service.heartbeat.playing(role))
         yield DualWriting(adapter, sessions)
 
 
-def marking_role(
-    service: Service, known: Installation, mode: Mode = "outbox", *, writes: bool = False
-) -> Role:
-    """Who writes to SQL: looks whether the source is still captured as `known` says, and rows are still the truth;
-    `writes`: whether it makes items, too."""
-    looks: list[Callable[[], object]] = [partial(still_fits, service.live.capture.at_once(), known)]
-    looks.append(partial(_need_rows, service))
-    if writes:
-        looks.append(partial(_refuse_revision, service))
-    return Role("dual_write", lambda: [look() for look in looks], mode, known.id)
+def marking_role(service: Service, installation: Installation, options: WritingOptions) -> Role:
+    """Of a service that writes to SQL, whose source was captured as `known` says when it began."""
+    checks = partial(_need_rows, service), partial(_standing, service)
+    return role_of(service.live.capture.at_once(), installation, *checks, options.mode, writes=options.writes)
 
 
 def _need_rows(service: Service) -> None:
-    """Raises: SettingsError where a write to SQL would reach nobody any more."""
-    moves.need_rows(service.context.job, service.context.checked.mapping, service.journal, _COMPLETE)
+    """Raises: SettingsError where a write to SQL would reach no item any more."""
+    context = service.context
+    job_wiring.write_ownership(context.job, context.checked.mapping, service.journal).need_rows(_COMPLETE)
 
 
-def _captured(service: Service) -> list[Any]:
-    plans = [entity.plan for entity in service.context.checked.entities]
-    return list(service.live.capture.captured(plans))
-
-
-def _rules(
-    service: Service,
-    installation: Installation,
-    asked: Asked,
-    check: Callable[[], None],
-    strict: Callable[[Any, Sequence[Change], float], None] | None,
-) -> Rules:
-    by_triggers = installation.marked_by == "triggers"
-    triggered = frozenset(one.name for one in _captured(service)) if by_triggers else frozenset()
-    return Rules(
-        installation=installation.id,
-        triggered=triggered,
-        unknown_rows=asked.unknown_rows,
-        check=check,
-        before_commit=strict,
-        clock=live_wiring.running_s,
-        # Where triggers mark all, only who writes items needs to know what changed.
-        reads=not by_triggers or asked.mode == "strict" or asked.flush,
-        keeps_images=asked.mode == "strict" or asked.flush,
-        writes=asked.mode == "strict" or asked.flush,
-    )
-
-
-def _refuse_revision(service: Service) -> None:
-    """Raises: SettingsError where relays work by another mapping, or read other columns, than this service."""
-    if live_wiring.revisions_of(service.context, service.journal).standing() in ("new", "old"):
-        what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
-        raise SettingsError(
-            f"{what}; give both the same job and mapping file, and start the relay anew before the services"
-        )
+def _standing(service: Service) -> Standing:
+    return live_wiring.revisions_of(service.context, service.journal).standing()
 
 
 # ── items written by the service itself ──
@@ -188,102 +183,188 @@ def _refuse_revision(service: Service) -> None:
 
 @dataclass(frozen=True)
 class _Writer:
-    """`strict`: before a commit; `flush`: after it."""
+    """What makes items: before a commit, and after it; None where nothing does."""
 
-    beside: ConcurrentEdges
-    shared_leases: SharedLeases
-    asked: Asked
-    flush: Flush = field(init=False)
-
-    def __post_init__(self) -> None:
-        live, beside = self.beside.live, self.beside
-        flush = Flush(live.marks, lambda: beside.relay(beside.heartbeats.check), self.shared_leases)
-        object.__setattr__(self, "flush", flush)
-
-    def strict(self, connection: Any, changes: Sequence[Change], begun_at: float) -> None:
-        level = connection.get_isolation_level()
-        if level != "READ COMMITTED":
-            what = f"dual write: strict mode reads what others committed, and this transaction is {level}"
-            raise SettingsError(f'{what}; write create_engine(…, isolation_level="READ COMMITTED")')
-        turn = off_loop(self.shared_leases.enter)
-        try:
-            with self.beside.context.source.inside(connection) as rows:
-                self._stage().write_first(changes, rows, begun_at)
-        except BaseException as error:
-            off_loop(partial(self.shared_leases.fail, turn, error))
-            raise
-        off_loop(partial(self.shared_leases.leave, turn))
-
-    def _stage(self) -> Strict:
-        return Strict(
-            marks=cast("ChangeMarks", AsyncBridge(self.beside.live.marks)),
-            relay_of=self._relay,
-            lifetimes=self.beside.lifetimes,
-            clock=live_wiring.running_s,
-            check=self.beside.heartbeats.check,
-            longest_s=self.asked.longest_transaction_s,
-        )
-
-    def _relay(self, rows: RootFinder, check: Callable[[], None]) -> Relay:
-        """A relay that reads inside of the service's transaction, and waits for nothing on its event loop."""
-        relay = off_loop(partial(self.beside.relay, check))
-        refresh, objects = relay.refresh, relay.refresh.objects
-        inside = replace(
-            refresh,
-            rows=rows,
-            store=cast("ConditionalStore", AsyncBridge(refresh.store)),
-            tickets=cast("Tickets", AsyncBridge(refresh.tickets)),
-            memory=cast("Memory", AsyncBridge(refresh.memory)),
-            control=cast("Control", AsyncBridge(refresh.control)),
-            objects=None if objects is None else cast("ObjectStore", AsyncBridge(objects)),
-        )
-        return replace(relay, finder=rows, refresh=inside)
+    before_commit: BeforeCommit | None
+    flush: Flush | None
 
 
 @contextmanager
-def _open_writer(service: Service, asked: Asked) -> Iterator[_Writer]:
-    _refuse_strict(service, asked)
-    table_id = live_wiring.existing_table(service.context.job, service.target)
-    context = _with_connections(service.context, asked.sessions)
+def _open_writer(service: Service, options: WritingOptions) -> Iterator[_Writer]:
+    job = service.context.job
+    refuse_strict(
+        options.mode,
+        is_file=engine_of(service.context.source.dialect).is_file,
+        max_connections=job.source.max_connections,
+        sessions=options.sessions or 1,
+    )
+    table_id = service.target.table_id()
+    context = replace(service.context, job=job.with_sessions(options.sessions))
     with live_wiring.open_concurrent_edges(
         context, service.target, service.journal, table_id, lambda: False
     ) as opened:
         # Before every single request: one that is sent again may come long after the transaction's time.
-        beside = opened.under(refuse_late)
-        beside.live.tickets.highest()
-        beside.guard()
-        writers, lifetimes = beside.heartbeats.writers, beside.lifetimes
+        edges = opened.under(refuse_late)
+        edges.live.tickets.highest()
+        edges.guard()
+        writers, lifetimes = edges.heartbeats.writers, edges.lifetimes
         fence_off(writers, lifetimes, time.sleep)
-        outlive(writers, beside.heartbeats.revisions, lifetimes, time.sleep)
-        kind: WriterKind = "strict" if asked.mode == "strict" else "relay"
-        shared_leases = SharedLeases(beside.heartbeats, kind, live_wiring.running_s, beside.guard)
-        with nullcontext(_Writer(beside, shared_leases, asked)) as writer:
-            try:
-                yield writer
-            finally:
-                shared_leases.close()
+        outlive(writers, edges.heartbeats.revisions, lifetimes, time.sleep)
+        kind = WRITER_KINDS[options.mode]
+        with closing(SharedLeases(edges.heartbeats, kind, running_s, edges.guard)) as shared_leases:
+            yield _Writer(
+                _before_commit(edges, shared_leases, options) if options.mode == "strict" else None,
+                _flush(edges, shared_leases) if options.flush else None,
+            )
 
 
-def _with_connections(context: JobContext, sessions: int | None) -> JobContext:
-    """With a connection for marks and tickets for each session that may commit at the same time.
+def _before_commit(
+    edges: ConcurrentEdges, shared_leases: SharedLeases, options: WritingOptions
+) -> BeforeCommit:
+    strict = Strict(
+        marks=cast("ChangeMarks", AsyncBridge(edges.live.marks)),
+        relay_of=partial(_relay_inside, edges),
+        lifetimes=edges.lifetimes,
+        clock=running_s,
+        check=edges.heartbeats.check,
+        longest_s=options.longest_transaction_s,
+    )
+    return BeforeCommit(strict, shared_leases, edges.context.source.inside, off_loop)
 
-    Whether the source lets there be so many was looked at before (_refuse_strict).
-    """
-    if sessions is None:
-        return context
-    tuning = replace(context.job.tuning, workers=max(sessions, context.job.tuning.workers))
-    unlimited = replace(context.job.source, max_connections=None)
-    return replace(context, job=replace(context.job, tuning=tuning, source=unlimited))
+
+def _flush(edges: ConcurrentEdges, shared_leases: SharedLeases) -> Flush:
+    return Flush(edges.live.marks, lambda: edges.relay(edges.heartbeats.check), shared_leases)
 
 
-def _refuse_strict(service: Service, asked: Asked) -> None:
-    if asked.mode != "strict":
-        return
-    if engine_of(service.context.source.dialect).is_file:
-        what = "strict mode is not for SQLite: it has one writer, and a pre-mark cannot commit beside an open transaction"
-        raise SettingsError(f"dual write: {what}; use outbox mode")
-    limit, sessions = service.context.job.source.max_connections, asked.sessions or 1
-    if limit is not None and limit <= sessions:
-        more = f"strict mode needs one more connection for each of up to {sessions} session(s) at once"
-        what = f"{more} and one for itself, and source.max_connections is {limit}"
-        raise SettingsError(f"dual write: {what}; raise it, or use outbox mode")
+def _relay_inside(edges: ConcurrentEdges, rows: RootFinder, check: Callable[[], None]) -> Relay:
+    """A relay that reads inside of the service's transaction, and waits for nothing on its event loop."""
+    relay = off_loop(partial(edges.relay, check))
+    refresh, objects = relay.refresh, relay.refresh.objects
+    inside = replace(
+        refresh,
+        rows=rows,
+        store=cast("ConditionalStore", AsyncBridge(refresh.store)),
+        tickets=cast("Tickets", AsyncBridge(refresh.tickets)),
+        memory=cast("Memory", AsyncBridge(refresh.memory)),
+        control=cast("Control", AsyncBridge(refresh.control)),
+        objects=None if objects is None else cast("ObjectStore", AsyncBridge(objects)),
+    )
+    return replace(relay, finder=rows, refresh=inside)
+
+
+# ── Reads: connections of callers and of shadows, phases, metrics, the instance ──
+
+CALLERS_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A service that reads."""
+
+    service: Service
+
+    @property
+    def settings(self) -> ReadSettings:
+        return self.service.context.job.reads
+
+    @cached_property
+    def questions(self) -> dict[str, Question]:
+        checked = self.service.context.checked
+        return {
+            name: Question(checked.mapping, pattern, checked.read_plans)
+            for name, pattern in checked.mapping.patterns.items()
+        }
+
+    @cached_property
+    def hidden(self) -> dict[str, Hidden]:
+        """By pattern what is never shown."""
+        checked = self.service.context.checked
+        return hidden_by_pattern(checked.mapping, checked.read_plans)
+
+
+def question_of(asking: Asking, name: str) -> Question:
+    """Raises: SettingsError for a pattern that the mapping has not."""
+    return question_named(asking.questions, name)
+
+
+@contextmanager
+def open_reading(asking: Asking) -> Iterator[MappedReads]:
+    """Raises: StoppedError, SettingsError where the journal cannot be asked; TargetError where an index of a pattern that
+    is not off is not there: a service should not start then."""
+    service, settings = asking.service, asking.settings
+    job, revision = service.context.job, service.context.checked.mapping.revision
+    heartbeat = service.heartbeat
+    with ExitStack() as stack:
+        edges = stack.enter_context(_edges(service, *_callers(job)))
+        shadowed = stack.enter_context(_edges(service, *_shadows(job)))
+        stack.enter_context(heartbeat.playing(Role("read", reads_alone)))
+
+        def instance() -> str:
+            return heartbeat.me.id
+
+        phases = PhaseCache(SqlPhases(service.journal.database, job.name), instance, settings.phase_cache_s)
+        stack.enter_context(phases)
+        target, indexes = (
+            service.target,
+            {name: question.pattern.index for name, question in asking.questions.items()},
+        )
+        states = {name: phases.state(name) for name in indexes}
+        refuse_missing(states, indexes, target.design.name, partial(target.admin.state, target.design))
+        job_wiring.refuse_strange_start(job, service.journal)
+        live.refuse_unknown(job, service.journal)
+        blank = Window("", 0, "", heartbeat.me.service, revision, "service")
+        evidence = SqlEvidence(service.journal.database, job.name)
+        # By the journal's time: evidence of this host is judged beside moves that another host makes.
+        clock = clock_of(evidence.now_s)
+        metrics = stack.enter_context(
+            ReadMetrics(evidence, blank, instance, clock=clock, versions=phases.versions)
+        )
+        patterns = service.context.checked.mapping.patterns
+
+        def sampler(name: str) -> Sampler:
+            return Sampler(patterns[name], asking.hidden[name], instance(), revision)
+
+        lag = RelayLag(service.live.marks.state)
+        shadow = stack.enter_context(Shadow(settings.shadow, metrics, sampler, lag_s=lag))
+        reads = Reads(phases, shadow, metrics)
+        yield MappedReads(reads, asking.questions, edges, shadowed, settings, revision)
+
+
+def _callers(job: Job) -> tuple[ConnectionOptions, Requests]:
+    settings = job.reads
+    connection_options = ConnectionOptions(
+        name=name_of(job.name, "read"),
+        pool_size=settings.connections,
+        lock_wait_s=settings.patience_s,
+        pool_wait_s=settings.patience_s,
+        statement_timeout_s=job.source.statement_timeout_s,
+    )
+    patience = Backoff(attempts=8, cap_s=1.0, limit_s=settings.patience_s)
+    return connection_options, Requests(settings.connections * 2, CALLERS_TIMEOUT_S, patience)
+
+
+def _shadows(job: Job) -> tuple[ConnectionOptions, Requests]:
+    """As long as its deadline, each of them."""
+    shadow = job.reads.shadow
+    connection_options = ConnectionOptions(
+        name=name_of(job.name, "shadow"),
+        pool_size=shadow.at_once,
+        lock_wait_s=shadow.deadline_s,
+        pool_wait_s=shadow.deadline_s,
+        statement_timeout_s=shadow.deadline_s,
+    )
+    # A throttled table is not helped by shadows that ask again and again.
+    patience = Backoff(attempts=2, cap_s=0.2, limit_s=shadow.deadline_s)
+    return connection_options, Requests(shadow.at_once * AT_ONCE, shadow.deadline_s, patience)
+
+
+@contextmanager
+def _edges(service: Service, connection_options: ConnectionOptions, requests: Requests) -> Iterator[Backends]:
+    """Connections of their own: no read waits for one that a shadow holds."""
+    source = service.context.source.with_own_connections(connection_options, Retry(requests.backoff))
+    try:
+        design = service.context.checked.mapping.table
+        target = job_wiring.open_target(service.context.job, design, lambda: False, requests)
+        yield Backends(source, target.store)
+    finally:
+        source.close()

@@ -87,7 +87,7 @@ class Shop:
             job = replace(job_settings.load_job(self.made.job, self.made.environment))
             context = stack.enter_context(job_wiring.open_job(job, "relay"))
             target = job_wiring.open_target(job, context.checked.mapping.table, lambda: False)
-            table_id = live.existing_table(job, target)
+            table_id = target.table_id()
             journal = stack.enter_context(job_wiring.open_journal(job))
             yield stack.enter_context(
                 live.open_concurrent_edges(context, target, journal, table_id, threading.Event().is_set)
@@ -103,7 +103,7 @@ class Shop:
         return name
 
     def restore(self, saved: str) -> None:
-        """The source, and the journal in it, as they were; who is connected is cut off."""
+        """The source, and the journal in it, as they were; open connections are cut off."""
         name = make_url(self.url).database or ""
         with psycopg.connect(self.server, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -156,15 +154,11 @@ def test_a_row_that_came_in_between_does_not_take_the_place_of_one_that_was_read
 
 @pytest.mark.parametrize("parts", SERVERS, indirect=True)
 def test_a_delete_that_takes_another_row_than_those_that_its_where_chose_is_refused(parts: Capturing) -> None:
-    """What WHERE chooses may hang on the clock: here a row leaves it while another one comes."""
-    clock, ago = _CLOCKS[parts.engine]
-    parts.run("ALTER TABLE part ADD seen timestamp(6) NULL", f"UPDATE part SET seen = {ago(60)} WHERE id = 1")
+    """What WHERE chooses may hang on a clock: here a row leaves it while another one comes."""
+    parts.run(*_CLOCKS[parts.engine])
 
     def row_1_leaves_and_row_3_comes() -> None:
-        parts.run(f"INSERT INTO part VALUES (3, 'new', 1, {clock})")
-        with parts.service() as service:
-            while _chosen(service, ago(66)):
-                time.sleep(0.1)
+        parts.run("INSERT INTO part VALUES (3, 'new', 9)", "UPDATE clock SET at = 8")
 
     with (
         heard(parts, ["part"], "lock", isolation_level="READ COMMITTED") as (engine, _),
@@ -172,19 +166,24 @@ def test_a_delete_that_takes_another_row_than_those_that_its_where_chose_is_refu
         before_it_runs(engine, row_1_leaves_and_row_3_comes),
         pytest.raises(UnmarkedError, match="run it again"),
     ):
-        connection.exec_driver_sql(f"DELETE FROM part WHERE seen > {ago(66)}")
+        connection.exec_driver_sql("DELETE FROM part WHERE id IN (1, 3) AND n > clock_at()")
 
 
-_CLOCKS: dict[str, tuple[str, Callable[[int], str]]] = {
-    "postgresql": ("clock_timestamp()", "clock_timestamp() - interval '{} seconds'".format),
-    "mariadb": ("SYSDATE(6)", "SYSDATE(6) - INTERVAL {} SECOND".format),
+_CLOCK = (
+    "CREATE TABLE clock (at integer)",
+    "INSERT INTO clock VALUES (0)",
+)
+_CLOCKS = {
+    "postgresql": (
+        *_CLOCK,
+        "CREATE FUNCTION clock_at() RETURNS integer VOLATILE LANGUAGE sql AS 'SELECT at FROM clock'",
+    ),
+    "mariadb": (
+        *_CLOCK,
+        "CREATE FUNCTION clock_at() RETURNS integer NOT DETERMINISTIC READS SQL DATA RETURN (SELECT at FROM clock)",
+    ),
 }
-
-
-def _chosen(service: Any, since: str) -> bool:
-    cursor = service.cursor() if hasattr(service, "cursor") else service
-    cursor.execute(f"SELECT id FROM part WHERE id = 1 AND seen > {since}")
-    return bool(cursor.fetchall())
+"""A clock that the test moves."""
 
 
 def _marks(shop: Capturing, seen: Seen) -> list[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""A backfill before capture is there: what was deleted in between stays in the table, and everybody asks for a verify."""
+"""A backfill before capture is there: what was deleted in between stays in the table, and every command asks for a verify."""
 
 from __future__ import annotations
 

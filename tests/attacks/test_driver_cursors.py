@@ -46,7 +46,7 @@ def test_a_cursor_from_under_sqlalchemy_writes_no_watched_table(parts: Capturing
         assert_same(parts, seen, 4)
 
 
-def test_one_that_nobody_listens_to_any_more_writes_what_it_likes(parts: Capturing) -> None:
+def test_one_that_is_not_listened_to_any_more_writes_what_it_likes(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, _):
         raw = engine.raw_connection()
         refused(raw.cursor())

@@ -110,7 +110,7 @@ def stripped(store: DynamoStore) -> tuple[int, int]:
 
 
 def nobody_else(state: ControlState) -> None:
-    raise AssertionError("nobody else writes the control item")
+    raise AssertionError("no other process writes the control item")
 
 
 _TICKETS = count(5)
@@ -122,7 +122,7 @@ WRITES: dict[str, tuple[Work, list[Item]]] = {
     "write": (lambda store: ConditionalWrites(store).write(NEW[:4]), HERE),
     "insert": (lambda store: ConditionalWrites(store).write(NEW, fresh=True), []),
     "together": (lambda store: ConditionalWrites(store).write_together([newer(4)]), HERE),
-    "remove_dead": (lambda store: ConditionalWrites(store).remove_dead(DEAD), DEAD),
+    "remove_tombstones": (lambda store: ConditionalWrites(store).remove_tombstones(DEAD), DEAD),
     "strip": (lambda store: stripped(store)[0], HERE),
     "control": (lambda store: ControlItem(store, nobody_else).raise_control(7), []),
 }
@@ -240,7 +240,7 @@ def test_every_part_of_an_answer_is_asked_for(
 
 
 def test_a_delete_that_is_refused_without_the_item_is_tried_again(table: DynamoStore) -> None:
-    """It would pass for a stranger's item, which nobody buries, and the mark would go."""
+    """It would pass for another program's item, which gets no tombstone, and the mark would go."""
     table.put([item(1, 7), item(2, 3)])
     faults = Faults(altered=2, alters=without("Item"))
     with through(table, faults, PATIENT) as store:
@@ -274,7 +274,7 @@ def test_a_transaction_that_is_cancelled_and_does_not_say_why_is_tried_again(
     faults = Faults(altered=2, alters=alters)
     with through(table, faults, PATIENT) as store:
         outcomes = ConditionalWrites(store).write_together([[dead(1), item(2)]])
-    assert [one.verdict for one in outcomes] == ["newer", "withheld"]
+    assert [one.verdict for one in outcomes] == ["newer", "rolled_back"]
     assert faults.counts["altered"] == 2
     with through(table, Faults(altered=ALWAYS, alters=alters)) as store, pytest.raises(StoppedError):
         ConditionalWrites(store).write_together([[dead(1), item(2)]])

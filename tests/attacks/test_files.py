@@ -1,4 +1,4 @@
-"""Files that never end, or that nobody writes to, where a mapping, a job or a source is named."""
+"""Files that never end, or that are never written to, where a mapping, a job or a source is named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator.model.errors import MappingError, MigratorError, SettingsError
-from migrator.runtime.files import MOST_BYTES
+from migrator.runtime.system import MOST_BYTES
 from migrator.settings.job import load_job
 from migrator.settings.transforms import read_mapping
 from migrator.source.connect import SecretProviders, address_of, source_url

@@ -10,6 +10,7 @@ import pytest
 from migrator.journal.writers import SqlWriters
 from migrator.model.errors import StoppedError
 from migrator.stages.live.writers import Purge, WriterLease
+from migrator.target.exchange import REFERENCE
 from tests.faults.schedule import Faults
 from tests.races.conftest import race, sqlite_shop  # noqa: F401
 from tests.races.harness import Race
@@ -31,8 +32,22 @@ def purge(race: Race, later_s: float) -> int:  # noqa: F811
     return sum(stage.run((page.items for page in race.target.store.scan(0, 1)), now_s + later_s))
 
 
-@pytest.mark.parametrize("moment", ["before-call", "before-sign", "request-created"])
-def test_a_put_of_one_that_thaws_brings_no_row_back(race: Race, moment: str) -> None:  # noqa: F811
+@pytest.mark.parametrize(
+    ("lane", "moment"),
+    [
+        (REFERENCE, "before-call"),
+        (REFERENCE, "before-sign"),
+        (REFERENCE, "request-created"),
+        ("exchange", "before-send"),
+    ],
+)
+def test_a_put_of_one_that_thaws_brings_no_row_back(
+    race: Race,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    lane: str,
+    moment: str,
+) -> None:
+    monkeypatch.setenv("MIGRATOR_LANE", lane)
     race.sql("INSERT INTO users (id, name) VALUES (1, 'Ann')")
     now = [0.0]
     with race.through(Faults()) as (frozen, proxy):
@@ -56,11 +71,11 @@ def test_a_put_of_one_that_thaws_brings_no_row_back(race: Race, moment: str) -> 
             race.sql("DELETE FROM users WHERE id = 1")
             race.shop.live.marks.release(race.mark_ids())
             race.work()
-            assert set(race.dead()) == {("USER#1", "META")}
+            assert set(race.tombstones()) == {("USER#1", "META")}
             race.pass_time(FROZEN_S)
             assert purge(race, FROZEN_S) == 1
 
-        frozen.target.store.client.meta.events.register(f"{moment}.dynamodb.PutItem", freeze)
+        frozen.target.store.client.meta.events.register_first(f"{moment}.dynamodb.PutItem", freeze)
         with pytest.raises(StoppedError, match="could not be told that this run is alive"):
             frozen.relay().once()
         assert (now, proxy.faults.counts["requests PutItem"]) == ([FROZEN_S], 0)
@@ -68,7 +83,7 @@ def test_a_put_of_one_that_thaws_brings_no_row_back(race: Race, moment: str) -> 
 
 
 def test_a_tombstone_stays_while_what_was_signed_before_a_freeze_may_still_be_taken(race: Race) -> None:  # noqa: F811
-    """AWS takes a signature for five minutes: who fell silent a moment ago may have one on its way, however old the tombstone."""
+    """AWS takes a signature for five minutes: a writer silent since a moment ago may have one on its way, however old the tombstone."""
     race.sql("INSERT INTO users (id, name) VALUES (1, 'Ann')")
     race.work()
     writer = race.heartbeats.writers.enter("relay")

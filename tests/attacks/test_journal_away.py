@@ -14,19 +14,16 @@ from sqlalchemy import event, func, select
 from sqlalchemy.engine import make_url
 
 from migrator.journal import schema
-from migrator.journal.evidence import SqlEvidence
-from migrator.journal.findings import SqlOpenFindings
 from migrator.journal.lease import RunLease
-from migrator.journal.memory import SqlMemory
-from migrator.journal.phases import SqlPhases
+from migrator.journal.memory import SqlMemory, SqlOpenFindings
+from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances, SqlWriters
 from migrator.model.errors import StoppedError
-from migrator.model.evidence import Move
+from migrator.model.evidence import OFF, Move, State
 from migrator.model.instances import Instance
 from migrator.model.journal import Finding, Page, RunIdentity, SegmentState, Tally
 from migrator.model.live import KeyRequest
-from migrator.model.phase import OFF, State
 from migrator.runtime.retry import Backoff, Retry
 from migrator.source.connect import source_url
 from migrator.source.engines.base import ConnectionOptions
@@ -163,7 +160,7 @@ def test_a_move_whose_answer_was_lost_is_told_and_not_made_twice(journal: SqlJou
     move = Move("recent", OFF, State("shadow"), who="me", reason="", evidence="", revision="r")
     with (
         broken(journal, when="answer"),
-        pytest.raises(StoppedError, match="nobody knows whether it was made"),
+        pytest.raises(StoppedError, match="it is not known whether it was made"),
     ):
         phases.move(move, 0)
     assert [str(one.after) for one in phases.history()] == ["shadow"]
@@ -180,12 +177,12 @@ def test_a_writer_that_was_fenced_before_its_answer_came_again_knows_it(journal:
     assert len(writers.living(60.0)) == 1
 
 
-# ── a server that lets nobody in just now ──
+# ── a server that refuses log-ins just now ──
 
 
 @contextmanager
 def one_connection(url: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The URL for a user who may have one connection, which is taken, and what gives it back."""
+    """The URL for a user with one connection, which is in use, and a function that frees it."""
     at = make_url(url)
     name = f"narrow_{at.database}"[:30]
     if at.get_backend_name() == "postgresql":

@@ -162,7 +162,7 @@ def test_takes_from_the_first_mark_on_have_a_small_part_of_the_time_and_always_c
     assert begin.next() == 200
     clock.now_s = 6.2
     assert begin.next() == 0
-    # However long one took: until the next, what was given back or committed late is found by nobody.
+    # However long one took: until the next, what was given back or committed late is not found.
     begin.took(0, 180.0, [9000])
     clock.now_s = 16.1
     assert begin.next() == 8000

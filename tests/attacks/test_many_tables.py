@@ -11,7 +11,7 @@ import psycopg
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from migrator.source.capture.activity import SqlActivity
+from migrator.source.capture.install import SqlActivity
 from tests.support_capture import capturing
 from tests.support_mysql import run_script
 
@@ -52,7 +52,7 @@ def test_a_look_at_changes_visits_the_tables_of_entities_on_postgresql(postgres_
         server.execute("ANALYZE pg_class, pg_namespace")
     with capturing("postgresql", postgres_database) as shop:
         shop.run("INSERT INTO customer VALUES (1, 'Ann')")
-        with counted(shop.writing._looks.engine) as statements:
+        with counted(shop.writing._capture_reading.engine) as statements:
             seen = SqlActivity(shop.writing).look(["public.customer"])
     assert set(seen.tables) == {"public.customer"}
     assert set(seen.may_write) == {"public.customer"}
@@ -79,7 +79,7 @@ def test_a_look_at_changes_opens_the_tables_of_entities_on_mariadb(mysql_databas
             read.append(int(status.fetchone()[1]))
 
     with capturing("mariadb", mysql_database) as shop:
-        engine = shop.writing._looks.engine
+        engine = shop.writing._capture_reading.engine
         event.listen(engine, "before_cursor_execute", before)
         event.listen(engine, "after_cursor_execute", after)
         seen = SqlActivity(shop.writing).look(["customer"])

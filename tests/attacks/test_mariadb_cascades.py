@@ -139,7 +139,7 @@ def _until_it_waits(look: Any, thread_id: int) -> None:
             return
         # What this table shows is only as new as the last look that came 0.1 s after another.
         time.sleep(0.15)
-    raise AssertionError("the statement waits for nobody")
+    raise AssertionError("the statement waits for no lock")
 
 
 def locked(shop: Capturing, isolation: str, statement: str) -> dict[str, set[int]]:

@@ -1,4 +1,4 @@
-"""A mapping changes while capture is on: whoever still writes by the old one is told, stopped and refused."""
+"""A mapping changes while capture is on: writers by the old one are told, stopped and refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migrator.journal.writers import SqlWriters
 from migrator.stages.cutover.evidence import Unknown
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
-from migrator.wiring.cutover import open_evidence, open_job_journal
+from migrator.wiring.live import job_journal_of, open_evidence
 from tests.journey.command import ROOT, Project
 from tests.journey.small import MAPPING, small_shop
 
@@ -27,7 +27,7 @@ RENAME = "UPDATE customer SET name = 'changed' WHERE id = 1"
 @pytest.fixture
 def shop(tmp_path: Path, dynamodb_url: str) -> Project:
     """Captured and filled by the mapping of before; a relay has worked. `old.yaml` is the job on another host, where
-    nobody changes the mapping."""
+    the mapping does not change."""
     made = small_shop(tmp_path, dynamodb_url, create=False)
     text = made.job.read_text().replace("tuning: {}", f"tuning: {{{TUNING}}}\nname: shop")
     made.job.write_text(text)
@@ -118,10 +118,10 @@ def test_a_relay_at_work_ends_when_the_job_goes_on_and_its_marks_wait(shop: Proj
 
 
 @pytest.mark.parametrize("words", [("backfill",), ("relay", "--once")])
-def test_a_mapping_that_nobody_has_worked_by_becomes_the_newest_and_it_is_said(
+def test_a_mapping_that_no_writer_has_used_becomes_the_newest_and_it_is_said(
     shop: Project, words: tuple[str, ...]
 ) -> None:
-    """Where the column's table is captured already, nothing makes anybody install."""
+    """Where the column's table is captured already, no install is needed."""
     job, old = str(shop.job), str(old_host(shop))
     for name in ("mapping.yaml", "before.yaml"):
         (shop.folder / name).write_text(BEFORE.replace("keep: [total]", "keep: [total, customer_id]"))
@@ -152,7 +152,7 @@ def test_going_back_is_asked_for_and_then_everything_is_made_anew(shop: Project)
     assert clean(shop)
 
 
-def test_everybody_who_is_asked_says_which_mapping_is_at_work(shop: Project) -> None:
+def test_every_command_that_is_asked_says_which_mapping_is_at_work(shop: Project) -> None:
     job, old = str(shop.job), str(old_host(shop))
 
     def said(path: str) -> tuple[str, str]:
@@ -178,17 +178,19 @@ def test_the_evidence_of_a_move_looks_at_every_relay_that_is_alive(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(shop.folder)
     with (
-        open_job_journal(job_wiring.read_job(shop.job)) as job_journal,
-        open_evidence(job_journal, "cutover", lambda: False) as evidence_sources,
+        job_wiring.CommandJob(shop.job) as command_job,
+        open_evidence(
+            job_journal := job_journal_of(command_job.job, command_job.journal()), "cutover", lambda: False
+        ) as evidence_sources,
     ):
-        writers = SqlWriters(job_journal.journal.database, evidence_sources.table_id)
+        writers = SqlWriters(job_journal.journal.database, evidence_sources.gatherer.table_id)
         live.revisions_of(evidence_sources.context, job_journal.journal).register()
         one = writers.enter("relay")
         live.revisions_of(evidence_sources.context, job_journal.journal).enter(one)
-        assert evidence_sources.relays() == 1
+        assert evidence_sources.gatherer.relays() == 1
         # As an older migrator does, which knows nothing of revisions.
         writers.enter("relay")
-        found = evidence_sources.relays()
+        found = evidence_sources.gatherer.relays()
         assert isinstance(found, Unknown)
         assert "(1 of 2 workers of relays)" in found.why
 

@@ -125,7 +125,7 @@ def test_a_journal_that_others_could_read_is_closed_to_them(made: Project) -> No
     (journal,) = (made.folder / ".migrator").glob("*.db")
     journal.chmod(0o644)
     with closing(sqlite3.connect(journal)) as reader:
-        # Its -wal and -shm are there as long as somebody has it open.
+        # Its -wal and -shm exist as long as it is open.
         reader.execute("SELECT count(*) FROM migrator_run").fetchall()
         made.run("status", str(made.job))
         files = list((made.folder / ".migrator").glob("*.db*"))

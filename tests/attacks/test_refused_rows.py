@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from migrator.model.instances import Lifetimes
 from migrator.model.live import Change
 from migrator.stages.live.service import Strict
-from migrator.stages.live.writers import Lifetimes
 from tests.journey.command import Project, project
 from tests.unit.stages.live_world import Shop
 

@@ -1,4 +1,4 @@
-"""`relay --once` beside another relay: 0 says that no mark is left, and not that somebody else has some."""
+"""`relay --once` beside another relay: 0 says that no mark is left, and not that another relay has some."""
 
 from __future__ import annotations
 

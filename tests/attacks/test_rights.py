@@ -14,8 +14,8 @@ from sqlalchemy.engine import make_url
 
 from migrator.model.errors import SourceError
 from migrator.source.connect import source_url
-from migrator.source.failures import source_error
 from migrator.source.reader import SqlSource
+from migrator.source.transactions import source_error
 from tests.journey.command import Project, project
 from tests.journey.small import MAPPING
 from tests.support_mysql import connect
@@ -39,7 +39,7 @@ access_patterns:
 
 
 class MariaDb:
-    """A database, and a user of it who may do nothing yet."""
+    """A database, and a user of it without rights yet."""
 
     def __init__(self, url: str) -> None:
         self.database = str(make_url(url).database)
@@ -102,7 +102,7 @@ def test_grants_on_tables_are_enough_on_mariadb(
         assert [one for one in found if one["state"] == "failed"] == []
 
 
-def test_a_user_who_may_only_read_moves_a_source_that_stands_still(
+def test_a_user_that_may_only_read_moves_a_source_that_stands_still(
     mysql_database: str, tmp_path: Path, dynamodb_url: str
 ) -> None:
     with mariadb(mysql_database) as server:

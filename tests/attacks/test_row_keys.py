@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.model.errors import MappingError
-from migrator.source.engines.kinds import REFUSED, TypeRule
+from migrator.source.engines.catalogue import REFUSED, TypeRule
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import types
 from migrator.source.engines.sqlite import facts as sqlite_facts

@@ -120,7 +120,7 @@ def test_a_policy_on_any_table_that_is_read_stops_every_command_and_doctor_names
     assert items(shop) == []
 
 
-def test_who_passes_by_a_policy_reads_all_rows(shop: Shop) -> None:
+def test_a_user_that_bypasses_a_policy_reads_all_rows(shop: Shop) -> None:
     for table in TABLES:
         shop.sql(HIDE, table=table)
     # The owner, a superuser here, is held by no policy; neither is a role with BYPASSRLS.

@@ -1,4 +1,4 @@
-"""A source that goes back and takes the journal with it (`journal: source`): nobody writes, and no mark is lost."""
+"""A source that goes back and takes the journal with it (`journal: source`): no writer writes, and no mark is lost."""
 
 from __future__ import annotations
 

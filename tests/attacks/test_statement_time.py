@@ -1,4 +1,4 @@
-"""A statement that never ends: there is a limit where nobody has said one, and a stricter one of the server's stays."""
+"""A statement that never ends: there is a limit where none is set, and a stricter one of the server's stays."""
 
 from __future__ import annotations
 

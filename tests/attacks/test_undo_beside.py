@@ -1,4 +1,4 @@
-"""An undo beside those who write: one of the two would take away what the other has just made."""
+"""An undo beside other writers: one of the two would delete what the other has just written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def said(ended: Ended) -> str:
 
 
 @pytest.mark.parametrize("kind", ["relay", "strict", "conditional"])
-def test_nothing_is_deleted_while_somebody_writes(filled: Race, kind: WriterKind) -> None:
+def test_nothing_is_deleted_while_another_writes(filled: Race, kind: WriterKind) -> None:
     before = filled.live()
     writer_lease = filled.heartbeats.enter(kind)
     assert filled.command("undo", "--dry-run").code == 0
@@ -52,7 +52,7 @@ def test_one_that_was_killed_is_waited_for(filled: Race) -> None:
     assert filled.command("undo", "--yes").code == 0
 
 
-def test_nobody_begins_to_write_while_it_deletes(filled: Race) -> None:
+def test_no_writer_begins_while_it_deletes(filled: Race) -> None:
     """Commands that are given while its first delete is on the way."""
     said_then: dict[str, tuple[int, bool]] = {}
 

@@ -68,7 +68,7 @@ class Browser:
         ]
 
     def choose(self, selector: str, value: str) -> None:
-        """Fills a field, as somebody who types does."""
+        """Fills a field as a typing user does."""
         self.run(
             "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))",
             self.one(selector),

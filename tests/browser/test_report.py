@@ -248,7 +248,7 @@ def test_no_address_is_asked(browser: Browser) -> None:
 
 
 def test_its_own_policy_would_stop_what_slipped_in(browser: Browser) -> None:
-    """Somebody who edits the file, or a fault in it, gets no code run and no address asked."""
+    """An edited or faulty file gets no code run and no address asked."""
     browser.open(replace(MODEL, groups=()))
     for script in (
         "const made = document.createElement('script'); made.textContent = 'window.pwned = 1'; document.body.append(made)",

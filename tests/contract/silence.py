@@ -1,4 +1,4 @@
-"""Those who have said nothing for long, without a test that waits for it."""
+"""Writers and instances that have been silent for long, without a test that waits for it."""
 
 from __future__ import annotations
 

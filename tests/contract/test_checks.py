@@ -15,19 +15,19 @@ import pytest
 import migrator
 from migrator.model.edges import Kept
 from migrator.model.errors import StoppedError, TargetError
+from migrator.model.instances import Lifetimes
 from migrator.model.table import CONTROL, TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.source.adapter.events import Rules
-from migrator.source.reading import Reading
+from migrator.source.transactions import Reading
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import ConditionalPath, FastPath
-from migrator.stages.forget import Forget
 from migrator.stages.live.instances import Role
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.send import send
 from migrator.stages.live.service import Strict
-from migrator.stages.live.writers import Lifetimes, Purge, WriterHeartbeats
-from migrator.stages.removal import Strip, Undo
+from migrator.stages.live.writers import Purge, WriterHeartbeats
+from migrator.stages.removal import Forget, Strip, Undo
 from migrator.stages.verify.stage import Verify
 from migrator.target.client import dynamodb_client
 from migrator.target.conditional import ConditionalWrites, Transactions
@@ -87,7 +87,7 @@ WRITES = {
     "write",
     "write_own",
     "write_together",
-    "remove_dead",
+    "remove_tombstones",
     "delete",
     "delete_own",
     "strip",
@@ -174,7 +174,7 @@ def test_no_check_has_a_default_that_does_nothing() -> None:
 
 def test_nothing_is_set_on_a_stage_or_a_store_once_it_is_made() -> None:
     """Commands and wiring build them whole; what they set is theirs, or the terminal's."""
-    allowed = {"given.context", "sys.stdout", "sys.stderr"}
+    allowed = {"command_line.context", "sys.stdout", "sys.stderr"}
     patched = [
         f"{path.name}:{node.lineno} {ast.unparse(node)}"
         for path in [*(ROOT / "wiring").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]
@@ -248,7 +248,7 @@ SENT: dict[str, Callable[[Table], object]] = {
     "insert": lambda table: table.writes.write([NEW], fresh=True),
     "write_own": lambda table: table.writes.write_own([NEW]),
     "write_together": lambda table: table.writes.write_together([[NEW, {**NEW, "SK": "NEW2"}]]),
-    "remove_dead": lambda table: table.writes.remove_dead([DEAD]),
+    "remove_tombstones": lambda table: table.writes.remove_tombstones([DEAD]),
     "raise_control": lambda table: table.control.raise_control(7),
     "keep": lambda table: table.control.keep("id", "shop", Kept("one")),
     "strip": lambda table: table.stripping.strip([ITEM]),

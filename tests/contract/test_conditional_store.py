@@ -90,11 +90,11 @@ def dead(number: int, source: str = "order:[1]", ticket: int = 5) -> Item:
         (dead(1, ticket=6), ("newer", "")),
         (dead(1, "order:[2]", 4), ("stored", "")),
         (dead(1, "order:[2]", 5), ("stored", "")),
-        (dead(1, "order:[2]", 6), ("buried", "order:[2]")),
-        (item(1, "order:[2]", 4), ("taken", "order:[2]")),
-        (item(1, "order:[2]", 6), ("taken", "order:[2]")),
-        (item(1, None, None), ("taken", "")),
-        ({"PK": "P", "SK": "S#0001"}, ("taken", "")),
+        (dead(1, "order:[2]", 6), ("tombstoned_by_other", "order:[2]")),
+        (item(1, "order:[2]", 4), ("owned_by_other", "order:[2]")),
+        (item(1, "order:[2]", 6), ("owned_by_other", "order:[2]")),
+        (item(1, None, None), ("owned_by_other", "")),
+        ({"PK": "P", "SK": "S#0001"}, ("owned_by_other", "")),
     ],
     ids=lambda value: (
         "" if isinstance(value, tuple) else f"{value.get('type')} {value.get('_src')} {value.get('_tk')}"
@@ -123,7 +123,7 @@ def test_a_ticket_that_is_no_ticket_is_lower_than_any(table: Table, *, fresh: bo
 def test_outcomes_come_in_the_order_of_any_number_of_items(table: Table, count: int, *, fresh: bool) -> None:
     table.items.put([item(number, "order:[2]") for number in range(0, count, 3)])
     table.items.put([item(number, ticket=9) for number in range(1, count, 3)])
-    expected = [("taken", "order:[2]"), ("newer", ""), ("stored", "")]
+    expected = [("owned_by_other", "order:[2]"), ("newer", ""), ("stored", "")]
     new = [item(number, n=number) for number in range(count)]
     assert table.verdicts(*new, fresh=fresh) == [expected[number % 3] for number in range(count)]
     assert [one for one in table.stored() if "n" in one] == new[2::3]
@@ -133,15 +133,15 @@ def test_outcomes_come_in_the_order_of_any_number_of_items(table: Table, count: 
 def test_a_delete_leaves_its_tombstone_where_nothing_was(table: Table, *, fresh: bool) -> None:
     assert table.verdicts(dead(1, ticket=7), fresh=fresh) == [("stored", "")]
     assert table.verdicts(item(1, ticket=6), fresh=fresh) == [("newer", "")]
-    assert table.verdicts(item(1, "order:[2]", 6), fresh=fresh) == [("buried", "order:[1]")]
+    assert table.verdicts(item(1, "order:[2]", 6), fresh=fresh) == [("tombstoned_by_other", "order:[1]")]
     assert table.verdicts(item(1, "order:[2]", 8), fresh=fresh) == [("stored", "")]
 
 
 def test_a_tombstone_is_removed_while_it_still_is_the_same(table: Table) -> None:
     table.items.put([dead(1), dead(2, ticket=6), item(3), dead(4, "order:[2]")])
-    assert table.writes.remove_dead([dead(number) for number in range(1, 6)]) == 2
+    assert table.writes.remove_tombstones([dead(number) for number in range(1, 6)]) == 2
     assert table.stored() == [dead(2, ticket=6), item(3)]
-    assert table.writes.remove_dead([]) == 0
+    assert table.writes.remove_tombstones([]) == 0
 
 
 VALUES: Item = {
@@ -185,11 +185,11 @@ def test_keys_are_of_any_type_and_may_be_one_attribute(table: Table, key: str, *
     assert table.verdicts(*items, fresh=fresh) == [("stored", "")] * 3
     assert table.verdicts(*items, fresh=fresh) == [("stored", "")] * 3
     others = [{**one, "_src": "order:[9]"} for one in items]
-    assert [verdict for verdict, _ in table.verdicts(*others, fresh=fresh)] == ["taken"] * 3
+    assert [verdict for verdict, _ in table.verdicts(*others, fresh=fresh)] == ["owned_by_other"] * 3
     tombs: list[Item] = [{**one, "type": TOMBSTONE, "_tk": 8} for one in items]
     assert table.verdicts(*tombs) == [("stored", "")] * 3
-    assert [verdict for verdict, _ in table.verdicts(*others, fresh=fresh)] == ["buried"] * 3
-    assert table.writes.remove_dead(tombs) == 3
+    assert [verdict for verdict, _ in table.verdicts(*others, fresh=fresh)] == ["tombstoned_by_other"] * 3
+    assert table.writes.remove_tombstones(tombs) == 3
     assert table.stored() == []
 
 
@@ -218,11 +218,11 @@ def test_a_group_is_written_whole(table: Table) -> None:
     [
         (item(2, ticket=6), ("newer", "")),
         (dead(2, ticket=6), ("newer", "")),
-        (dead(2, "order:[2]", 6), ("buried", "order:[2]")),
-        (item(2, "order:[2]", 4), ("taken", "order:[2]")),
-        (item(2, None, None), ("taken", "")),
+        (dead(2, "order:[2]", 6), ("tombstoned_by_other", "order:[2]")),
+        (item(2, "order:[2]", 4), ("owned_by_other", "order:[2]")),
+        (item(2, None, None), ("owned_by_other", "")),
     ],
-    ids=["newer", "newer tombstone", "buried", "taken", "foreign"],
+    ids=["newer", "newer tombstone", "tombstoned_by_other", "owned_by_other", "foreign"],
 )
 @pytest.mark.parametrize("made", [item, dead])
 def test_a_group_with_an_item_that_is_refused_is_not_written(
@@ -231,8 +231,8 @@ def test_a_group_with_an_item_that_is_refused_is_not_written(
     before = [item(1, ticket=4), there]
     table.items.put(before)
     group = [item(1, n=1), made(2), dead(3), item(4)]
-    withheld = ("withheld", "")
-    assert table.together(group) == [withheld, verdict, withheld, withheld]
+    rolled_back = ("rolled_back", "")
+    assert table.together(group) == [rolled_back, verdict, rolled_back, rolled_back]
     assert table.stored() == before
 
 
@@ -240,15 +240,20 @@ def test_every_item_that_is_in_the_way_of_a_group_is_told(table: Table) -> None:
     before = [item(1, "order:[2]"), item(2, ticket=9), dead(3, "order:[3]", 9)]
     table.items.put(before)
     told = table.together([item(number) for number in range(1, 5)])
-    assert told == [("taken", "order:[2]"), ("newer", ""), ("buried", "order:[3]"), ("withheld", "")]
+    assert told == [
+        ("owned_by_other", "order:[2]"),
+        ("newer", ""),
+        ("tombstoned_by_other", "order:[3]"),
+        ("rolled_back", ""),
+    ]
     assert table.stored() == before
 
 
 def test_groups_stand_and_fall_by_themselves(table: Table) -> None:
     table.items.put([item(3, "order:[2]")])
     told = table.together([item(1), item(2)], [item(3), item(4)], [], [item(5)])
-    stored, withheld = ("stored", ""), ("withheld", "")
-    assert told == [stored, stored, ("taken", "order:[2]"), withheld, stored]
+    stored, rolled_back = ("stored", ""), ("rolled_back", "")
+    assert told == [stored, stored, ("owned_by_other", "order:[2]"), rolled_back, stored]
     assert [one["SK"] for one in table.stored()] == ["S#0001", "S#0002", "S#0003", "S#0005"]
 
 
@@ -291,8 +296,8 @@ def test_an_own_put_replaces_nothing_of_others(table: Table) -> None:
     assert [(one.verdict, one.owner) for one in outcomes] == [
         ("stored", ""),
         ("stored", ""),
-        ("taken", "order:[2]"),
-        ("taken", ""),
+        ("owned_by_other", "order:[2]"),
+        ("owned_by_other", ""),
         ("stored", ""),
     ]
     assert table.stored() == [wanted[0], wanted[1], other, plain, wanted[4]]

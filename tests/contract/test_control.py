@@ -69,7 +69,7 @@ def test_of_many_at_once_the_highest_stays(table: Table) -> None:
     assert table.control.read_control().ticket == 30
 
 
-def test_an_item_of_somebody_elses_in_its_place_is_told(table: Table) -> None:
+def test_a_foreign_item_under_its_key_is_told(table: Table) -> None:
     table.items.put([{**control_key(table.design), "type": "Order", "_tk": 3}])
     with pytest.raises(TargetError, match="control item stands another item"):
         table.control.read_control()
@@ -77,7 +77,7 @@ def test_an_item_of_somebody_elses_in_its_place_is_told(table: Table) -> None:
         table.control.raise_control(5)
 
 
-def test_whoever_raises_it_is_told_of_a_ticket_that_is_as_high(table: Table) -> None:
+def test_a_writer_that_raises_it_is_told_of_a_ticket_that_is_as_high(table: Table) -> None:
     assert [table.control.raise_control(ticket) for ticket in (5, 3, 5, 6)] == [0, 5, 5, 0]
 
 

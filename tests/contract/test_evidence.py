@@ -15,7 +15,7 @@ from sqlalchemy import select, update
 
 from migrator.journal import schema
 from migrator.journal.database import Database
-from migrator.journal.evidence import SqlEvidence
+from migrator.journal.phases import SqlEvidence
 from migrator.model.errors import SettingsError
 from migrator.model.evidence import SAMPLES_KEPT, WINDOWS_KEPT_S, DiffKey, Evidence, Sample, Window
 from tests.fakes.evidence import FakeEvidence

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migrator.journal.findings import SqlFindingGroups, SqlOpenFindings
+from migrator.journal.findings import SqlFindingGroups
+from migrator.journal.memory import SqlOpenFindings
 from migrator.journal.runs import SqlJournal
 from migrator.model.journal import Finding, FindingGroup, FindingGroups, Run, RunIdentity
 from tests.fakes.finding_groups import FakeFindingGroups

@@ -37,6 +37,7 @@ def instances(make: Callable[[str], Instances]) -> Instances:
 def test_an_instance_is_there_from_enter_to_leave_with_all_that_it_says(instances: Instances) -> None:
     before = time.time()
     one = instances.enter(SHOP)
+    time.sleep(0.02)  # the journal's clock counts milliseconds, and the list goes by it
     two = instances.enter(replace(SHOP, role="read", mode="", pid=2**31, service="Läden ’n’ mehr"))
     assert replace(one, id="", since=0.0, alive_at=0.0) == SHOP
     assert one.id != two.id
@@ -57,7 +58,7 @@ def test_jobs_have_instances_of_their_own(make: Callable[[str], Instances]) -> N
     assert len(make("shop").known()) == 1
 
 
-def test_a_beat_renews_and_brings_back_who_was_forgotten(instances: Instances) -> None:
+def test_a_beat_renews_and_brings_back_a_forgotten_instance(instances: Instances) -> None:
     one = instances.enter(SHOP)
     time.sleep(0.02)
     again = instances.beat(one)
@@ -83,7 +84,7 @@ def test_a_beat_says_which_roles_there_are_now(instances: Instances) -> None:
     )
 
 
-def test_who_is_silent_is_known_until_forgotten_and_not_living(instances: Instances) -> None:
+def test_a_silent_instance_is_known_until_forgotten_and_not_living(instances: Instances) -> None:
     silent, loud = instances.enter(SHOP), instances.enter(SHOP)
     silence(instances, silent)
     loud = instances.beat(loud)

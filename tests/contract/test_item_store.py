@@ -5,10 +5,15 @@ from __future__ import annotations
 import secrets
 from decimal import Decimal
 
+import orjson
 import pytest
 
+from migrator.mapping.heart.encoder_values import base64_text
+from migrator.mapping.heart.wire import decode_item, encode_sized
 from migrator.model.edges import ItemStore
 from migrator.model.table import Item, KeyAttribute, TableDesign
+from migrator.stages.backfill.encoded import EncodedPuts
+from migrator.stages.verify.digests import EncodedScans
 
 
 @pytest.fixture
@@ -49,6 +54,16 @@ def test_every_value_comes_back_as_it_went(store: ItemStore) -> None:
     assert receipt.write_units >= 1
 
 
+def test_items_as_json_are_stored_as_items_are(store: ItemStore) -> None:
+    assert isinstance(store, EncodedPuts)
+    assert store.takes_encoded
+    stored = item(1, **VALUES)
+    wired, size = encode_sized(stored)
+    receipt = store.put_encoded([(("P#1", "S#0001"), orjson.dumps(wired, default=base64_text), size, None)])
+    assert (receipt.items, receipt.bytes) == (1, size)
+    assert store.get([("P#1", "S#0001")]) == {("P#1", "S#0001"): stored}
+
+
 def test_a_put_replaces_the_whole_item(store: ItemStore) -> None:
     store.put([item(1, old=1)])
     store.put([item(1, new=2)])
@@ -86,6 +101,19 @@ def test_a_scan_goes_on_behind_a_key(store: ItemStore) -> None:
     assert sorted(str(one["SK"]) for one in [*first.items, *rest]) == [
         f"S#{number:04}" for number in range(60)
     ]
+
+
+def test_a_scan_gives_what_is_made_of_each_item_in_dynamodbs_form(store: ItemStore) -> None:
+    assert isinstance(store, EncodedScans)
+    items = [item(number, **VALUES) for number in range(40)]
+    store.put(items)
+    pages = [page for segment in range(2) for page in store.scan_encoded(segment, 2, decode_item)]
+    found = [one for page in pages for one in page.found]
+    assert sorted(found, key=lambda one: str(one["SK"])) == items
+    first, *_ = pages
+    rest = store.scan_encoded(0, 2, len, first.next_start) if first.next_start else iter(())
+    whole = sum(len(page.items) for page in store.scan(0, 2))
+    assert len(first.found) + sum(len(page.found) for page in rest) == whole
 
 
 def test_deleted_items_are_gone(store: ItemStore) -> None:

@@ -66,7 +66,7 @@ def test_marks_of_roots_come_as_they_were_added(marks: Marks) -> None:
     assert [mark.id for mark in taken] == sorted({mark.id for mark in taken})
 
 
-def test_all_marks_are_looked_at_whoever_has_them(marks: Marks) -> None:
+def test_all_marks_are_looked_at_leased_or_not(marks: Marks) -> None:
     marks.add(ROOTS)
     (first,) = marks.take(1, HOUR_S)
     (second,) = marks.take(1, HOUR_S)
@@ -78,7 +78,7 @@ def test_all_marks_are_looked_at_whoever_has_them(marks: Marks) -> None:
     assert marks.look(found[-1].id, 10) == []
 
 
-def test_nobody_takes_a_mark_that_another_has(marks: Marks) -> None:
+def test_no_relay_takes_a_mark_that_another_has(marks: Marks) -> None:
     marks.add(ROOTS)
     first, second = marks.take(2, HOUR_S), marks.take(2, HOUR_S)
     assert (len(first), len(second)) == (2, 1)
@@ -103,6 +103,20 @@ def test_finished_marks_are_gone_and_may_be_finished_again(marks: Marks) -> None
     assert marks.take(5, HOUR_S) == others
 
 
+def test_marks_are_finished_put_back_and_released_by_the_thousand(marks: Marks) -> None:
+    marks.add({("user", f"[{number}]"): [] for number in range(1200)})
+    taken = [mark.id for mark in marks.take(1200, HOUR_S)]
+    # Their order is the caller's.
+    marks.finish(taken[700::-1])
+    marks.put_back(taken[701:1000], 0)
+    marks.release(taken[1000:])
+    assert [(mark.id, mark.tries) for mark in marks.look(0, 1200)] == [
+        *((number, 1) for number in taken[701:1000]),
+        *((number, 0) for number in taken[1000:]),
+    ]
+    assert len(marks.take(1200, HOUR_S)) == 499
+
+
 def test_a_mark_that_was_put_back_waits_and_counts_its_failures(marks: Marks) -> None:
     marks.add(ROOTS)
     first, *others = marks.take(5, HOUR_S)
@@ -122,7 +136,7 @@ def test_work_on_a_mark_goes_on_where_it_was_left_behind_all_others(marks: Marks
     marks.add(ROOTS)
     first = marks.take(1, HOUR_S)[0]
     marks.advance(first, '["Ζ",7]')
-    marks.advance(first, "by one who comes late")
+    marks.advance(first, "by a relay that comes late")
     *others, again = marks.take(5, HOUR_S)
     assert len(others) == 2
     assert again == Mark(again.id, root=first.root, keys=first.keys, cursor='["Ζ",7]')
@@ -208,7 +222,7 @@ def test_a_damaged_mark_keeps_no_other_from_being_taken(real: Capturing) -> None
 
 
 @pytest.mark.parametrize("real", ["postgresql", "mariadb"], indirect=True)
-def test_marks_of_open_transactions_stop_nobody(real: Capturing) -> None:
+def test_marks_of_open_transactions_stop_no_relay(real: Capturing) -> None:
     """A relay neither waits for a service's transaction nor makes it wait."""
     real.install()
     real.marks.add(ROOTS)

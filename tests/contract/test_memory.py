@@ -39,7 +39,7 @@ def memory(make: MakeMemory) -> Memory:
 
 
 def keys_of(memory: Memory, root: Root = ONE) -> tuple[int, frozenset[ItemKey]]:
-    """What is remembered, asked by somebody who changes nothing."""
+    """What is remembered, read without changing anything."""
     found = memory.remember(-1, {root: []})[root]
     return found.ticket, found.keys
 
@@ -53,7 +53,7 @@ def test_what_was_intended_is_told_to_the_next_and_adds_up(memory: Memory) -> No
     assert memory.remember(9, {}) == {}
 
 
-def test_who_comes_late_changes_nothing_and_is_told_so(memory: Memory) -> None:
+def test_a_late_writer_changes_nothing_and_is_told_so(memory: Memory) -> None:
     memory.remember(6, {ONE: [A]})
     found = memory.remember(5, {ONE: [B], TWO: [C]})
     assert found == {ONE: Remembered(6, frozenset({A})), TWO: Remembered()}
@@ -61,7 +61,7 @@ def test_who_comes_late_changes_nothing_and_is_told_so(memory: Memory) -> None:
     assert keys_of(memory, TWO) == (5, {C})
 
 
-def test_only_current_keys_stay_where_nobody_came_meanwhile(memory: Memory) -> None:
+def test_only_current_keys_stay_where_no_writer_came_meanwhile(memory: Memory) -> None:
     memory.remember(5, {ONE: [A, B], TWO: [A]})
     memory.remember(6, {TWO: [B]})
     memory.settle(5, {ONE: [B], TWO: [], ("order", "[3]"): [A]})
@@ -84,7 +84,7 @@ def test_tables_have_memories_of_their_own(make: MakeMemory) -> None:
     make("table-1").remember(5, {ONE: [A]})
     make("table-1").request_keys([KeyRequest(A, ONE)])
     assert make("table-2").remember(4, {ONE: [B]}) == {ONE: Remembered()}
-    assert make("table-2").contests([A]) == []
+    assert make("table-2").requests_of([A]) == []
 
 
 def test_keys_are_of_any_type_and_as_long_as_dynamodb_takes(memory: Memory) -> None:
@@ -92,7 +92,7 @@ def test_keys_are_of_any_type_and_as_long_as_dynamodb_takes(memory: Memory) -> N
     memory.remember(5, {ONE: keys})
     assert keys_of(memory) == (5, set(keys))
     memory.request_keys([KeyRequest(key, TWO) for key in keys])
-    assert {one.key for one in memory.contests(keys)} == set(keys)
+    assert {one.key for one in memory.requests_of(keys)} == set(keys)
 
 
 def test_equal_numbers_are_one_key(memory: Memory) -> None:
@@ -125,7 +125,7 @@ def test_thousands_of_roots_in_one_call(memory: Memory) -> None:
     assert found == {root: Remembered(5, frozenset(keys[:1])) for root, keys in intended.items()}
 
 
-def test_of_many_at_once_nobody_is_forgotten(memory: Memory) -> None:
+def test_of_many_at_once_none_is_forgotten(memory: Memory) -> None:
     roots: list[Root] = [("order", f"[{n}]") for n in range(60)]
 
     def work(ticket: int) -> None:
@@ -152,20 +152,20 @@ def test_the_highest_ticket_that_was_reached_stays_known(make: MakeMemory) -> No
     assert memory.highest() == 2 * 10**12 + 39
 
 
-# ── contests ──
+# ── key requests ──
 
 
 def test_a_contest_lasts_until_it_is_conceded(memory: Memory) -> None:
     wishes = [KeyRequest(A, ONE), KeyRequest(A, TWO), KeyRequest(B, ONE)]
     memory.request_keys(wishes)
     memory.request_keys(wishes[:1])
-    assert sorted(memory.contests([A, B, C]), key=repr) == sorted(wishes, key=repr)
-    assert memory.contests([B, B]) == [KeyRequest(B, ONE)]
+    assert sorted(memory.requests_of([A, B, C]), key=repr) == sorted(wishes, key=repr)
+    assert memory.requests_of([B, B]) == [KeyRequest(B, ONE)]
     memory.withdraw([KeyRequest(A, ONE), KeyRequest(C, TWO)])
-    assert memory.contests([A]) == [KeyRequest(A, TWO)]
+    assert memory.requests_of([A]) == [KeyRequest(A, TWO)]
     memory.withdraw([])
     memory.request_keys([])
-    assert memory.contests([]) == []
+    assert memory.requests_of([]) == []
 
 
 def test_the_highest_ticket_stays_known_and_never_goes_back(make: MakeMemory) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from migrator.journal.findings import SqlOpenFindings
+from migrator.journal.memory import SqlOpenFindings
 from migrator.journal.runs import SqlJournal
 from migrator.journal.traces import SqlTraces
 from migrator.model.journal import Finding

@@ -18,9 +18,8 @@ from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
 from migrator.model.edges import KeptPhase
 from migrator.model.errors import SettingsError
-from migrator.model.evidence import Move, MovedError, PatternPhase, Phases
+from migrator.model.evidence import OFF, Move, MovedError, PatternPhase, Phases, State
 from migrator.model.instances import Instance
-from migrator.model.phase import OFF, State
 from tests.contract.silence import LONG_S, silence
 from tests.fakes.phases import FakePhases
 
@@ -48,7 +47,7 @@ def moved(
     return Move(pattern, before, after, who)
 
 
-def test_a_pattern_that_nobody_moved_is_not_there(phases: Phases) -> None:
+def test_a_pattern_that_was_never_moved_is_not_there(phases: Phases) -> None:
     assert phases.all() == {}
     assert phases.history() == []
     assert phases.confirmed() == {}
@@ -70,7 +69,7 @@ def test_a_move_gives_the_next_version_and_a_line_of_the_audit(phases: Phases) -
     assert phases.history("others") == []
 
 
-def test_a_move_from_a_version_that_is_past_changes_nothing_and_says_who_was_first(phases: Phases) -> None:
+def test_a_move_from_a_version_that_is_past_changes_nothing_and_names_the_first_mover(phases: Phases) -> None:
     phases.move(moved(who="ada@web-1"), 0)
     for late, version in ((moved(who="bob@web-2"), 0), (moved(SHADOW, RAMP), 0), (moved(OFF, SHADOW), 1)):
         with pytest.raises(MovedError, match=r"in shadow by now: ada@web-1 moved it from off"):
@@ -153,7 +152,7 @@ EDITS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_a_phase_that_was_edited_by_hand_says_what_to_do_and_stands_in_nobody_elses_way(
+def test_a_phase_that_was_edited_by_hand_says_what_to_do_and_stops_no_other(
     journal: SqlJournal, edit: str
 ) -> None:
     phases = SqlPhases(journal.database, "shop")

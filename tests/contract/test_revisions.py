@@ -7,9 +7,8 @@ from typing import Protocol
 
 import pytest
 
-from migrator.journal.revisions import SqlRevisions, newest_of
 from migrator.journal.runs import SqlJournal
-from migrator.journal.writers import SqlWriters
+from migrator.journal.writers import SqlRevisions, SqlWriters, newest_of
 from migrator.model.errors import OldRevisionError
 from migrator.model.instances import Revision, Revisions, Standing
 from migrator.model.journal import RunIdentity
@@ -27,7 +26,7 @@ Make = Callable[[str], Registered]
 
 @pytest.fixture
 def make(journal_or_fake: SqlJournal | None) -> Make:
-    """A function from a digest to the revisions of a job as one who works by it sees them."""
+    """A function from a mapping's digest to the revisions of a job as a writer of that mapping sees them."""
     if journal_or_fake is None:
         book = RevisionBook()
         return lambda digest: FakeRevisions(book, digest)
@@ -76,7 +75,7 @@ def test_only_writers_by_the_newest_enter(make: Make, entered: Callable[[str], W
     two.enter(second)
     with pytest.raises(OldRevisionError):
         one.enter(entered("late"))
-    # Of a writer that wrote nothing down, as one of an older version, nobody knows.
+    # A writer that recorded no revision, as one of an older version, is not known.
     assert two.old([first, second, entered("stranger")]) == [first]
     one.leave(first)
     assert two.old([first, second]) == []

@@ -11,8 +11,7 @@ import pytest
 
 from migrator.model.edges import KeyCounts, Source
 from migrator.model.facts import Column, EntityPlan
-from migrator.model.keys import encode_key
-from migrator.model.table import SourceKey
+from migrator.model.table import SourceKey, encode_key
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
     KEYED,

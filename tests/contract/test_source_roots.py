@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from migrator.mapping.heart.changes import captured_tables
-from migrator.model.capture import Lookup
-from migrator.model.entities import Collection
-from migrator.model.facts import CollectionPlan, EntityPlan
-from migrator.model.keys import decode_key, encode_key
+from migrator.model.facts import CollectionPlan, EntityPlan, Lookup
 from migrator.model.live import RootFinder
+from migrator.model.mapping import Collection
+from migrator.model.table import decode_key, encode_key
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
     KEYED,

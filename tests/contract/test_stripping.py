@@ -52,7 +52,7 @@ def test_our_attributes_go_and_all_else_stays(store: ItemStore, stripping: Strip
     assert stripping.strip([]) == 0
 
 
-def test_what_is_somebody_elses_by_now_or_gone_stays_so(store: ItemStore, stripping: Stripping) -> None:
+def test_what_is_foreign_by_now_or_gone_stays_so(store: ItemStore, stripping: Stripping) -> None:
     theirs = item(1, _src="order:[7]", total=9)
     store.put([theirs])
     assert stripping.strip([item(1), item(2)]) == 0

@@ -63,7 +63,7 @@ def test_a_table_is_never_created_twice(admin: DynamoTableAdmin, design: TableDe
 
 
 class LosesOneAnswer:
-    """The client, of whose first request of this kind nobody hears that it took effect."""
+    """A client whose first request of this kind takes effect without an answer."""
 
     def __init__(self, client: Any, operation: str) -> None:
         self._client, self._operation = client, operation
@@ -89,7 +89,7 @@ def test_a_request_whose_answer_is_lost_is_not_refused_for_having_worked(
     assert (made.status, made.differences) == ("ACTIVE", ())
 
 
-def test_a_table_that_somebody_else_creates_at_the_same_time_is_not_ours(
+def test_a_table_that_another_creates_at_the_same_time_is_not_ours(
     client: Any, admin: DynamoTableAdmin, design: TableDesign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin.create(design)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
-from migrator.journal.evidence import SqlEvidence
 from migrator.journal.memory import SqlMemory
+from migrator.journal.phases import SqlEvidence
 from migrator.journal.runs import SqlJournal
 from migrator.journal.schema import finding
 from migrator.journal.traces import SqlTraces
@@ -63,7 +63,7 @@ def test_every_kind_is_counted(journal: SqlJournal) -> None:
         "remembered keys": 3,
         "samples": 1,
     }
-    # Whose values a sample holds nobody can tell.
+    # Whose values a sample holds is not known.
     assert traces(journal).count([("user", '["nobody"]')]) == dict.fromkeys(KINDS, 0) | {"samples": 1}
 
 
@@ -79,10 +79,13 @@ def test_what_is_forgotten_is_gone_and_the_rest_is_as_it_was(journal: SqlJournal
     }
     assert traces(journal).count([ANN]) == dict.fromkeys(KINDS, 0)
     assert [traces(journal).count([root]) for root in (BOB, LIKE)] == others
-    assert SqlMemory(journal.database, TABLE).contests([("K", "wanted")]) == sorted(
-        SqlMemory(journal.database, TABLE).contests([("K", "wanted")]), key=lambda one: 0
+    assert SqlMemory(journal.database, TABLE).requests_of([("K", "wanted")]) == sorted(
+        SqlMemory(journal.database, TABLE).requests_of([("K", "wanted")]), key=lambda one: 0
     )
-    assert {one.root for one in SqlMemory(journal.database, TABLE).contests([("K", "wanted")])} == {BOB, LIKE}
+    assert {one.root for one in SqlMemory(journal.database, TABLE).requests_of([("K", "wanted")])} == {
+        BOB,
+        LIKE,
+    }
 
 
 def test_findings_of_an_item_without_its_row_go_by_the_items_key(journal: SqlJournal) -> None:

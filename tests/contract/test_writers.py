@@ -1,4 +1,4 @@
-"""Who writes items of a table: the fake one, and journals of every kind."""
+"""The contract of the registered writers of a table: the fake one, and journals of every kind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_a_writer_is_there_from_enter_to_leave(writers: Writers) -> None:
 
 
 @pytest.mark.parametrize("kind", ["conditional", "relay", "strict"])
-def test_who_was_here_once_closes_the_fast_path_for_good(writers: Writers, kind: WriterKind) -> None:
+def test_a_writer_that_was_here_once_closes_the_fast_path_for_good(
+    writers: Writers, kind: WriterKind
+) -> None:
     other = writers.enter(kind)
     assert other.kind == kind
     assert writers.enter("fast").kind == "conditional"
@@ -87,7 +89,7 @@ def test_a_beat_renews_and_says_since_when_one_works(writers: Writers) -> None:
     assert writers.living(60) == [later]
 
 
-def test_who_is_silent_is_not_living(writers: Writers) -> None:
+def test_a_silent_writer_is_not_living(writers: Writers) -> None:
     silent, loud = writers.enter("relay"), writers.enter("strict")
     silence(writers, silent)
     loud = writers.beat(loud)
@@ -95,7 +97,7 @@ def test_who_is_silent_is_not_living(writers: Writers) -> None:
     assert {one.id for one in writers.living(LONG_S * 2)} == {silent.id, loud.id}
 
 
-def test_who_was_taken_for_dead_counts_as_fenced(writers: Writers) -> None:
+def test_a_writer_taken_for_dead_counts_as_fenced(writers: Writers) -> None:
     one = writers.enter("conditional")
     writers.leave(one)
     assert writers.beat(one) == replace(one, fenced=True)

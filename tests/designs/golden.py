@@ -12,8 +12,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from migrator.mapping.heart.wire import encode_item
 from migrator.model.table import Item
-from migrator.target.wire import encode_item
 
 ROOT = Path(__file__).parents[2]
 DESIGNS = ROOT / "mappings" / "designs"

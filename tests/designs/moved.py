@@ -10,6 +10,7 @@ from typing import Any
 
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.wire import decode_item
 from migrator.mapping.patterns.answers import read_params
 from migrator.model.journal import RunIdentity, RunKind
 from migrator.model.results import Answer, BackfillResult, VerifyResult
@@ -17,7 +18,7 @@ from migrator.model.table import Item, ItemKey
 from migrator.output.runs import Lines
 from migrator.runtime.logs import get_logger
 from migrator.settings.source import SourceSettings
-from migrator.settings.transforms import read_mapping
+from migrator.settings.transforms import checked_on, read_mapping
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.backfill.write import Claims
@@ -26,8 +27,7 @@ from migrator.stages.verify.stage import Verify
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
-from migrator.target.wire import decode_item
-from migrator.wiring.job import Work, checked_on, open_source
+from migrator.wiring.job import Work, open_source
 from tests.designs.golden import DESIGNS, Golden, GoldenQuery, read_golden
 from tests.support_fence import OF_A_STILL_SOURCE, no_fence, written_alone
 
@@ -76,7 +76,7 @@ class Moved:
 def moved(name: str, url: str, endpoint: str) -> Iterator[Moved]:
     """The design on the database of this URL, moved into a table of its own that is gone afterwards."""
     parsed = read_mapping(DESIGNS / f"{name}.yaml")
-    with open_source(SourceSettings(url), parsed, Work(workers=4)) as source:
+    with open_source(SourceSettings(url=url), parsed, Work(workers=4)) as source:
         checked = checked_on(source, parsed)
         design = replace(checked.mapping.table, name=f"{name}-{secrets.token_hex(4)}")
         client = dynamodb_client(region=None, profile=None, endpoint=endpoint)

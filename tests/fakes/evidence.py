@@ -23,32 +23,34 @@ class FakeEvidence:
         self._ask()
         with self._lock:
             self._drop(self.clock() - WINDOWS_KEPT_S)
-            self._windows |= {(one.begun_at, one.pattern, one.writer): one for one in windows}
+            self._windows |= {(sample.begun_at, sample.pattern, sample.writer): sample for sample in windows}
             self._samples += samples
-            for kind in {(one.pattern, one.key) for one in samples}:
-                same = [one for one in self.samples() if (one.pattern, one.key) == kind]
-                old = {id(one) for one in same[SAMPLES_KEPT:]}
-                self._samples = [one for one in self._samples if id(one) not in old]
+            for kind in {(sample.pattern, sample.key) for sample in samples}:
+                same = [sample for sample in self.samples() if (sample.pattern, sample.key) == kind]
+                old = {id(sample) for sample in same[SAMPLES_KEPT:]}
+                self._samples = [sample for sample in self._samples if id(sample) not in old]
 
     def windows(self, since: float, pattern: str | None = None) -> list[Window]:
         self._ask()
         with self._lock:
-            found = [one for _, one in sorted(self._windows.items(), key=lambda item: item[0])]
-        return [one for one in found if one.begun_at >= since and pattern in (None, one.pattern)]
+            windows = [window for _, window in sorted(self._windows.items(), key=lambda item: item[0])]
+        return [
+            window for window in windows if window.begun_at >= since and pattern in (None, window.pattern)
+        ]
 
     def samples(self, pattern: str | None = None) -> list[Sample]:
         self._ask()
         with self._lock:
-            # Of one moment, the last that was kept stands first.
-            found = sorted(self._samples, key=lambda one: one.at)
-        return [one for one in found[::-1] if pattern in (None, one.pattern)]
+            # Of samples of one moment, the last that was kept stands first.
+            samples = sorted(self._samples, key=lambda sample: sample.at)
+        return [sample for sample in samples[::-1] if pattern in (None, sample.pattern)]
 
     def now_s(self) -> float:
         self._ask()
         return self.clock()
 
     def _drop(self, before: float) -> None:
-        self._windows = {place: one for place, one in self._windows.items() if one.begun_at >= before}
+        self._windows = {key: window for key, window in self._windows.items() if window.begun_at >= before}
 
     def _ask(self) -> None:
         if self.away is not None:

@@ -12,18 +12,24 @@ class FakeFindingGroups:
     """model.journal.FindingGroups of findings that a test gives, by the run's id."""
 
     def __init__(self) -> None:
-        self.found: dict[int, list[Finding]] = {}
+        self.by_run: dict[int, list[Finding]] = {}
 
-    def add(self, run: Run, found: Sequence[Finding]) -> None:
-        self.found.setdefault(run.id, []).extend(found)
+    def add(self, run: Run, findings: Sequence[Finding]) -> None:
+        self.by_run.setdefault(run.id, []).extend(findings)
 
     def groups(self, run: Run) -> list[FindingGroup]:
-        counted = Counter((one.kind, one.entity, one.attribute) for one in self.found.get(run.id, []))
-        found = [FindingGroup(*key, count) for key, count in counted.items()]
-        return sorted(found, key=lambda one: (-one.count, one.kind, one.entity, one.attribute))
+        counted = Counter(
+            (finding.kind, finding.entity, finding.attribute) for finding in self.by_run.get(run.id, [])
+        )
+        groups = [FindingGroup(*key, count) for key, count in counted.items()]
+        return sorted(
+            groups, key=lambda finding: (-finding.count, finding.kind, finding.entity, finding.attribute)
+        )
 
     def some(self, run: Run, group: FindingGroup, limit: int) -> list[Finding]:
         wanted = (group.kind, group.entity, group.attribute)
-        return [one for one in self.found.get(run.id, []) if (one.kind, one.entity, one.attribute) == wanted][
-            :limit
-        ]
+        return [
+            finding
+            for finding in self.by_run.get(run.id, [])
+            if (finding.kind, finding.entity, finding.attribute) == wanted
+        ][:limit]

@@ -11,17 +11,16 @@ from threading import RLock
 from migrator.model.errors import MigratorError, OldRevisionError
 from migrator.model.instances import Instance, Standing
 from migrator.model.journal import Finding
-from migrator.model.keys import item_key_text
 from migrator.model.live import KeyRequest, Remembered, Root, Writer, WriterKind
-from migrator.model.table import ItemKey
+from migrator.model.table import ItemKey, item_key_text
 
 
 class FakeMemory:
-    """model.live.Memory; a test may look at `roots` and `wishes`."""
+    """model.live.Memory; a test may look at `roots` and `requests`."""
 
     def __init__(self) -> None:
         self.roots: dict[Root, Remembered] = {}
-        self.wishes: dict[tuple[str, Root], KeyRequest] = {}
+        self.requests: dict[tuple[str, Root], KeyRequest] = {}
         self.ticket = 0
         self._lock = RLock()
 
@@ -47,20 +46,24 @@ class FakeMemory:
                 if held.ticket == ticket:
                     self.roots[root] = Remembered(ticket, held.keys & frozenset(keys))
 
-    def request_keys(self, contests: Sequence[KeyRequest]) -> None:
+    def request_keys(self, requests: Sequence[KeyRequest]) -> None:
         with self._lock:
-            for one in contests:
-                self.wishes.setdefault((item_key_text(one.key), one.root), one)
+            for request in requests:
+                self.requests.setdefault((item_key_text(request.key), request.root), request)
 
-    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
-        asked = {item_key_text(key) for key in keys}
+    def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
+        wanted = {item_key_text(key) for key in keys}
         with self._lock:
-            return [self.wishes[place] for place in sorted(self.wishes) if place[0] in asked]
+            return [
+                self.requests[request_key]
+                for request_key in sorted(self.requests)
+                if request_key[0] in wanted
+            ]
 
-    def withdraw(self, contests: Sequence[KeyRequest]) -> None:
+    def withdraw(self, requests: Sequence[KeyRequest]) -> None:
         with self._lock:
-            for one in contests:
-                self.wishes.pop((item_key_text(one.key), one.root), None)
+            for request in requests:
+                self.requests.pop((item_key_text(request.key), request.root), None)
 
 
 class FakeOpenFindings:
@@ -70,46 +73,47 @@ class FakeOpenFindings:
         self.open: dict[tuple[str, ...], tuple[int, Finding]] = {}
         self._lock = RLock()
 
-    def settle(self, tickets: Mapping[Root, int], found: Sequence[Finding]) -> None:
+    def settle(self, tickets: Mapping[Root, int], findings: Sequence[Finding]) -> None:
         with self._lock:
             newer = {
-                place
-                for place, (ticket, one) in self.open.items()
-                if ticket > tickets.get(_root(one), ticket)
+                key
+                for key, (ticket, finding) in self.open.items()
+                if ticket > tickets.get(_root(finding), ticket)
             }
             left = {
-                place: kept
-                for place, kept in self.open.items()
-                if place in newer or _root(kept[1]) not in tickets
+                key: kept for key, kept in self.open.items() if key in newer or _root(kept[1]) not in tickets
             }
-            made = {
-                (one.kind, *_root(one), one.item_key, one.attribute): (tickets.get(_root(one), 0), one)
-                for one in found
+            new = {
+                (finding.kind, *_root(finding), finding.item_key, finding.attribute): (
+                    tickets.get(_root(finding), 0),
+                    finding,
+                )
+                for finding in findings
             }
-            self.open = {**made, **left, **{place: made[place] for place in made.keys() - newer}}
+            self.open = {**new, **left, **{key: new[key] for key in new.keys() - newer}}
 
     def close_marks(self) -> None:
-        self._keep(lambda one: one.kind != "mark")
+        self._keep(lambda finding: finding.kind != "mark")
 
     def keep_entities(self, names: Collection[str]) -> None:
-        self._keep(lambda one: one.kind == "mark" or one.entity in names)
+        self._keep(lambda finding: finding.kind == "mark" or finding.entity in names)
 
     def counts(self, above: int = -1) -> dict[str, int]:
-        return dict(Counter(one.kind for ticket, one in self.open.values() if ticket > above))
+        return dict(Counter(finding.kind for ticket, finding in self.open.values() if ticket > above))
 
     def read(self, limit: int | None = None) -> list[Finding]:
-        return [one for _, one in sorted(self.open.values(), key=lambda kept: kept[0])][:limit]
+        return [finding for _, finding in sorted(self.open.values(), key=lambda kept: kept[0])][:limit]
 
     def roots(self) -> list[Root]:
-        return sorted({_root(one) for _, one in self.open.values() if one.source_key})
+        return sorted({_root(finding) for _, finding in self.open.values() if finding.source_key})
 
     def _keep(self, wanted: Callable[[Finding], bool]) -> None:
         with self._lock:
-            self.open = {place: kept for place, kept in self.open.items() if wanted(kept[1])}
+            self.open = {key: kept for key, kept in self.open.items() if wanted(kept[1])}
 
 
-def _root(one: Finding) -> Root:
-    return one.entity, one.source_key
+def _root(finding: Finding) -> Root:
+    return finding.entity, finding.source_key
 
 
 class FakeWriters:
@@ -147,13 +151,15 @@ class FakeWriters:
     def fence(self) -> list[Writer]:
         with self._lock:
             self.closed = True
-            fast = [replace(one, fenced=True) for one in self.writers.values() if one.kind == "fast"]
-            self.writers |= {one.id: one for one in fast}
+            fast = [replace(writer, fenced=True) for writer in self.writers.values() if writer.kind == "fast"]
+            self.writers |= {writer.id: writer for writer in fast}
         return _in_order(fast)
 
     def living(self, silent_s: float) -> list[Writer]:
         with self._lock:
-            return _in_order(one for one in self.writers.values() if one.alive_at > self.clock() - silent_s)
+            return _in_order(
+                writer for writer in self.writers.values() if writer.alive_at > self.clock() - silent_s
+            )
 
 
 @dataclass
@@ -161,7 +167,7 @@ class RevisionBook:
     """What a journal holds of one job's revisions."""
 
     newest: str = ""
-    known: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
     by_writer: dict[str, str] = field(default_factory=dict)
 
 
@@ -175,14 +181,14 @@ class FakeRevisions:
     def standing(self) -> Standing:
         if self.book.newest in ("", self.own):
             return "newest" if self.book.newest else "first"
-        return "old" if self.own in self.book.known else "new"
+        return "old" if self.own in self.book.seen else "new"
 
     def register(self, *, go_back: bool = False) -> Standing:
         before = self.standing()
         if before == "old" and not go_back:
             raise OldRevisionError("the job has gone on to another mapping")
         self.book.newest = self.own
-        self.book.known.add(self.own)
+        self.book.seen.add(self.own)
         return before
 
     def enter(self, writer: Writer) -> None:
@@ -198,8 +204,8 @@ class FakeRevisions:
         return self.book.newest not in ("", self.own)
 
     def old(self, writers: Sequence[Writer]) -> list[Writer]:
-        newest, known = self.book.newest, self.book.by_writer
-        return [one for one in writers if newest and known.get(one.id, newest) != newest]
+        newest, revisions = self.book.newest, self.book.by_writer
+        return [writer for writer in writers if newest and revisions.get(writer.id, newest) != newest]
 
 
 class FakeInstances:
@@ -234,16 +240,16 @@ class FakeInstances:
     def known(self) -> list[Instance]:
         self._ask()
         with self._lock:
-            return sorted(self.instances.values(), key=lambda one: (one.since, one.id))
+            return sorted(self.instances.values(), key=lambda instance: (instance.since, instance.id))
 
     def living(self, silent_s: float) -> list[Instance]:
-        return [one for one in self.known() if one.alive_at > self.clock() - silent_s]
+        return [instance for instance in self.known() if instance.alive_at > self.clock() - silent_s]
 
     def forget_silent(self, older_than_s: float) -> int:
-        known, since = self.known(), self.clock() - older_than_s
+        registered, since = self.known(), self.clock() - older_than_s
         with self._lock:
-            self.instances = {one.id: one for one in known if one.alive_at >= since}
-        return len(known) - len(self.instances)
+            self.instances = {instance.id: instance for instance in registered if instance.alive_at >= since}
+        return len(registered) - len(self.instances)
 
     def now_s(self) -> float:
         self._ask()
@@ -255,4 +261,4 @@ class FakeInstances:
 
 
 def _in_order(writers: Iterable[Writer]) -> list[Writer]:
-    return sorted(writers, key=lambda one: (one.since, one.id))
+    return sorted(writers, key=lambda writer: (writer.since, writer.id))

@@ -36,36 +36,36 @@ class MemoryMarks:
 
     def take(self, count: int, lease_s: float) -> list[Mark]:
         now = self._clock()
-        free = [one for one in self._kept if one.ready_at <= now and one.leased_until <= now][:count]
-        for one in free:
-            one.leased_until = now + lease_s
-        return [one.mark for one in free]
+        free = [kept for kept in self._kept if kept.ready_at <= now and kept.leased_until <= now][:count]
+        for kept in free:
+            kept.leased_until = now + lease_s
+        return [kept.mark for kept in free]
 
     def from_the_first(self) -> None:
         """Every take looks at all of them."""
 
     def finish(self, ids: Sequence[int]) -> None:
-        self._kept = [one for one in self._kept if one.mark.id not in ids]
+        self._kept = [kept for kept in self._kept if kept.mark.id not in ids]
 
     def advance(self, mark: Mark, cursor: str) -> None:
-        for one in self._of([mark.id]):
+        for kept in self._of([mark.id]):
             self._last += 1
-            one.mark, one.leased_until = replace(one.mark, id=self._last, cursor=cursor), 0.0
-            self._kept.remove(one)
-            self._kept.append(one)
+            kept.mark, kept.leased_until = replace(kept.mark, id=self._last, cursor=cursor), 0.0
+            self._kept.remove(kept)
+            self._kept.append(kept)
 
     def release(self, ids: Sequence[int]) -> None:
-        for one in self._of(ids):
-            one.leased_until = 0.0
+        for kept in self._of(ids):
+            kept.leased_until = 0.0
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
-        for one in self._of(ids):
-            one.mark = replace(one.mark, tries=one.mark.tries + 1)
-            one.ready_at, one.leased_until = self._clock() + wait_s, 0.0
+        for kept in self._of(ids):
+            kept.mark = replace(kept.mark, tries=kept.mark.tries + 1)
+            kept.ready_at, kept.leased_until = self._clock() + wait_s, 0.0
 
     def discard_failed(self, tries: int) -> int:
         before = len(self._kept)
-        self._kept = [one for one in self._kept if one.mark.tries < tries]
+        self._kept = [kept for kept in self._kept if kept.mark.tries < tries]
         return before - len(self._kept)
 
     def add(self, roots: Mapping[Root, Sequence[ItemKey]]) -> None:
@@ -78,17 +78,17 @@ class MemoryMarks:
         return marks
 
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
-        return [Mark(0, one.table, one.before, one.after) for one in changes]
+        return [Mark(0, change.table, change.before, change.after) for change in changes]
 
     def look(self, after: int, count: int) -> list[Mark]:
-        found = sorted((one.mark for one in self._kept), key=lambda mark: mark.id)
-        return [mark for mark in found if mark.id > after][:count]
+        marks = sorted((kept.mark for kept in self._kept), key=lambda mark: mark.id)
+        return [mark for mark in marks if mark.id > after][:count]
 
     def state(self) -> MarksState:
         now = self._clock()
-        ripe = [one for one in self._kept if one.ready_at <= now]
-        oldest_age_s = max((now - one.changed_at for one in ripe), default=0.0)
-        failed = sum(one.mark.tries > 0 for one in self._kept)
+        ripe = [kept for kept in self._kept if kept.ready_at <= now]
+        oldest_age_s = max((now - kept.changed_at for kept in ripe), default=0.0)
+        failed = sum(kept.mark.tries > 0 for kept in self._kept)
         return MarksState(len(ripe), oldest_age_s, failed, len(self._kept) - len(ripe))
 
     def _add(self, mark: Mark, ready_in_s: float) -> None:
@@ -97,7 +97,7 @@ class MemoryMarks:
         self._kept.append(_Kept(replace(mark, id=self._last), now, now + ready_in_s if ready_in_s else 0.0))
 
     def _of(self, ids: Sequence[int]) -> list[_Kept]:
-        return [one for one in self._kept if one.mark.id in ids]
+        return [kept for kept in self._kept if kept.mark.id in ids]
 
 
 class MemoryTickets:

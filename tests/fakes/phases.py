@@ -8,8 +8,7 @@ from threading import Lock
 
 from migrator.model.edges import KeptPhase
 from migrator.model.errors import SettingsError
-from migrator.model.evidence import Move, MovedError, PatternPhase
-from migrator.model.phase import state_named
+from migrator.model.evidence import Move, MovedError, PatternPhase, state_named
 
 
 class FakePhases:
@@ -28,18 +27,18 @@ class FakePhases:
 
     def move(self, move: Move, version: int) -> PatternPhase:
         with self._lock:
-            known = self._phases.get(move.pattern, PatternPhase(move.pattern))
-            if known.version != version or known.state != move.before:
-                first = [one for one in self._moves if one.pattern == move.pattern][-1:]
+            current = self._phases.get(move.pattern, PatternPhase(move.pattern))
+            if current.version != version or current.state != move.before:
+                first = [earlier for earlier in self._moves if earlier.pattern == move.pattern][-1:]
                 who = f": {first[0].who} moved it from {first[0].before}" if first else ""
-                raise MovedError(f"pattern {move.pattern} is in {known.state} by now{who}")
-            made = PatternPhase(move.pattern, move.after, version + 1, self.clock())
-            self._phases[move.pattern] = made
-            self._moves.append(replace(move, version=made.version, at=made.since))
-            return made
+                raise MovedError(f"pattern {move.pattern} is in {current.state} by now{who}")
+            moved = PatternPhase(move.pattern, move.after, version + 1, self.clock())
+            self._phases[move.pattern] = moved
+            self._moves.append(replace(move, version=moved.version, at=moved.since))
+            return moved
 
     def mend(self, pattern: str) -> PatternPhase:
-        """Nobody edits these by hand."""
+        """These are never edited by hand."""
         return self.all().get(pattern, PatternPhase(pattern))
 
     def take_over(self, pattern: str, kept: KeptPhase, who: str, reason: str) -> PatternPhase:
@@ -47,16 +46,16 @@ class FakePhases:
         if state is None:
             raise SettingsError(f"the table keeps of pattern {pattern} what is no phase")
         with self._lock:
-            known = self._phases.get(pattern, PatternPhase(pattern))
-            version = max(kept.version, known.version + 1)
-            made = self._phases[pattern] = PatternPhase(pattern, state, version, self.clock())
-            move = Move(pattern, known.state, state, who, reason)
-            self._moves.append(replace(move, version=version, at=made.since))
-        return made
+            current = self._phases.get(pattern, PatternPhase(pattern))
+            version = max(kept.version, current.version + 1)
+            taken_over = self._phases[pattern] = PatternPhase(pattern, state, version, self.clock())
+            move = Move(pattern, current.state, state, who, reason)
+            self._moves.append(replace(move, version=version, at=taken_over.since))
+        return taken_over
 
     def history(self, pattern: str | None = None) -> list[Move]:
         with self._lock:
-            return [one for one in self._moves if pattern in (None, one.pattern)]
+            return [move for move in self._moves if pattern in (None, move.pattern)]
 
     def confirm(self, instance: str, versions: Mapping[str, int]) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""A progress that nobody watches."""
+"""A progress that is not shown."""
 
 from __future__ import annotations
 

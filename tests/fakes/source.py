@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.mapping.heart.values import decoder
-from migrator.model.capture import Lookup
 from migrator.model.edges import KeyCounts, RowsSeen
 from migrator.model.facts import (
     CollectionPlan,
@@ -17,12 +16,12 @@ from migrator.model.facts import (
     EntityPlan,
     JoinPlan,
     Kind,
+    Lookup,
     SchemaFacts,
     Slot,
     TableFacts,
 )
-from migrator.model.keys import decode_key, encode_key
-from migrator.model.table import CLIMB_LEVELS, RowTree, SourceKey, Value
+from migrator.model.table import CLIMB_LEVELS, RowTree, SourceKey, Value, decode_key, encode_key
 
 Row = dict[str, Any]
 Answer = Callable[[Mapping[str, Any]], list[tuple[Any, ...]]]
@@ -63,7 +62,7 @@ class MemorySource:
     def key_counts(self, plan: EntityPlan) -> KeyCounts:
         keys = [_key(plan, row) for row in self._in_order(plan)]
         texts = {encode_key(key) for key in keys}
-        return KeyCounts(len(keys), len({_place(plan, key) for key in keys}), len(texts))
+        return KeyCounts(len(keys), len({_sort_key(plan, key) for key in keys}), len(texts))
 
     def rows_seen(self, table: TableFacts) -> RowsSeen:
         return RowsSeen(len(self.rows.get(table.real, [])))
@@ -83,10 +82,10 @@ class MemorySource:
         for last in range(page_rows - 1, len(rows), page_rows):
             yield encode_key(_key(plan, rows[last]))
 
-    def random_keys(self, plan: EntityPlan, number: int, rows: int, seed: int) -> list[SourceKey]:
-        found = self._with_key(plan)
-        chosen = random.Random(seed).sample(range(len(found)), min(number, len(found)))
-        return [encode_key(_key(plan, found[place])) for place in sorted(chosen)]
+    def random_keys(self, plan: EntityPlan, number: int, row_count: int, seed: int) -> list[SourceKey]:
+        rows_with_key = self._with_key(plan)
+        chosen = random.Random(seed).sample(range(len(rows_with_key)), min(number, len(rows_with_key)))
+        return [encode_key(_key(plan, rows_with_key[position])) for position in sorted(chosen)]
 
     def read_page(
         self, plan: EntityPlan, after: SourceKey | None, upto: SourceKey | None, limit: int | None = None
@@ -95,9 +94,11 @@ class MemorySource:
         return [self._tree(plan, row) for row in rows[:limit]]
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
-        wanted = {_place(plan, decode_key(key)) for key in keys}
+        wanted = {_sort_key(plan, decode_key(key)) for key in keys}
         return [
-            self._tree(plan, row) for row in self._in_order(plan) if _place(plan, _key(plan, row)) in wanted
+            self._tree(plan, row)
+            for row in self._in_order(plan)
+            if _sort_key(plan, _key(plan, row)) in wanted
         ]
 
     def find_roots(
@@ -108,16 +109,16 @@ class MemorySource:
         after: SourceKey | None,
         limit: int,
     ) -> list[SourceKey]:
-        known = [one for one in values if all(value is not None for value in one)]
-        found = [
+        complete = [key_values for key_values in values if all(value is not None for value in key_values)]
+        rows = [
             row
             for row in self._with_key(plan)
-            if any(self._is_reached(plan, lookup, one, row) for one in known)
+            if any(self._is_reached(plan, lookup, key_values, row) for key_values in complete)
         ]
-        return [encode_key(_key(plan, row)) for row in _between(plan, found, after, None)[:limit]]
+        return [encode_key(_key(plan, row)) for row in _between(plan, rows, after, None)[:limit]]
 
     def _is_reached(self, plan: EntityPlan, lookup: Lookup, values: Sequence[Any], root: Row) -> bool:
-        held = list(zip(lookup.columns or [one.real for one in plan.key], values, strict=True))
+        held = list(zip(lookup.columns or [column.real for column in plan.key], values, strict=True))
         if lookup.climb is not None:
             reached = self._line(lookup.climb, root)
         elif lookup.collection is None:
@@ -136,8 +137,8 @@ class MemorySource:
         *,
         at_most: int | None = None,
     ) -> list[tuple[Any, ...]]:
-        found = self.answers[sql](params)
-        return found if at_most is None else found[: at_most + 1]
+        rows = self.answers[sql](params)
+        return rows if at_most is None else rows[: at_most + 1]
 
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
         return "" if sql in self.answers else "no such statement"
@@ -153,20 +154,20 @@ class MemorySource:
 
     def _with_key(self, plan: EntityPlan) -> list[Row]:
         rows = [row for row in self.rows.get(plan.table.real, []) if None not in _key(plan, row)]
-        return sorted(rows, key=lambda row: _place(plan, _key(plan, row)))
+        return sorted(rows, key=lambda row: _sort_key(plan, _key(plan, row)))
 
     # ── row trees ──
 
     def _tree(self, plan: EntityPlan, row: Row) -> RowTree:
         values = _slots(plan.slots, self._with_parents(row, plan.joins))
-        return (*values, *(self._collected(one, row) for one in plan.collections))
+        return (*values, *(self._collected(collection, row) for collection in plan.collections))
 
     def _with_parents(self, row: Row, joins: Sequence[JoinPlan]) -> dict[str, Row]:
-        found = {"": row}
+        by_alias = {"": row}
         for join in joins:
-            pairs = [(found[join.parent].get(theirs), ours) for theirs, ours in join.on]
-            found[join.alias] = next(iter(self._matching(join.table, pairs)), {})
-        return found
+            pairs = [(by_alias[join.parent].get(theirs), ours) for theirs, ours in join.on]
+            by_alias[join.alias] = next(iter(self._matching(join.table, pairs)), {})
+        return by_alias
 
     def _matching(self, table: TableFacts, pairs: Sequence[tuple[Any, str]]) -> list[Row]:
         """Rows of `table` whose columns hold the values; NULL equals nothing."""
@@ -177,20 +178,24 @@ class MemorySource:
             rows = [row for row in rows if row.get(real) == value]
         return rows
 
-    def _collected(self, one: CollectionPlan, root: Row) -> Any:
-        if one.collection.kind == "climb":
-            line = reversed(self._line(one, root))
-            return tuple(_slots(one.slots, {"": row}) for row in line)
-        children = self._children(one, root)
-        if one.collection.kind == "list":
-            trees = [self._with_parents(child, one.joins) for child in children]
-            return tuple(_slots(one.slots, tree) for tree in sorted(trees, key=_child_place(one)))
-        if one.column is None:
+    def _collected(self, collection: CollectionPlan, root: Row) -> Any:
+        if collection.collection.kind == "climb":
+            line = reversed(self._line(collection, root))
+            return tuple(_slots(collection.slots, {"": row}) for row in line)
+        children = self._children(collection, root)
+        if collection.collection.kind == "list":
+            trees = [self._with_parents(child, collection.joins) for child in children]
+            return tuple(
+                _slots(collection.slots, tree) for tree in sorted(trees, key=_child_sort_key(collection))
+            )
+        if collection.column is None:
             return len(children)
-        return _reduce(one.collection.kind, [child.get(one.column.real) for child in children])
+        return _reduce(collection.collection.kind, [child.get(collection.column.real) for child in children])
 
-    def _children(self, one: CollectionPlan, root: Row) -> list[Row]:
-        return self._matching(one.table, [(root.get(theirs), ours) for ours, theirs in one.link])
+    def _children(self, collection: CollectionPlan, root: Row) -> list[Row]:
+        return self._matching(
+            collection.table, [(root.get(theirs), ours) for ours, theirs in collection.link]
+        )
 
     def _line(self, climb: CollectionPlan, row: Row) -> list[Row]:
         """The row and its ancestors, one more than a row may have."""
@@ -203,10 +208,12 @@ class MemorySource:
         return line
 
 
-def _child_place(one: CollectionPlan) -> Callable[[dict[str, Row]], tuple[Any, ...]]:
-    slots = {slot.path: slot for slot in one.slots}
-    columns = {column.name: Slot(column.name, "", column) for column in one.table.columns}
-    order = [slots.get(path) or columns[path] for path in (*one.order_by, *one.table.primary_key)]
+def _child_sort_key(collection: CollectionPlan) -> Callable[[dict[str, Row]], tuple[Any, ...]]:
+    slots = {slot.path: slot for slot in collection.slots}
+    columns = {column.name: Slot(column.name, "", column) for column in collection.table.columns}
+    order = [
+        slots.get(path) or columns[path] for path in (*collection.order_by, *collection.table.primary_key)
+    ]
     return lambda tree: _slots(order, tree)
 
 
@@ -218,17 +225,17 @@ def _key(plan: EntityPlan, row: Row) -> tuple[Any, ...]:
     return tuple(row.get(column.real) for column in plan.key)
 
 
-def _place(plan: EntityPlan, key: Sequence[Any]) -> tuple[Any, ...]:
-    """What rows are ordered and bounds are compared by: values in one form per kind."""
+def _sort_key(plan: EntityPlan, key: Sequence[Any]) -> tuple[Any, ...]:
+    """The key by which rows are ordered and compared with bounds: values in one form per kind."""
     return tuple(_comparable(column.kind, value) for column, value in zip(plan.key, key, strict=True))
 
 
 def _between(plan: EntityPlan, rows: list[Row], after: SourceKey | None, upto: SourceKey | None) -> list[Row]:
     """Of the rows, those with after < key <= upto; None is open."""
     if after is not None:
-        rows = [row for row in rows if _place(plan, _key(plan, row)) > _place(plan, decode_key(after))]
+        rows = [row for row in rows if _sort_key(plan, _key(plan, row)) > _sort_key(plan, decode_key(after))]
     if upto is not None:
-        rows = [row for row in rows if _place(plan, _key(plan, row)) <= _place(plan, decode_key(upto))]
+        rows = [row for row in rows if _sort_key(plan, _key(plan, row)) <= _sort_key(plan, decode_key(upto))]
     return rows
 
 

@@ -9,10 +9,22 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from migrator.mapping.heart.sizes import item_bytes, write_units
-from migrator.model.edges import ControlState, Kept, QueryPage, Receipt, ScanPage
+import orjson
+
+from migrator.mapping.heart.encoder import EncodedItem
+from migrator.mapping.heart.encoder_values import base64_text
+from migrator.mapping.heart.wire import encode_item, item_bytes, write_units
+from migrator.model.edges import (
+    ControlState,
+    Found,
+    Kept,
+    QueryPage,
+    Receipt,
+    ScannedPage,
+    ScanPage,
+    WiredItem,
+)
 from migrator.model.errors import TargetError
-from migrator.model.keys import encode_key
 from migrator.model.live import Outcome
 from migrator.model.table import (
     BATCH_GET_KEYS,
@@ -23,7 +35,9 @@ from migrator.model.table import (
     Item,
     ItemKey,
     TableDesign,
+    encode_key,
 )
+from migrator.stages.backfill.inserts import items_of
 from migrator.target.control import control_item, control_key, state_of, with_kept
 from tests.fakes.conditions import holds
 
@@ -31,11 +45,14 @@ _PAGE = 7
 
 
 class FakeStore:
-    """model.edges.ItemStore, model.live.ConditionalStore and OwnStore without a server.
+    """model.edges.ItemStore, model.live.ConditionalStore and OwnStore without a server, and what takes or
+    gives encoded items.
 
     `check` stands before each write, and raises where nothing more must be written. A test may look at `items` and
     change them, and see the `queries` asked.
     """
+
+    takes_encoded = True
 
     def __init__(self, design: TableDesign, check: Callable[[], None]) -> None:
         self.design = design
@@ -52,10 +69,21 @@ class FakeStore:
             self.items[self.design.key_of(item)] = copy.deepcopy(item)
         return Receipt(len(items), sum(sizes), float(sum(map(write_units, sizes))), -(-len(items) // 25))
 
+    def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
+        plain = items_of(items)
+        assert [self.design.key_of(item) for item in plain] == [key for key, _, _, _ in items]
+        assert [item_bytes(item) for item in plain] == [size for _, _, size, _ in items]
+        return self.put(plain)
+
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
         self.check()
         with self._lock:
             return [self._write(item) for item in items]
+
+    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
+        assert len({key for key, *_ in items}) == len(items)
+        outcomes = self.write(items_of(items), fresh=True)
+        return [outcome for outcome in outcomes if outcome.verdict != "stored"]
 
     def write_own(self, items: Sequence[Item]) -> list[Outcome]:
         self.check()
@@ -64,26 +92,31 @@ class FakeStore:
         with self._lock:
             for item in items:
                 other = self.items.get(self.design.key_of(item), item)
-                free = other.get(source) == item[source] or self._is_dead(other)
+                free = other.get(source) == item[source] or self._is_tombstone(other)
                 if free:
                     self.put([item])
                 outcomes.append(
-                    Outcome(item, "stored") if free else Outcome(item, "taken", str(other.get(source, "")))
+                    Outcome(item, "stored")
+                    if free
+                    else Outcome(item, "owned_by_other", str(other.get(source, "")))
                 )
         return outcomes
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         self.check()
         with self._lock:
-            return [one for group in groups for one in self._transact(group)]
+            return [outcome for group in groups for outcome in self._transact(group)]
 
     def _transact(self, group: Sequence[Item]) -> list[Outcome]:
         assert len({self.design.key_of(item) for item in group}) == len(group) <= TRANSACTION_ACTIONS
         outcomes = [self._outcome(item) for item in group]
-        if all(one.verdict == "stored" for one in outcomes):
+        if all(outcome.verdict == "stored" for outcome in outcomes):
             self.put(group)
             return outcomes
-        return [Outcome(one.item, "withheld") if one.verdict == "stored" else one for one in outcomes]
+        return [
+            Outcome(outcome.item, "rolled_back") if outcome.verdict == "stored" else outcome
+            for outcome in outcomes
+        ]
 
     def _write(self, item: Item) -> Outcome:
         outcome = self._outcome(item)
@@ -95,25 +128,25 @@ class FakeStore:
         source, ticket = self.design.source_attribute, self.design.ticket_attribute
         other = self.items.get(self.design.key_of(item))
         if other is not None:
-            own, dead = other.get(source) == item[source], self._is_dead(other)
+            own, is_tombstone = other.get(source) == item[source], self._is_tombstone(other)
             owner = str(other.get(source, ""))
-            known = _number(other.get(ticket, 0))
-            if not own and not dead:
-                return Outcome(item, "taken", owner, ticket=known)
-            if known > _number(item.get(ticket, 0)):
-                newer = Outcome(item, "newer", ticket=known)
-                return newer if own else Outcome(item, "buried", owner, ticket=known)
+            ticket_there = _number(other.get(ticket, 0))
+            if not own and not is_tombstone:
+                return Outcome(item, "owned_by_other", owner, ticket=ticket_there)
+            if ticket_there > _number(item.get(ticket, 0)):
+                newer = Outcome(item, "newer", ticket=ticket_there)
+                return newer if own else Outcome(item, "tombstoned_by_other", owner, ticket=ticket_there)
         return Outcome(item, "stored")
 
-    def remove_dead(self, tombstones: Sequence[Item]) -> int:
+    def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
         ticket = self.design.ticket_attribute
         self.check()
         with self._lock:
-            found = [(self.design.key_of(one), one[ticket]) for one in tombstones]
+            drawn_tickets = [(self.design.key_of(tombstone), tombstone[ticket]) for tombstone in tombstones]
             still = [
                 key
-                for key, drawn in found
-                if self._is_dead(self.items.get(key, {})) and self.items[key].get(ticket) == drawn
+                for key, drawn in drawn_tickets
+                if self._is_tombstone(self.items.get(key, {})) and self.items[key].get(ticket) == drawn
             ]
             self.delete(still)
         return len(still)
@@ -124,13 +157,13 @@ class FakeStore:
     def raise_control(self, ticket: int) -> int:
         self.check()
         with self._lock:
-            found = self.read_control()
-            if not found.is_there and self._control_seen:
+            state = self.read_control()
+            if not state.is_there and self._control_seen:
                 raise TargetError("the control item is gone")
             self._control_seen = True
-            if found.ticket >= ticket:
-                return found.ticket
-            self.put([control_item(self.design, replace(found, ticket=ticket))])
+            if state.ticket >= ticket:
+                return state.ticket
+            self.put([control_item(self.design, replace(state, ticket=ticket))])
             return 0
 
     def keep(self, table_id: str, job: str, kept: Kept) -> None:
@@ -138,7 +171,7 @@ class FakeStore:
             self.put([control_item(self.design, with_kept(self.read_control(), table_id, job, kept))])
             self._control_seen = True
 
-    def _is_dead(self, item: Item) -> bool:
+    def _is_tombstone(self, item: Item) -> bool:
         return item.get(self.design.type_attribute) == TOMBSTONE
 
     def delete(self, keys: Sequence[ItemKey]) -> None:
@@ -158,49 +191,58 @@ class FakeStore:
         return {key: copy.deepcopy(self.items[key]) for key in keys if key in self.items}
 
     def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
-        mine = sorted(
+        own_keys = sorted(
             (key for key in self.items if zlib.crc32(encode_key(key[:1]).encode()) % segments == segment),
             key=encode_key,
         )
-        left = [key for key in mine if start is None or encode_key(key) > encode_key(start)]
+        left = [key for key in own_keys if start is None or encode_key(key) > encode_key(start)]
         while True:
             page, left = left[:_PAGE], left[_PAGE:]
             yield ScanPage([copy.deepcopy(self.items[key]) for key in page], page[-1] if left else None)
             if not left:
                 return
 
+    def scan_encoded(
+        self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
+    ) -> Iterator[ScannedPage[Found]]:
+        """Attributes come in another order than they were put, as DynamoDB promises none."""
+        for page in self.scan(segment, segments, start):
+            wired = [dict(reversed(encode_item(item).items())) for item in page.items]
+            items = orjson.loads(orjson.dumps(wired, default=base64_text))
+            yield ScannedPage([each(item) for item in items], page.next_start)
+
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
-        """A page of few items, so that whoever asks has to go on; filtered after it is cut, as DynamoDB does."""
+        """A page of few items, so that the reader has to go on; filtered after it is cut, as DynamoDB does."""
         index = self.design.asked(request.get("IndexName"))
         if index is None or (request.get("ConsistentRead") and not index.local):
             raise TargetError("DynamoDB refused query")
         self.queries.append(dict(request))
-        found = [
-            (self._place(item, index), item)
+        matching = [
+            (self._sort_key(item, index), item)
             for item in self.items.values()
             if all(one.name in item for one in index.attributes)
             and holds(item, request["KeyConditionExpression"], request)
         ]
-        found.sort(key=lambda one: one[0], reverse=not request.get("ScanIndexForward", True))
-        skipped = 0 if start is None else self._before(found, start["place"], request)
+        matching.sort(key=lambda one: one[0], reverse=not request.get("ScanIndexForward", True))
+        skipped = 0 if start is None else self._before(matching, start["place"], request)
         size = min(_PAGE, request.get("Limit", _PAGE))
-        page = found[skipped : skipped + size]
+        page = matching[skipped : skipped + size]
         wanted = request.get("FilterExpression", "")
         items = [copy.deepcopy(item) for _, item in page if not wanted or holds(item, wanted, request)]
-        more = len(found) > skipped + size
-        place = {"place": page[-1][0]} if more else None
-        return QueryPage(items, place, _units([i for _, i in page]), dropped=len(page) - len(items))
+        has_more = len(matching) > skipped + size
+        last_key = {"place": page[-1][0]} if has_more else None
+        return QueryPage(items, last_key, _units([i for _, i in page]), dropped=len(page) - len(items))
 
     def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
         index = self.design.asked(request.get("IndexName"))
         assert index is not None
-        return {"place": self._place(position, index)}
+        return {"place": self._sort_key(position, index)}
 
-    def _before(self, found: Sequence[tuple[Any, Item]], place: Any, request: Mapping[str, Any]) -> int:
-        """How many stand before the place, which may be an item's that is gone, or at it."""
+    def _before(self, matching: Sequence[tuple[Any, Item]], sort_key: Any, request: Mapping[str, Any]) -> int:
+        """How many items stand before the sort key, or at it; the item that had it may be gone."""
         if request.get("ScanIndexForward", True):
-            return sum(one <= place for one, _ in found)
-        return sum(one >= place for one, _ in found)
+            return sum(one <= sort_key for one, _ in matching)
+        return sum(one >= sort_key for one, _ in matching)
 
     def get_item(self, request: Mapping[str, Any]) -> QueryPage:
         items = list(self.get([self.design.key_of(request["Key"])]).values())
@@ -214,8 +256,8 @@ class FakeStore:
         items = [copy.deepcopy(item) for key, item in self.items.items() if key in keys]
         return QueryPage(items, read_units=_units(items))
 
-    def _place(self, item: Item, index: Index) -> tuple[Any, ...]:
-        return (tuple(item[one.name] for one in index.sort), self.design.key_of(item))
+    def _sort_key(self, item: Item, index: Index) -> tuple[Any, ...]:
+        return (tuple(item[attribute.name] for attribute in index.sort), self.design.key_of(item))
 
 
 def _number(value: Any) -> int:

@@ -38,7 +38,7 @@ class VirtualTime:
         """Each piece of work in a thread of its own, until all are done; a failure is raised here."""
         failures: list[BaseException] = []
         self._awake = len(work)
-        threads = [Thread(target=self._one, args=(one, failures), daemon=True) for one in work]
+        threads = [Thread(target=self._run_one, args=(piece, failures), daemon=True) for piece in work]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -47,7 +47,7 @@ class VirtualTime:
             raise failures[0]
         assert not any(thread.is_alive() for thread in threads)
 
-    def _one(self, work: Callable[[], None], failures: list[BaseException]) -> None:
+    def _run_one(self, work: Callable[[], None], failures: list[BaseException]) -> None:
         try:
             self.sleep(0)  # so that all have begun before the first goes on, and one is awake at a time
             work()
@@ -58,7 +58,7 @@ class VirtualTime:
                 self._rest()
 
     def _rest(self) -> None:
-        """The caller is awake no more; the last one calls who is to wake next."""
+        """The caller is awake no more; the last one wakes the next thread."""
         self._awake -= 1
         if self._awake == 0 and self._sleeping:
             wakes_at, number = heapq.heappop(self._sleeping)

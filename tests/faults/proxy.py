@@ -1,4 +1,4 @@
-"""A proxy between boto3 and a DynamoDB endpoint that lets requests fail, on a seeded schedule."""
+"""A proxy between migrator and a DynamoDB endpoint that lets requests fail, on a seeded schedule."""
 
 from __future__ import annotations
 

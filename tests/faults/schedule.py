@@ -1,4 +1,4 @@
-"""What goes wrong between boto3 and a DynamoDB endpoint, and how often: a seeded schedule.
+"""What goes wrong between migrator and a DynamoDB endpoint, and how often: a seeded schedule.
 
 Each kind of fault stands in docs/faults.md with the tests that put it in.
 """

@@ -1,4 +1,4 @@
-"""A way to a server that can be cut: connections break, and nobody listens until it is mended."""
+"""A TCP proxy that can be cut: connections break, and it does not listen until it is mended."""
 
 from __future__ import annotations
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import orjson
+
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.heart.items import CompiledEntity, items_for
-from migrator.mapping.heart.rows import Transform
+from migrator.mapping.heart.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.heart.items import CompiledEntity, items_for, stamp
+from migrator.mapping.heart.transforms import Transform
+from migrator.mapping.heart.wire import decode_item, item_bytes
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.errors import MappingError
+from migrator.model.edges import RawPage
+from migrator.model.errors import MappingError, RowError
 from migrator.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
-from migrator.model.table import Item
+from migrator.model.table import Item, RowTree
 
 _KIND = re.compile(r"(?P<name>\w+)(?:\((?P<scale>\d+)\))?(?P<zone> with zone)?(?P<required>!)?")
 
@@ -74,6 +79,37 @@ def entity(
     return check(text, schema, head, transforms).entities[0]
 
 
+def both_ways(compiled: CompiledEntity, row: RowTree) -> list[Item]:
+    """The items of a row by items_for(), after the entity's generated function has made the same, or refused the row alike."""
+    return alike(compiled, row, compile_encoder(compiled), RawPage([row], frozenset(), tuple))
+
+
+def alike(compiled: CompiledEntity, row: RowTree, encoder: Encoder | None, page: RawPage) -> list[Item]:
+    """The same of a row that was read a second time for the encoder."""
+    encoded = None if encoder is None else encode_page(encoder, page, 7, -float("inf"))
+    try:
+        made = items_for(compiled, row)
+    except RowError as error:
+        reasons = None if encoded is None else [finding.reason for finding in encoded.refused]
+        if reasons not in (None, [str(error)]):
+            raise AssertionError(f"the encoder says {reasons}") from error
+        raise
+    if encoded is not None:
+        stamp(wanted := [dict(item) for item in made], compiled.table, 7)
+        assert not encoded.refused
+        assert [decode_item(orjson.loads(data)) for _, data, _, _ in encoded.items] == wanted
+        assert [list(orjson.loads(data)) for _, data, _, _ in encoded.items] == [
+            list(item) for item in wanted
+        ]
+        assert [(key, size) for key, _, size, _ in encoded.items] == [
+            (compiled.table.key_of(item), item_bytes(item)) for item in wanted
+        ]
+        assert [expiry for _, _, _, expiry in encoded.items] == [
+            item.get(str(compiled.table.ttl)) for item in wanted
+        ]
+    return made
+
+
 def items(compiled: CompiledEntity, values: dict[str, Any]) -> list[Item]:
     """The items of a row given by path; paths that are not given are NULL. Revision attributes are left out."""
     lists = {one.collection.alias: one for one in compiled.plan.collections}
@@ -83,5 +119,5 @@ def items(compiled: CompiledEntity, values: dict[str, Any]) -> list[Item]:
         if one.collection.is_list:
             value = tuple(tuple(child.get(slot.path) for slot in one.slots) for child in value or ())
         row.append(value)
-    made = items_for(compiled, tuple(row))
+    made = both_ways(compiled, tuple(row))
     return [{name: value for name, value in item.items() if name != "_rev"} for item in made]

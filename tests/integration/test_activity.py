@@ -1,4 +1,4 @@
-"""What each engine tells of who changes its tables, on the real ones."""
+"""Which users and programs change tables, as each engine reports it, on the real ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from migrator.model.errors import SourceError
 from migrator.model.live import ActivityCounts
-from migrator.source.capture.activity import SqlActivity
+from migrator.source.capture.install import SqlActivity
 from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
 
 SCHEMA = [
@@ -102,7 +102,7 @@ def test_a_transaction_that_has_written_and_not_ended_is_seen(shop: Capturing, a
         other.execute("BEGIN")
         other.execute("UPDATE customer SET name = 'Bob'")
         if shop.engine == "sqlite":
-            # It lets nobody else write, and this look is to be the only one.
+            # It lets no other program write, and this look is to be the only one.
             with pytest.raises(SourceError, match="holds the lock"):
                 activity.look(names)
         else:
@@ -119,7 +119,7 @@ def test_a_transaction_that_has_written_and_not_ended_is_seen(shop: Capturing, a
         assert not set(found) & set(activity.look(names).open or {})
 
 
-def test_who_may_not_see_transactions_of_others_says_what_is_missing(
+def test_a_user_that_may_not_see_transactions_of_others_is_told_what_is_missing(
     shop: Capturing, request: pytest.FixtureRequest
 ) -> None:
     if shop.engine == "sqlite":
@@ -153,7 +153,7 @@ def test_who_may_not_see_transactions_of_others_says_what_is_missing(
 
 @contextmanager
 def plain_user(shop: Capturing) -> Iterator[tuple[str, Capturing]]:
-    """A user who may read all tables, and his connections."""
+    """A user that may read all tables, and its connections."""
     user = f"u{uuid4().hex[:12]}"
     parts = urlsplit(shop.url)
     if shop.engine == "postgresql":
@@ -170,7 +170,7 @@ def plain_user(shop: Capturing) -> Iterator[tuple[str, Capturing]]:
         shop.run(*([f"DROP OWNED BY {user}"] if shop.engine == "postgresql" else []), f"DROP USER {user}")
 
 
-def test_a_user_who_owns_nothing_is_told_whose_rights_are_to_go(shop: Capturing) -> None:
+def test_a_user_that_owns_nothing_is_told_whose_rights_are_to_go(shop: Capturing) -> None:
     if shop.engine == "sqlite":
         return
     with plain_user(shop) as (writer, _), plain_user(shop) as (_, theirs):
@@ -181,7 +181,7 @@ def test_a_user_who_owns_nothing_is_told_whose_rights_are_to_go(shop: Capturing)
         if shop.engine == "postgresql":
             assert mine == [f"REVOKE INSERT, UPDATE ON public.customer FROM {writer}"]
         else:
-            # information_schema shows nobody the rights of others, so they are said to be missing.
+            # information_schema shows no user the rights of others, so they are said to be missing.
             assert mine == []
             assert "shown its own rights alone" in "".join(statements)
             assert "shown its own" not in "".join(SqlActivity(shop.writing).read_only_sql(tables(shop)))
@@ -238,7 +238,7 @@ def test_a_partitioned_table_changes_where_a_partition_does(parts: Capturing) ->
     assert after.open == after.who == {}
 
 
-def test_who_may_write_a_table_is_told(shop: Capturing, activity: SqlActivity) -> None:
+def test_users_that_may_write_a_table_are_told(shop: Capturing, activity: SqlActivity) -> None:
     if shop.engine != "postgresql":
         return
     with plain_user(shop) as (writer, theirs):

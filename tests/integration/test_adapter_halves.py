@@ -51,7 +51,7 @@ def test_of_a_list_that_fails_half_way_nothing_is_committed(
 
 
 @pytest.mark.parametrize("parts", ENGINES, indirect=True)
-def test_a_list_that_is_taken_back_to_a_savepoint_stands_in_nobodys_way(parts: Capturing) -> None:
+def test_a_list_that_is_taken_back_to_a_savepoint_stops_no_other(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, seen), engine.connect() as connection:
         connection.execute(NAME, {"id": 1, "name": "n"})
         savepoint = connection.begin_nested()
@@ -83,7 +83,7 @@ def test_on_sqlite_a_statement_that_keeps_what_it_did_is_one_as_well(
 
 
 @pytest.mark.parametrize("parts", ["sqlite", "mariadb"], indirect=True)
-def test_a_statement_that_undoes_itself_where_it_fails_stands_in_nobodys_way(parts: Capturing) -> None:
+def test_a_statement_that_undoes_itself_where_it_fails_stops_no_other(parts: Capturing) -> None:
     with heard(parts, ["part"]) as (engine, seen), engine.connect() as connection:
         connection.execute(NAME, {"id": 1, "name": "n"})
         with pytest.raises(sa.exc.IntegrityError):

@@ -120,7 +120,7 @@ def test_on_mariadb_neither_quotes_nor_zone_nor_isolation_change_a_mark(
         assert_same(mariadb, seen, 4)
 
 
-def test_on_mariadb_double_quotes_are_text_where_nobody_says_otherwise(mariadb: Capturing) -> None:
+def test_on_mariadb_double_quotes_are_text_by_default(mariadb: Capturing) -> None:
     mariadb.run("CREATE TABLE named (id varchar(9) PRIMARY KEY, note varchar(9))")
     with heard(mariadb, ["named"]) as (engine, seen):
         with engine.begin() as connection:
@@ -130,7 +130,7 @@ def test_on_mariadb_double_quotes_are_text_where_nobody_says_otherwise(mariadb: 
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_on_sqlite_a_change_is_marked_whoever_begins_the_transaction(sqlite: Capturing, begins: bool) -> None:
+def test_on_sqlite_a_change_is_marked_however_the_transaction_begins(sqlite: Capturing, begins: bool) -> None:
     """By default sqlite3 begins one before a write, but not before what the adapter reads."""
     sqlite.run("CREATE TABLE part (id integer PRIMARY KEY, name text)")
     with heard(sqlite, ["part"]) as (engine, seen):

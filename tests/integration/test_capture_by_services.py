@@ -167,7 +167,7 @@ def test_a_view_and_a_table_without_ttl_are_refused_by_services_too(shop: Captur
 
 
 @pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
-def test_who_owns_no_table_may_install_by_services_on_postgresql(shop: Capturing) -> None:
+def test_a_user_that_owns_no_table_may_install_by_services_on_postgresql(shop: Capturing) -> None:
     role = f"poor_{secrets.token_hex(4)}"
     name = urlsplit(shop.url).path[1:]
     shop.run(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from migrator.model.capture import Captured
+from migrator.model.facts import Captured
 from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite
 
 RENTALS = [
@@ -156,7 +156,7 @@ def test_shops_and_clerks_that_refer_to_each_other(source: Capturing, statement:
         ("UPDATE works SET since = '2019-01-01' WHERE firm = 2", 1 + 1),
     ],
 )
-def test_people_who_refer_to_people_and_keys_of_several_columns(
+def test_rows_that_refer_to_their_own_table_and_keys_of_several_columns(
     source: Capturing, statement: str, rows: int
 ) -> None:
     changed_rows_are_marked(source, made_of(source, STAFF), statement, rows=rows)

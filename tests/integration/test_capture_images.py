@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from migrator.model.keys import encode_key
 from migrator.model.live import Mark
+from migrator.model.table import encode_key
 from tests.support_capture import ENGINES, Capturing, captured, capturing, new_sqlite, rows
 from tests.support_source import plan_of
 

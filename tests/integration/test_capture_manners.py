@@ -47,7 +47,7 @@ def context(made: Job) -> Iterator[tuple[Live, job_wiring.JobContext]]:
     [(None, 1, 9, 9), (1, 1, 1, 1), (2, 1, 1, 1), (3, 1, 2, 1), (3, 2, 1, 1), (8, 2, 4, 2), (100, 1, 9, 9)],
 )
 def test_the_limit_is_shared(limit: int | None, apart: int, reads: int, others: int) -> None:
-    settings = SourceSettings(max_connections=limit)
+    settings = SourceSettings(url="x", max_connections=limit)
     assert settings.connections(9, apart=apart) == reads
     assert settings.connections_apart(9) == others
     assert limit is None or limit <= apart or reads + apart * others <= limit

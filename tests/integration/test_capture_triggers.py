@@ -67,7 +67,7 @@ def test_each_kind_of_change_leaves_its_mark(shop: Capturing) -> None:
     ]
 
 
-def test_a_change_that_nobody_reads_leaves_none(shop: Capturing) -> None:
+def test_a_change_that_no_entity_reads_leaves_none(shop: Capturing) -> None:
     shop.run(
         "UPDATE purchase SET note = 'other'",
         "UPDATE purchase SET status = status, rate = rate",

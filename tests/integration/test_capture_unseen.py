@@ -144,7 +144,7 @@ def test_what_a_row_meets_is_found_by_the_indexes(tmp_path: Path) -> None:
             "CREATE UNIQUE INDEX c ON t (lower(c))",
             "CREATE UNIQUE INDEX d ON t (d) WHERE c IS NOT NULL",
         )
-        asked = " OR ".join(f"({one.sql.replace('NEW', 'new')})" for one in made.table("t").meetings)
+        asked = " OR ".join(f"({one.sql.replace('NEW', 'new')})" for one in made.table("t").unique_conflicts)
         with made.service() as service:
             row = "SELECT ? AS id, ? AS a, ? AS b, ? AS c, ? AS d"
             plan = service.execute(

@@ -11,7 +11,7 @@ from migrator.mapping.heart.changes import captured_tables, needs_memory
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import MappingError
 from migrator.model.facts import EntityPlan
-from migrator.wiring import job
+from migrator.settings.transforms import checked_on
 from tests.integration.test_capture_triggers import images
 from tests.support_capture import ENGINES, Capturing, capturing, new_sqlite
 
@@ -45,7 +45,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Capturing]:
 
 def plans(shop: Capturing, changes: str) -> list[EntityPlan]:
     parsed = examine_mapping(MAPPING.replace("CHANGES", changes), "shop.yaml")
-    return [entity.plan for entity in job.checked_on(shop.source, parsed).entities]
+    return [entity.plan for entity in checked_on(shop.source, parsed).entities]
 
 
 def test_a_view_is_refused_unless_the_mapping_says_what_changes_it(shop: Capturing) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import orjson
 import pytest
 
+from migrator.mapping.heart.wire import encode_sized
 from migrator.model.errors import ItemRefusedError, StoppedError, TargetError
+from migrator.model.live import Outcome
 from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client
@@ -56,59 +60,96 @@ def stored(url: str, design: TableDesign) -> list[Item]:
     return sorted((one for page in store.scan(0, 1) for one in page.items), key=lambda one: str(one["SK"]))
 
 
-def verdicts(writes: ConditionalWrites, wanted: list[Item], *, fresh: bool) -> set[str]:
-    return {one.verdict for one in writes.write(wanted, fresh=fresh)}
+WAYS = pytest.mark.parametrize("way", ["put", "insert", "insert as JSON"])
+INSERTS = pytest.mark.parametrize("way", ["insert", "insert as JSON"])
 
 
-@pytest.mark.parametrize("fresh", [False, True])
+def written(writes: ConditionalWrites, wanted: list[Item], way: str) -> list[Outcome]:
+    if way != "insert as JSON":
+        return writes.write(wanted, fresh=way == "insert")
+    as_json = []
+    for item in wanted:
+        wired, size = encode_sized(item)
+        as_json.append((writes.design.key_of(item), orjson.dumps(wired), size, None))
+    others = {writes.design.key_of(outcome.item): outcome for outcome in writes.insert_encoded(as_json)}
+    return [
+        others.get(key) or Outcome(item, "stored") for (key, *_), item in zip(as_json, wanted, strict=True)
+    ]
+
+
+def verdicts(writes: ConditionalWrites, wanted: list[Item], way: str) -> set[str]:
+    return {one.verdict for one in written(writes, wanted, way)}
+
+
+@WAYS
 @pytest.mark.parametrize(
     "kind", ["throttle", "slow_down", "errors", "unavailable", "cut_before", "cut_after"]
 )
 def test_each_fault_by_itself_changes_no_outcome(
-    dynamodb_url: str, design: TableDesign, kind: str, *, fresh: bool
+    dynamodb_url: str, design: TableDesign, kind: str, way: str
 ) -> None:
     faults = Faults(**{kind: 0.4}, seed=3)  # type: ignore[arg-type]
     with through(dynamodb_url, design, faults) as writes:
-        assert verdicts(writes, items(30, 5), fresh=fresh) == {"stored"}
-        assert verdicts(writes, items(30, 4), fresh=fresh) == {"newer"}
-        assert verdicts(writes, items(30, 6, "other"), fresh=fresh) == {"taken"}
-        dead: list[Item] = [{**one, "type": TOMBSTONE} for one in items(30, 7)]
-        assert verdicts(writes, dead, fresh=fresh) == {"stored"}
-        assert verdicts(writes, items(30, 6, "other"), fresh=fresh) == {"buried"}
+        assert verdicts(writes, items(12, 5), way) == {"stored"}
+        assert verdicts(writes, items(12, 4), way) == {"newer"}
+        assert verdicts(writes, items(12, 6, "other"), way) == {"owned_by_other"}
+        dead: list[Item] = [{**one, "type": TOMBSTONE} for one in items(12, 7)]
+        assert verdicts(writes, dead, way) == {"stored"}
+        assert verdicts(writes, items(12, 6, "other"), way) == {"tombstoned_by_other"}
         assert stored(dynamodb_url, design) == dead
-        writes.remove_dead(dead)
+        writes.remove_tombstones(dead)
     assert stored(dynamodb_url, design) == []
     assert faults.counts[kind] > 0
 
 
+@INSERTS
 def test_fresh_items_go_in_by_25_and_only_failed_ones_are_sent_again(
-    dynamodb_url: str, design: TableDesign
+    dynamodb_url: str, design: TableDesign, way: str
 ) -> None:
     faults = Faults(unprocessed=0.3, seed=2)
     with through(dynamodb_url, design, faults) as writes:
-        assert verdicts(writes, items(100, 5), fresh=True) == {"stored"}
+        assert verdicts(writes, items(100, 5), way) == {"stored"}
     assert stored(dynamodb_url, design) == items(100, 5)
     assert faults.counts["requests PutItem"] == 0
     assert faults.counts["unprocessed"] > 0
     plain = Faults()
     with through(dynamodb_url, design, plain) as writes:
-        assert verdicts(writes, items(130, 5), fresh=True) == {"stored"}
+        assert verdicts(writes, items(130, 5), way) == {"stored"}
     assert plain.counts["requests BatchExecuteStatement"] == 6
     assert plain.counts["requests PutItem"] == 100
 
 
+def test_writes_that_have_not_begun_when_one_fails_are_left_out(
+    dynamodb_url: str, design: TableDesign
+) -> None:
+    asked = itertools.count(1)
+
+    def check() -> None:
+        if next(asked) > 12:
+            raise StoppedError("another writer has taken over")
+
+    client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url, connections=10)
+    with pytest.raises(StoppedError, match="taken over"):
+        ConditionalWrites(DynamoStore(client, design, check, QUICK)).write(items(200, 5))
+    # Each connection asks once more at most.
+    assert next(asked) - 1 <= 12 + 10
+
+
+@INSERTS
 @pytest.mark.parametrize("code", ["ValidationError", "AccessDenied", "ConditionalCheckFailed", "ANewOne"])
-def test_a_statement_that_fails_for_good_is_put(dynamodb_url: str, design: TableDesign, code: str) -> None:
+def test_a_statement_that_fails_for_good_is_put(
+    dynamodb_url: str, design: TableDesign, code: str, way: str
+) -> None:
     faults = Faults(unprocessed=0.5, statement_code=code)
     with through(dynamodb_url, design, faults) as writes:
-        assert verdicts(writes, items(50, 5), fresh=True) == {"stored"}
+        assert verdicts(writes, items(50, 5), way) == {"stored"}
     assert stored(dynamodb_url, design) == items(50, 5)
     assert faults.counts["requests PutItem"] == faults.counts["unprocessed"] > 0
 
 
-@pytest.mark.parametrize("fresh", [False, True])
+@WAYS
 def test_a_writer_that_is_cut_off_does_not_go_past_a_newer_one(
-    dynamodb_url: str, design: TableDesign, *, fresh: bool
+    dynamodb_url: str, design: TableDesign, way: str
 ) -> None:
     """The older writer's requests take effect unseen and are sent again while the newer one writes."""
     with (
@@ -116,37 +157,37 @@ def test_a_writer_that_is_cut_off_does_not_go_past_a_newer_one(
         through(dynamodb_url, design, Faults(cut_before=0.2, cut_after=0.2, seed=2)) as newer,
         ThreadPoolExecutor(2) as executor,
     ):
-        one = executor.submit(older.write, items(60, 5), fresh=fresh)
-        other = executor.submit(newer.write, items(60, 6), fresh=fresh)
+        one = executor.submit(written, older, items(60, 5), way)
+        other = executor.submit(written, newer, items(60, 6), way)
         assert {outcome.verdict for outcome in one.result()} <= {"stored", "newer"}
         assert {outcome.verdict for outcome in other.result()} == {"stored"}
     assert stored(dynamodb_url, design) == items(60, 6)
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_a_table_that_takes_nothing_stops(dynamodb_url: str, design: TableDesign, *, fresh: bool) -> None:
+@WAYS
+def test_a_table_that_takes_nothing_stops(dynamodb_url: str, design: TableDesign, way: str) -> None:
     faults = Faults(throttle=1.0)
     with (
         through(dynamodb_url, design, faults, QUICK) as writes,
         pytest.raises(StoppedError, match="gave up after 6 tries"),
     ):
-        writes.write(items(200, 5), fresh=fresh)
+        written(writes, items(200, 5), way)
     # What had not begun when the first one gave up does not begin.
     assert faults.counts["requests PutItem"] < 600
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_a_table_that_is_not_there_is_told_at_once(dynamodb_url: str, *, fresh: bool) -> None:
+@WAYS
+def test_a_table_that_is_not_there_is_told_at_once(dynamodb_url: str, way: str) -> None:
     nowhere = TableDesign("NoSuchTable", (KeyAttribute("PK"), KeyAttribute("SK")), "type")
     with (
         through(dynamodb_url, nowhere, Faults(), QUICK) as writes,
         pytest.raises(TargetError, match="there is no such table"),
     ):
-        writes.write(items(3, 5), fresh=fresh)
+        written(writes, items(3, 5), way)
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_the_limit_of_write_units_holds(dynamodb_url: str, design: TableDesign, *, fresh: bool) -> None:
+@WAYS
+def test_the_limit_of_write_units_holds(dynamodb_url: str, design: TableDesign, way: str) -> None:
     slept: list[float] = []
     now = [0.0]
 
@@ -156,7 +197,7 @@ def test_the_limit_of_write_units_holds(dynamodb_url: str, design: TableDesign, 
 
     limit: Any = WriteLimit(20, wait=wait, clock=lambda: now[0])
     with through(dynamodb_url, design, Faults(), limit=limit) as writes:
-        assert verdicts(writes, items(60, 5), fresh=fresh) == {"stored"}
+        assert verdicts(writes, items(60, 5), way) == {"stored"}
     assert now[0] > 1
     assert stored(dynamodb_url, design) == items(60, 5)
 
@@ -181,7 +222,11 @@ def test_each_fault_by_itself_changes_no_outcome_of_a_group(
 ) -> None:
     faults = Faults(**{kind: 0.4}, seed=3)  # type: ignore[arg-type]
     with through(dynamodb_url, design, faults) as writes:
-        for ticket, source, verdict in ((5, "order", "stored"), (4, "order", "newer"), (6, "other", "taken")):
+        for ticket, source, verdict in (
+            (5, "order", "stored"),
+            (4, "order", "newer"),
+            (6, "other", "owned_by_other"),
+        ):
             outcomes = writes.write_together(groups(12, ticket, source))
             assert {one.verdict for one in outcomes} == {verdict}
     assert stored(dynamodb_url, design) == flat(groups(12, 5))
@@ -260,7 +305,7 @@ def test_a_transaction_that_is_sent_again_carries_one_token_and_takes_effect_onc
         with through(dynamodb_url, design, Faults(cut_after=0.9, seed=4, holds=holds)) as older:
             assert {one.verdict for one in older.write_together(groups(1, 5))} <= {
                 "stored",
-                "withheld",
+                "rolled_back",
                 "newer",
             }
     assert len(tokens) > 1

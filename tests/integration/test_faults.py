@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import orjson
 import pytest
 
+from migrator.mapping.heart.wire import encode_item, item_bytes
 from migrator.model.errors import Interrupted, StoppedError, TargetError
 from migrator.model.table import Index, Item, KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client
+from migrator.target.exchange import REFERENCE
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.faults.proxy import FaultProxy
@@ -21,6 +24,12 @@ from tests.support_fence import no_fence
 
 QUICK = Backoff(attempts=6, base_s=0.001, cap_s=0.01, limit_s=120)
 PATIENT = Backoff(attempts=40, base_s=0.001, cap_s=0.02, limit_s=60)
+
+
+@pytest.fixture(params=["exchange", REFERENCE], autouse=True)
+def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests by our own exchange, and by botocore's client."""
+    monkeypatch.setenv("MIGRATOR_LANE", request.param)
 
 
 @pytest.fixture
@@ -66,6 +75,29 @@ def test_nothing_is_lost_and_nothing_comes_twice(dynamodb_url: str, design: Tabl
     assert stored(dynamodb_url, design) == items(1000)
     for kind in ("unprocessed", "throttle", "errors", "cut_before", "cut_after"):
         assert faults.counts[kind] > 0, kind
+
+
+@pytest.mark.parametrize("lane", ["exchange"], indirect=True)
+def test_items_as_json_are_sent_again_and_one_that_is_refused_is_found_as_items_are(
+    dynamodb_url: str, design: TableDesign
+) -> None:
+    json_items = [
+        (design.key_of(item), orjson.dumps(encode_item(item)), item_bytes(item), None) for item in items(300)
+    ]
+    faults = Faults(
+        unprocessed=0.3,
+        throttle=0.1,
+        cut_after=0.05,
+        refuses=lambda wire: "ValidationException" if is_number_3(wire) else "",
+        seed=4,
+    )
+    with through(dynamodb_url, design, faults) as store:
+        assert store.takes_encoded
+        receipt = store.put_encoded(json_items)
+    assert (receipt.items, list(receipt.unwritten)) == (299, [("P#3", "S#00003")])
+    assert receipt.bytes == sum(item_bytes(item) for item in items(300) if item["n"] != 3)
+    assert stored(dynamodb_url, design) == [item for item in items(300) if item["n"] != 3]
+    assert faults.counts["unprocessed"] > 0
 
 
 def is_number_3(wire: Wire) -> bool:
@@ -141,7 +173,7 @@ def test_an_endpoint_that_does_not_answer_is_one_line() -> None:
     design = TableDesign("Shop", (KeyAttribute("PK"),), "type")
     with pytest.raises(
         StoppedError,
-        match=r"no answer from http://127\.0\.0\.1:1/: EndpointConnectionError: nobody listens there",
+        match=r"no answer from http://127\.0\.0\.1:1/: EndpointConnectionError: no server listens there",
     ):
         DynamoTableAdmin(client).state(design)
 

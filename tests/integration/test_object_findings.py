@@ -15,10 +15,9 @@ from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
 from migrator.mapping.heart.items import items_for
 from migrator.model.journal import Finding, Run, RunIdentity
-from migrator.model.keys import item_key_text
 from migrator.model.live import Root
 from migrator.model.results import VerifyResult
-from migrator.model.table import ItemKey
+from migrator.model.table import ItemKey, item_key_text
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.stages.verify.recheck import Recheck

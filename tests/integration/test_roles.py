@@ -41,7 +41,7 @@ def policy(*statements: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """MiniStack with AUTH=true; a user who may do nothing but assume a role that may do all with DynamoDB."""
+    """MiniStack with AUTH=true; a user that may do nothing but assume a role that may do all with DynamoDB."""
     with services.embedded_dynamodb(tmp_path_factory.mktemp("auth"), AUTH="true") as url:
         yield url
 

@@ -24,7 +24,7 @@ PASSWORD = "hunter2"
 
 @pytest.fixture
 def reader(mysql_database: str) -> Iterator[str]:
-    """The URL, without a password, of a user of MariaDB whose password is PASSWORD; nobody is let in without one."""
+    """The URL, without a password, of a user of MariaDB whose password is PASSWORD; without one it is refused."""
     name = f"reader_{secrets.token_hex(4)}"
     run_script(
         mysql_database, f"CREATE USER {name} IDENTIFIED BY '{PASSWORD}'; GRANT SELECT ON *.* TO {name}"

@@ -158,9 +158,9 @@ def test_a_server_that_stays_away_is_told_after_the_last_try(
 
 def test_a_server_that_was_never_reached_is_told_at_once() -> None:
     patient = Retry(Backoff(attempts=100, base_s=60, cap_s=60))
-    nobody = r"nobody listens there; [^(]*$"
+    refused = r"no server listens there; [^(]*$"
     source = source_at("postgresql://root@127.0.0.1:1/shop", patient)
-    with closing(source), pytest.raises(SourceError, match=nobody):
+    with closing(source), pytest.raises(SourceError, match=refused):
         source.read_page(SLOW, None, None)
 
 
@@ -195,6 +195,6 @@ def test_a_statement_that_is_wrong_is_not_tried_again(postgres_database: str) ->
     ],
 )
 def test_a_server_that_is_coming_back_is_waited_for(text: str) -> None:
-    """libpq gives no state with what a server says before it lets anybody in."""
+    """libpq gives no state with what a server says before the log-in."""
     assert is_broken(type("OperationalError", (Exception,), {})(text))
     assert not is_broken(type("OperationalError", (Exception,), {})("no such host"))

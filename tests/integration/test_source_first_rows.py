@@ -16,7 +16,7 @@ from migrator.source.reader import SqlSource
 from tests.support_capture import new_sqlite
 
 SERIES = {
-    "postgresql": "SELECT n, n / 2.0 FROM generate_series(1, 1000000) AS s (n)",
+    "postgresql": "SELECT n, n / 2.0 FROM (SELECT generate_series(1, 1000000)) AS s (n)",
     "mysql": "SELECT seq, seq / 2 FROM seq_1_to_1000000",
     "sqlite": "WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 1000000)"
     " SELECT n, n / 2.0 FROM s",
@@ -33,17 +33,18 @@ def source(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> SqlSour
 
 
 @pytest.mark.parametrize("kind", SERIES)
-def test_a_million_rows_are_not_waited_for(source: SqlSource, kind: str) -> None:
+def test_rows_that_would_take_longer_than_a_statement_may_are_not_waited_for(
+    source: SqlSource, kind: str
+) -> None:
+    many = SERIES[kind].replace("1000000", "1000000000")
     with closing(source):
-        began = time.monotonic()
         for _ in range(5):
-            found = source.query(SERIES[kind], {}, at_most=2)
+            found = source.query(many, {}, at_most=2)
             assert [(int(n), Decimal(half)) for n, half in found] == [
                 (1, Decimal("0.5")),
                 (2, Decimal(1)),
                 (3, Decimal("1.5")),
             ]
-        assert time.monotonic() - began < 5
         # The connection, or a new one, is as good as before.
         assert len(source.query(f"SELECT * FROM ({SERIES[kind]}) AS few LIMIT 7", {})) == 7
 
@@ -55,7 +56,7 @@ def test_a_statement_that_lasts_is_ended_as_any_other(source: SqlSource, kind: s
         source.query(f"SELECT count(*) FROM ({many}) AS few", {}, at_most=2)
 
 
-def test_who_finds_no_connection_free_waits_as_long_as_he_may(tmp_path: Path) -> None:
+def test_a_reader_without_a_free_connection_waits_as_long_as_it_may(tmp_path: Path) -> None:
     connection_options = ConnectionOptions(pool_size=1, pool_wait_s=0.2)
     with (
         closing(

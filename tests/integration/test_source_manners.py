@@ -17,8 +17,9 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import SourceError
 from migrator.model.facts import TableFacts
 from migrator.model.table import RowTree
+from migrator.runtime.retry import RateLimit
 from migrator.settings.source import SourceSettings
-from migrator.source.connect import RateLimit, source_url
+from migrator.source.connect import source_url
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
 from migrator.wiring.job import Work, open_source
@@ -85,13 +86,15 @@ def test_postgresql_waits_for_a_lock_no_longer_than_allowed(postgres_database: s
 
 def test_postgresqls_activity_names_the_job_and_the_command(postgres_database: str) -> None:
     parsed = examine_mapping(MAPPING, "m.yaml")
-    with open_source(SourceSettings(postgres_database), parsed, Work(name_of("shop", "verify"))) as source:
+    with open_source(
+        SourceSettings(url=postgres_database), parsed, Work(name_of("shop", "verify"))
+    ) as source:
         mine = "SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()"
         assert source.query(mine, {}) == [("migrator shop verify",)]
 
 
 def test_a_server_never_sees_more_connections_than_allowed(postgres_database: str) -> None:
-    settings = SourceSettings(postgres_database, max_connections=2)
+    settings = SourceSettings(url=postgres_database, max_connections=2)
     parsed = examine_mapping(MAPPING, "m.yaml")
     seen: list[int] = []
     with open_source(settings, parsed, Work(name_of("bounded"), workers=16)) as source:

@@ -12,12 +12,11 @@ import pytest
 from sqlalchemy.dialects import sqlite
 
 from migrator.mapping.heart.changes import captured_tables
-from migrator.model.capture import Lookup
-from migrator.model.facts import EntityPlan, JoinPlan
-from migrator.model.keys import decode_key
+from migrator.model.facts import EntityPlan, JoinPlan, Lookup
+from migrator.model.table import decode_key
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.source.roots import roots_select
+from migrator.source.related import roots_select
 from tests import support_mysql
 from tests.support_source import INTEGER, TEXT, column, list_of, plan_of, table_of
 

@@ -12,6 +12,7 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import TooSlowError
 from migrator.model.facts import TableFacts
 from migrator.settings.source import SourceSettings
+from migrator.settings.transforms import checked_on
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.estimate import estimate
 from migrator.wiring import job
@@ -28,7 +29,7 @@ entities: {seen: {key: [id], items: {Seen: {key: ["SEEN#{id}", SEEN]}}}}
 
 @contextmanager
 def hurried(url: str) -> Iterator[SqlSource]:
-    settings = SourceSettings(url, statement_timeout_s=0.4)
+    settings = SourceSettings(url=url, statement_timeout_s=0.4)
     with job.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
         yield source
 
@@ -54,7 +55,7 @@ def test_postgresqls_estimate_stands_in_for_a_count_that_takes_too_long(postgres
 
 def test_a_backfill_is_estimated_all_the_same(postgresql: str) -> None:
     with hurried(postgresql) as source:
-        checked = job.checked_on(source, examine_mapping(MAPPING, "m.yaml"))
+        checked = checked_on(source, examine_mapping(MAPPING, "m.yaml"))
         found = estimate(source, checked.entities, 0.0)
     assert found.rows == found.items > 300
 
@@ -66,7 +67,7 @@ def test_mariadbs_estimate_stands_in_for_a_count_that_takes_too_long(mysql_datab
     ANALYZE TABLE seen;
     """
     run_script(mysql_database, script)
-    settings = SourceSettings(mysql_database, statement_timeout_s=0.001)
+    settings = SourceSettings(url=mysql_database, statement_timeout_s=0.001)
     with job.open_source(settings, examine_mapping(MAPPING, "m.yaml")) as source:
         with pytest.raises(TooSlowError):
             source.count(SEEN)

@@ -1,4 +1,4 @@
-"""What a source sees, and lets others do, while somebody else writes to the same database."""
+"""What a source sees, and lets others do, while another program writes to the same database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQL of access patterns, shown to real databases: what they refuse is found before anybody asks."""
+"""The SQL of access patterns, shown to real databases: what they refuse is found before a question is asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.settings.source import SourceSettings
-from migrator.source.names import snake_case
+from migrator.source.reflect import snake_case
 from migrator.stages.patterns.question import statement_faults
 from migrator.wiring.job import open_source
 from tests.journey.command import ROOT, project
@@ -67,7 +67,7 @@ def faults(url: str, patterns: str) -> list[str]:
         patterns = re.sub(r"\b(?:[A-Z][a-z]+)+\b", lambda name: snake_case(name[0]), patterns)
     mapping = CHINOOK_POSTGRESQL if url.startswith("postgres") else CHINOOK
     parsed = parse_mapping(mapping + patterns, "m.yaml")
-    with open_source(SourceSettings(url), parsed) as source:
+    with open_source(SourceSettings(url=url), parsed) as source:
         return [one.name for one in statement_faults(source, parsed.mapping)]
 
 

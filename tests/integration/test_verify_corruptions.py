@@ -12,7 +12,7 @@ import pytest
 from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.model.journal import Finding, RunIdentity
-from migrator.model.table import TOMBSTONE, Item
+from migrator.model.table import TOMBSTONE, Item, ItemKey
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from migrator.stages.backfill.stage import Backfill
@@ -20,6 +20,7 @@ from migrator.stages.backfill.write import Claims
 from migrator.stages.verify.stage import Verify
 from migrator.target.client import dynamodb_client
 from migrator.target.control import ControlItem
+from migrator.target.exchange import REFERENCE
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
 from tests.fakes.progress import Silent
@@ -79,6 +80,13 @@ class Library:
         self.journal.close()
 
 
+@pytest.fixture(params=["exchange", REFERENCE], autouse=True)
+def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """By digests where our own exchange reads the table; by attributes alone otherwise."""
+    monkeypatch.setenv("MIGRATOR_LANE", request.param)
+    return str(request.param)
+
+
 @pytest.fixture
 def library(tmp_path: Path, dynamodb_url: str) -> Iterator[Library]:
     connection = sqlite3.connect(tmp_path / "books.db")
@@ -113,13 +121,23 @@ CORRUPTIONS: dict[str, tuple[Corrupt, set[tuple[str, str]]]] = {
     "another discriminator": (lambda _, book: [{**book, "type": "Boook"}], {("different", "type")}),
     "a stale key": (lambda _, book: [{**book, "SK": "OLD"}], {("unexpected", "")}),
     "an item of no row": (lambda _, book: [{**book, "PK": "BOOK#99", "_src": "book:[99]"}], {("unexpected", "")}),
-    "somebody else's item": (lambda _, book: [{"PK": "X", "SK": "Y", "type": "Book"}], {("foreign", "")}),
+    "a foreign item": (lambda _, book: [{"PK": "X", "SK": "Y", "type": "Book"}], {("foreign", "")}),
     "another row's item": (lambda _, book: [{**book, "_src": "book:[4]"}], {("collision", ""), ("unexpected", "")}),
 }  # fmt: skip
 
 
 def test_a_clean_table_has_no_findings(library: Library) -> None:
     assert library.findings() == []
+
+
+def test_a_clean_table_is_read_by_one_scan_or_by_keys(
+    library: Library, lane: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ItemKey] = []
+    get = library.store.get
+    monkeypatch.setattr(library.store, "get", lambda keys: asked.extend(keys) or get(keys))
+    assert library.findings() == []
+    assert len(asked) == (10 if lane == REFERENCE else 0)
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)

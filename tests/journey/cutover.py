@@ -14,14 +14,13 @@ from typing import Any
 from sqlalchemy import update
 
 from migrator.journal import schema
-from migrator.model.evidence import Move, Window
+from migrator.model.evidence import OFF, Move, State, Window
 from migrator.model.instances import Instance
-from migrator.model.phase import OFF, State
 from migrator.settings import job as job_settings
+from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.instances import this_process
-from migrator.wiring import cutover
 from migrator.wiring import job as job_wiring
-from migrator.wiring.cutover import JobJournal
+from migrator.wiring.live import JobJournal, job_journal_of
 from tests.journey.command import Project
 from tests.journey.small import small_shop
 from tests.unit.stages.evidence_world import histogram
@@ -72,12 +71,12 @@ def desk_of(made: Project) -> Iterator[JobJournal]:
     job = job_settings.load_job(made.job, made.environment)
     home = Path(made.environment["MIGRATOR_HOME"])
     url = job.journal or f"sqlite:///{home / f'{job.name}.db'}"
-    with cutover.open_job_journal(replace(job, journal=url)) as job_journal:
-        yield job_journal
+    with job_wiring.open_journal(replace(job, journal=url)) as journal:
+        yield job_journal_of(job, journal)
 
 
 def revision(made: Project) -> str:
-    return job_wiring.sound_mapping(made.folder / "mapping.yaml").mapping.revision
+    return sound_mapping(made.folder / "mapping.yaml").mapping.revision
 
 
 def reader(job_journal: JobJournal, made: Project, service: str = "shop-api") -> Instance:

@@ -1,4 +1,4 @@
-"""How often one command opens the journal, parses the mapping, describes the table and looks for capture.
+"""How often one command opens the journal and the table, parses the mapping, describes the table and looks for capture.
 
 Once is enough, unless what was asked may have changed meanwhile and an old answer would do harm: each number above one says
 why. The numbers only fall.
@@ -22,13 +22,18 @@ from migrator.journal.database import Database
 from migrator.mapping.language.parse import examine_mapping
 from migrator.settings import transforms
 from migrator.source.capture import install
+from migrator.target.client import dynamodb_client
 from tests.journey.command import Project
 from tests.journey.cutover import PATTERN, change, cutover_shop, filled
+
+# One worker fills the table once.
+pytestmark = pytest.mark.xdist_group("asked once")
 
 _COUNTED = {
     inspect.unwrap(Database.__init__).__code__: "journals",
     examine_mapping.__code__: "parses",
     install._installation.__code__: "installations",
+    dynamodb_client.__code__: "clients",
 }
 _REQUEST = inspect.unwrap(BaseClient._make_api_call).__code__
 
@@ -69,9 +74,12 @@ def held(shop: Project, words: str, *, journals: int = 1, parses: int = 1, **mor
     with counted() as counts:
         ended = shop.run(command, *rest)
     assert ended.code in (0, 1), ended.err
-    allowed = {"journals": journals, "parses": parses, "tables": 0, "installations": 0} | more
+    allowed = {"journals": journals, "parses": parses, "tables": 0, "installations": 0, "clients": 2} | more
     print(f"\n{words}: {', '.join(f'{counts[name]} {name} ({most})' for name, most in allowed.items())}")
     assert {name: counts[name] for name, most in allowed.items() if counts[name] > most} == {}
+
+
+# One client asks the table before and after the command's own work, and waits for nothing; the other one is the command's.
 
 
 def test_status(shop: Project) -> None:
@@ -88,6 +96,19 @@ def test_cutover_status(shop: Project) -> None:
 def test_cutover_advance(shop: Project) -> None:
     held(shop, f"cutover advance JOB {PATTERN} --dry-run", tables=1, installations=2)
     held(shop, f"cutover advance JOB {PATTERN}", tables=1, installations=2)
+
+
+def test_doctor(shop: Project) -> None:
+    # Each check asks for itself, so that one that fails takes no other with it.
+    held(shop, "doctor JOB", tables=3, installations=4, clients=3)
+
+
+def test_shadow_replay(shop: Project) -> None:
+    held(shop, "shadow replay JOB --questions 2 --settle 0", tables=1)
+
+
+def test_capture_epoch(shop: Project) -> None:
+    held(shop, "capture epoch JOB --raise --dry-run", tables=1)
 
 
 def test_report(shop: Project) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from migrator.model.entities import Mapping
+from migrator.model.mapping import Mapping
 from migrator.model.table import Item
-from migrator.source.names import snake_case
+from migrator.source.reflect import snake_case
 from tests.journey.chinook import ITEMS, ROWS, assert_whole
 from tests.journey.command import ROOT, Project, project
 from tests.journey.in_process import Ended

@@ -11,8 +11,7 @@ from sqlalchemy.orm import sessionmaker
 
 from migrator.api import Migration
 from migrator.model.errors import SettingsError
-from migrator.model.evidence import Move
-from migrator.model.phase import State
+from migrator.model.evidence import Move, State
 from migrator.model.table import Item
 from tests.journey.command import Project
 from tests.journey.cutover import OTHER, PATTERN, change, cutover_shop, desk_of, filled, live
@@ -67,7 +66,7 @@ def test_what_callers_are_answered_from_is_not_taken_away(shop: Project) -> None
     shop.done("undo", str(shop.job), "--yes", "--force")
 
 
-def test_who_knows_that_nobody_writes_the_table_yet_says_so(shop: Project) -> None:
+def test_with_force_commands_write_a_table_of_complete_patterns(shop: Project) -> None:
     job = str(complete(shop, PATTERN, OTHER).job)
     change(shop, "UPDATE customer SET name = 'late' WHERE id = 2")
     shop.done("relay", job, "--once", "--force")

@@ -31,7 +31,7 @@ def test_a_shell_is_told_commands_and_options() -> None:
     assert migrator(**asked).stdout.split() == ["plain,--max-cost"]
 
 
-def test_who_waits_for_a_shell_waits_for_neither_sql_nor_aws() -> None:
+def test_a_completion_waits_for_neither_sql_nor_aws() -> None:
     code = (
         "import sys; from migrator.cli.main import run; assert run(['completion', 'bash']) == 0; "
         "assert not {'sqlalchemy', 'sqlglot', 'boto3', 'pydantic'} & set(sys.modules)"

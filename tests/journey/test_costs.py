@@ -35,7 +35,7 @@ def test_above_the_limit_nothing_starts(shop: Project) -> None:
     assert shop.run("backfill", str(shop.job), "--max-cost", "much").code == 2
     shop.job.write_text(shop.job.read_text().replace("tuning: {", "tuning: {confirm_above: 0.00001"))
     asked = shop.run("backfill", str(shop.job))
-    assert (asked.code, "nobody can be asked; say --yes" in asked.err) == (2, True)
+    assert (asked.code, "there is no terminal to ask at; say --yes" in asked.err) == (2, True)
     assert shop.items() == []
     assert "nothing has run yet" in shop.done("status", str(shop.job)).out
     shop.done("backfill", str(shop.job), "--yes")

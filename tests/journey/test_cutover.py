@@ -143,8 +143,11 @@ BAD = {
     "the history of none": (["history", "customers"], "the mapping has no access pattern 'customers'"),
     "a reason too long": (["rollback", PATTERN, "--reason", "x" * 501], "at most 500 letters"),
     "back from off": (["rollback", PATTERN], "it is in off already"),
-    "a stranger who is gone": (["advance", PATTERN, "--evict", "abc"], "there is no such instance"),
-    "nobody's age": (["advance", PATTERN, "--evict-older-than", "soon"], "write a duration such as 30s"),
+    "an unknown instance": (["advance", PATTERN, "--evict", "abc"], "there is no such instance"),
+    "an age that is none": (
+        ["advance", PATTERN, "--evict-older-than", "soon"],
+        "write a duration such as 30s",
+    ),
     "no age": (["advance", PATTERN, "--evict-older-than", "0"], "is no time at all"),
     "the old ones gone, and changed nothing": (
         ["advance", PATTERN, "--evict-older-than", "10m", "--dry-run"],

@@ -54,7 +54,7 @@ def known(shop: Project) -> set[str]:
 
 @contextmanager
 def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The command with somebody at its keyboard, who is asked something by now; what he types goes to the number."""
+    """The command at a terminal, waiting at its question; typed answers go to the file descriptor."""
     keyboard, typed = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "migrator", "cutover", *words],
@@ -79,14 +79,14 @@ def at_a_terminal(shop: Project, *words: str) -> Iterator[tuple[subprocess.Popen
         os.close(typed)
 
 
-def test_who_is_said_to_be_gone_stays_on_the_list_where_the_move_is_refused(bare: Project) -> None:
+def test_an_evicted_instance_stays_on_the_list_where_the_move_is_refused(bare: Project) -> None:
     job = str(bare.job)
     force(bare, "advance", job, PATTERN)
     gone = dead(bare)
     refused = bare.run("cutover", "advance", job, PATTERN, "--evict", gone.id, "--json")
     assert refused.code == 1
     verdicts = {line["name"]: line["verdict"] for line in refused.data["evidence"]}
-    # Judged as if it were gone, and the list says that it was never struck: no line of the audit would tell who did.
+    # Judged as if it were gone, and the list says that it was never struck: the audit has no line of that.
     assert (verdicts["silent"], gone.id in known(bare)) == ("ok", True)
     assert f"--evict {gone.id}" in bare.done("cutover", "status", job).out
     bare.done("cutover", "advance", job, PATTERN, "--evict", gone.id, "--override", "drill")
@@ -104,14 +104,14 @@ def test_a_move_back_strikes_whom_its_audit_names(bare: Project) -> None:
     assert gone.id not in known(bare)
 
 
-def test_nobody_is_struck_where_nobody_can_be_asked(proven: Project) -> None:
+def test_no_instance_is_evicted_where_no_answer_can_be_asked_for(proven: Project) -> None:
     gone = dead(proven)
     asked = proven.run("cutover", "advance", str(proven.job), PATTERN, "--evict", gone.id)
-    assert (asked.code, "nobody can be asked" in asked.err) == (2, True), asked.err
+    assert (asked.code, "there is no terminal to ask at" in asked.err) == (2, True), asked.err
     assert gone.id in known(proven)
 
 
-def test_a_no_moves_nothing_and_strikes_nobody(proven: Project) -> None:
+def test_a_no_moves_nothing_and_evicts_no_instance(proven: Project) -> None:
     gone = dead(proven)
     with at_a_terminal(proven, "advance", str(proven.job), PATTERN, "--evict", gone.id) as (
         process,

@@ -1,4 +1,4 @@
-"""The way back by `migrator cutover`: at any time, by the journal alone, past what somebody has edited by hand."""
+"""The way back by `migrator cutover`: at any time, by the journal alone, past what was edited by hand."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_phase_that_was_edited_by_hand_is_refused_with_what_to_do(bare: Projec
         assert "phase of pattern customer_by_id" in ended.err
         assert "phase 'shadow', percent 0, version 1" in ended.err
     assert "off -> shadow" in bare.done("cutover", "history", job).out
-    # It stands in nobody else's way: other patterns move, and go back.
+    # It does not hold up other patterns: they move, and go back.
     force(bare, "advance", job, OTHER)
     force(bare, "advance", job, OTHER)
     assert f"{OTHER}  ramp 1 %" in bare.run("cutover", "status", job).out

@@ -115,7 +115,7 @@ def test_complete_asks_for_the_same_and_wants_a_yes(shop: Project) -> None:
         compared(job_journal, shop, PATTERN)
         obey(job_journal, reader(job_journal, shop))
     asked = shop.run("cutover", "advance", job, PATTERN)
-    assert (asked.code, "no way back, and nobody can be asked" in asked.err) == (2, True)
+    assert (asked.code, "no way back, and there is no terminal to ask at" in asked.err) == (2, True)
     shop.done("cutover", "advance", job, PATTERN, "--yes")
     for words in (["rollback", job, PATTERN], ["advance", job, PATTERN], ["ramp", job, PATTERN, "5"]):
         ended = shop.run("cutover", *words)
@@ -138,7 +138,7 @@ def test_a_source_that_changes_meanwhile_is_not_complete(shop: Project) -> None:
     assert "new mark(s); SQLite counts no changes by table" in found["changes"]["found"]
 
 
-def test_who_reads_through_migrator_stands_against_the_end_and_not_against_complete(shop: Project) -> None:
+def test_a_reader_through_migrator_stands_against_the_end_and_not_against_complete(shop: Project) -> None:
     completed(shop)
     found = lines(shop)
     assert {name for name, (verdict, _) in found.items() if verdict != "ok"} == set()
@@ -157,7 +157,7 @@ def test_who_reads_through_migrator_stands_against_the_end_and_not_against_compl
 def test_strip_comes_last(shop: Project) -> None:
     job = str(shop.job)
     asked = shop.run("decommission", "strip", job)
-    assert (asked.code, "nobody can be asked here" in asked.err) == (2, True)
+    assert (asked.code, "there is no terminal to ask at" in asked.err) == (2, True)
     early = shop.run("decommission", "strip", job, "--yes")
     assert (early.code, f"{PATTERN}, {OTHER} is not complete" in early.err) == (2, True)
     completed(shop)

@@ -1,4 +1,4 @@
-"""Entities that the service writes to the table itself: nobody of ours writes, compares or captures them any more."""
+"""Entities that the service writes to the table itself: migrator no longer writes, compares or captures them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_entity_is_direct_only_on_evidence(shop: Project) -> None:
         assert f"{OTHER} is not complete" in early.err
 
 
-def test_who_still_writes_to_sql_and_marks_that_wait_stand_in_the_way(shop: Project) -> None:
+def test_writers_to_sql_and_marks_that_wait_stand_in_the_way(shop: Project) -> None:
     with desk_of(shop) as job_journal:
         compared(job_journal, shop, OTHER)
         obey(job_journal, one := reader(job_journal, shop))
@@ -134,7 +134,7 @@ def test_it_is_told_and_its_patterns_can_still_be_asked(direct: Project) -> None
     assert told in direct.done("cutover", "status", job).out
     check = direct.run("decommission", "check", job)
     assert told in check.out
-    assert "no table is left that nobody has migrated" in check.out
+    assert "no table is left that is not migrated" in check.out
     assert direct.run("decommission", "check", job, "--json").data["direct"] == ["invoice"]
     assert direct.done("query", job, OTHER, "-p", "customer_id=2", "--json").data["same"]
     assert "nothing to change" in direct.done("capture", "install", job).out
@@ -166,7 +166,7 @@ def test_triggers_put_in_by_hand_do_not_let_old_rows_in(direct: Project) -> None
         assert (stopped.code, "the service writes invoice itself" in stopped.err) == (2, True), words
 
 
-def test_it_can_be_taken_back_by_who_says_so(direct: Project) -> None:
+def test_it_can_be_taken_back_on_request(direct: Project) -> None:
     job = str(direct.job)
     direct.job.write_text(direct.job.read_text().replace(WRITES, ""))
     assert "invoice" in direct.done("capture", "install", job, "--take-back").out

@@ -101,7 +101,7 @@ def test_a_row_whose_mark_waits_is_not_forgotten(shop: Project) -> None:
     assert any(BOB in repr(item) for item in shop.items())
 
 
-def test_a_mark_that_nobody_can_work_goes_with_the_row(shop: Project) -> None:
+def test_a_mark_that_cannot_be_worked_goes_with_the_row(shop: Project) -> None:
     deleted(shop, BOB)
     image = json.dumps({"mail": f"text:{BOB}"})
     change(
@@ -126,7 +126,7 @@ def test_items_that_outlived_their_row_are_told(shop: Project) -> None:
     anyway = forget(shop, BOB, "--yes", "--force")
     assert anyway.code == 0
     assert "item(s) of the row in the table" in anyway.out
-    # The item is still to be buried, and the key that nobody can work out is still known for it.
+    # The item still needs a tombstone, and its key, which cannot be computed, is still remembered for it.
     shop.run("verify", str(shop.job), "--repair", "--settle", "0")
     shop.done("relay", str(shop.job), "--once")
     shop.done("verify", str(shop.job))
@@ -167,7 +167,7 @@ def test_a_page_that_begins_at_the_row_is_left_and_said(shop: Project) -> None:
     )
 
 
-def test_beside_a_writer_that_began_before_what_he_must_find_stays(shop: Project) -> None:
+def test_beside_a_writer_that_began_before_what_it_must_find_stays(shop: Project) -> None:
     deleted(shop, BOB)
     time.sleep(RIPE_S)
     with closing(sqlite3.connect(shop.folder / "home" / "shop.db")) as database:

@@ -54,13 +54,13 @@ def test_wrong_use_is_told(shop: Project, words: list[str], what: str) -> None:
     assert (ended.code, what in ended.err) == (2, True), ended.err
 
 
-def test_nobody_to_ask_is_wrong_use(shop: Project) -> None:
+def test_no_terminal_to_ask_is_wrong_use(shop: Project) -> None:
     deleted(shop, BOB)
     refused = forget(shop, BOB)
     assert (refused.code, "say --yes, or --dry-run to count" in refused.err) == (2, True)
 
 
-def test_a_key_that_nobody_ever_had_is_nothing_and_says_so(shop: Project) -> None:
+def test_a_key_that_no_row_ever_had_is_nothing_and_says_so(shop: Project) -> None:
     ended = forget(shop, "nobody@example.com", "--dry-run")
     assert "kept of the row: nothing" in ended.out
     assert f"is the key written as `migrator findings {shop.job} --show-keys` shows it?" in ended.out

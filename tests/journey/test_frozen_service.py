@@ -103,7 +103,7 @@ def test_a_frozen_process_stands_against_the_end_alone_and_writes_nothing_after_
         until(lambda: [one.pid for one in job_journal.service_registry().silent] == [old.pid])
         new = reader(job_journal, shop)
         obey(job_journal, new)
-        # It is there still, as the system knows, so nobody says goodbye for it; a newer one of its service took its place.
+        # It is there still, as the system knows, so no other process says goodbye for it; a newer one of its service took its place.
         assert [one.pid for one in job_journal.service_registry().replaced] == [old.pid]
         assert silent_line(shop, "advance", job, PATTERN)[0] == "unknown"
         shop.done("cutover", "rollback", job, OTHER)

@@ -16,7 +16,7 @@ from migrator.model.errors import MigratorError, SettingsError
 from migrator.stages.live.instances import Role, reads_alone
 from migrator.wiring import live
 from migrator.wiring import service as service_wiring
-from migrator.wiring.service import Service
+from migrator.wiring.service import Service, WritingOptions
 from tests.journey.command import Project
 from tests.journey.small import MAPPING, small_shop
 
@@ -47,7 +47,11 @@ class Running:
 def running(shop: Project, name: Literal["dual_write", "read"] = "dual_write") -> Iterator[Running]:
     with service_wiring.open_service(shop.job, "shop-api", "1.4.2") as service:
         known = live.need_installation(service.live, service.context)
-        role = Role("read", reads_alone) if name == "read" else service_wiring.marking_role(service, known)
+        role = (
+            Role("read", reads_alone)
+            if name == "read"
+            else service_wiring.marking_role(service, known, WritingOptions())
+        )
         with service.heartbeat.playing(role):
             yield Running(service, role)
 
@@ -150,7 +154,7 @@ def test_services_and_triggers_are_told_apart(shop: Project) -> None:
     assert [one["state"] for one in status["tables"]] == ["captured", "captured"]
 
 
-def test_the_doctor_knows_who_marks(shop: Project) -> None:
+def test_the_doctor_knows_what_marks(shop: Project) -> None:
     job = str(shop.job)
 
     def capture() -> tuple[str, str]:

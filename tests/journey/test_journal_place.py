@@ -1,4 +1,4 @@
-"""One journal from every working directory, and one that was just made taken for nobody's."""
+"""One journal from every working directory, and one that was just made belongs to no job."""
 
 from __future__ import annotations
 
@@ -83,6 +83,13 @@ def test_a_journal_that_was_just_made_is_refused(shop: Project) -> None:
         assert (refused.code, UNKNOWN in refused.err) == (2, True), (words, refused.err)
     assert shop.items() == before
     assert phase(elsewhere(shop, "cutover", "status", str(shop.job), "--json")) == "shadow"
+
+
+def test_advice_names_a_command_that_has_the_option(shop: Project) -> None:
+    refused = elsewhere(shop, "capture", "uninstall", str(shop.job), home="fresh").err
+    assert f"run `migrator cutover status {shop.job} --adopt-journal` once" in refused
+    assert "--force where no service runs" in refused
+    assert refused.count("--adopt-journal") == 1
 
 
 def test_doctor_tells_it(shop: Project) -> None:

@@ -119,7 +119,7 @@ def test_a_relay_ends_within_seconds_when_it_is_told_to(shop: Project) -> None:
     assert shop.done("status", str(shop.job), "--json").data["live"]["writers"] == []
 
 
-def test_metrics_are_served_where_nobody_else_is(shop: Project) -> None:
+def test_metrics_are_served_on_a_free_port(shop: Project) -> None:
     port = free_port()
     relay = shop.start("relay", str(shop.job), "--metrics-port", str(port))
     change(shop, RENAME)

@@ -75,7 +75,7 @@ def test_a_finding_closes_when_a_relay_has_worked_its_row_well(shop: Project) ->
     change(shop, "UPDATE customer SET name = 'Ann' WHERE id = 1")
     assert shop.run("relay", job, "--once").code == 0
     assert opened(shop) == {"collision": 1}
-    # Whoever gives a key up leaves it to the row that wants it.
+    # A row that gives a key up leaves it to the row that wants it.
     change(shop, "UPDATE customer SET name = 'Bob' WHERE id = 3")
     ended = shop.run("relay", job, "--once")
     assert (ended.code, "open" in ended.out) == (0, False)

@@ -48,7 +48,7 @@ class Screen:
         while select.select([self.number], [], [], 0.5)[0]:
             try:
                 self.text += os.read(self.number, 65536).decode()
-            except OSError:  # nobody writes to it any more
+            except OSError:  # no process writes to it any more
                 break
         return self.text[begun:]
 

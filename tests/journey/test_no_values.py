@@ -68,7 +68,7 @@ def said(made: Project) -> str:
 
 
 def spoiled(made: Project) -> None:
-    """The table with a changed value, a missing item, an item that no row makes, and one of somebody else's."""
+    """The table with a changed value, a missing item, an item that no row makes, and one of another program's."""
     email = f"{PLANTED[6]}@example.com"
     (item,) = made.store().get([("PERSON#1", "META")]).values()
     (member,) = made.store().get([(f"MEMBER#{email}", PLANTED[7])]).values()

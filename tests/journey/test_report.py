@@ -1,4 +1,4 @@
-"""`migrator report` over a small shop: what it says before, of a clean table, and of one that somebody spoiled."""
+"""`migrator report` over a small shop: what it says before, of a clean table, and of a spoiled one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.journey.command import Project, project
+
+# One worker fills the table once.
+pytestmark = pytest.mark.xdist_group("report")
 
 EMAIL = f"ann{secrets.token_hex(6)}@example.com"
 MAPPING = """\
@@ -92,7 +95,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, dynamodb_url: str) -> Project
 
 @pytest.fixture(scope="module")
 def spoiled(shop: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The shop in a folder of its own, after somebody wrote cents as whole ones and lost a customer."""
+    """The shop in a folder of its own, after cents were written as whole ones and a customer was lost."""
     items = {(item["PK"], item["SK"]): item for item in shop.items()}
     invoices = [dict(item) for key, item in items.items() if str(key[1]).startswith("I#")]
     shop.store().put([{**item, "total": item["total"] * 100} for item in invoices])  # type: ignore[operator]
@@ -296,7 +299,7 @@ def test_wrong_use_is_told(shop: Project, tmp_path: Path, words: list[str], said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_nobody_may_write_to_is_told(shop: Project) -> None:
+def test_a_folder_that_may_not_be_written_to_is_told(shop: Project) -> None:
     ended = shop.run("report", str(shop.job), "--html", "/proc/page.html")
     assert ended.code == 2
     assert "/proc" in ended.err

@@ -15,7 +15,7 @@ DIFFERS = (
     (r"\b[\d,.]+ (?:ms|s|min|rows/s)(?=\W|$)", "TOOK"),
     (r"\bby \S+@\S+", "by WHO"),
     (r"\bon \S+:\d+", "on WHERE"),
-    # Customers who ask for what another one has deleted, or who came when eight others were being served.
+    # Requests for what another one has deleted, or that came when eight others were being served.
     (r"(?:, )?\b\d+ × (?:4\d\d|not asked)\b", ""),
     (r"\d+\.\d\.\d+|\d+\.\d+(?= +ok)|\bnow\b", "VERSION"),
 )

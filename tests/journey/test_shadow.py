@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from migrator.journal.evidence import SqlEvidence
+from migrator.journal.phases import SqlEvidence
 from migrator.model.evidence import DiffKey, Sample, Window
 from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.target.client import dynamodb_client

@@ -16,13 +16,14 @@ WRITERS = {
     "table create", "backfill", "undo", "relay", "purge", "capture install", "capture uninstall", "capture epoch",
     "forget", "cutover advance", "cutover ramp", "decommission strip", "verify",
 }  # fmt: skip
-"""Commands that change the table or what is in it, the source, or who answers."""
+"""Commands that change the table or what is in it, the source, or the side that answers."""
 OTHERS = {
-    "capture status", "completion", "doctor", "findings", "local status", "local stop", "mapping check", "mapping schema", "mapping try",
-    "query", "shadow replay", "status", "table check", "report", "decommission check",
+    "capture status", "completion", "doctor", "findings", "init", "local status", "local stop", "mapping check", "mapping schema",
+    "mapping try", "query", "shadow replay", "status", "table check", "report", "decommission check",
     "cutover status", "cutover history", "cutover rollback", "cutover watch",
 }  # fmt: skip
-"""Commands that change at most the journal (SQL answers again, without asking, where something is wrong), or end the embedded server, which keeps its tables."""
+"""Commands that change at most the journal (SQL answers again, without asking, where something is wrong), write files, or end the
+embedded server, which keeps its tables."""
 
 
 def commands(group: click.Group, before: str = "") -> dict[str, click.Command]:

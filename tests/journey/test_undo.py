@@ -1,4 +1,4 @@
-"""Undo by the installed command: what the job wrote goes, everybody else's items stay, backfill writes again."""
+"""Undo by the installed command: what the job wrote goes, all other items stay, backfill writes again."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_one_entity_goes_and_comes_back(shop: Project) -> None:
     assert types(shop) == EVERYTHING
 
 
-def test_nobody_to_ask_is_wrong_use(shop: Project) -> None:
+def test_no_terminal_to_ask_is_wrong_use(shop: Project) -> None:
     refused = shop.run("undo", str(shop.job))
     assert (refused.code, "say --yes, or --dry-run to count" in refused.err) == (2, True)
     unknown = shop.run("undo", str(shop.job), "--entity", "invoices", "--yes")

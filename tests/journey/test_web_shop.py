@@ -108,7 +108,7 @@ def test_what_is_ordered_is_read_and_its_items_follow(web: Web) -> None:
     assert web.ask("GET", f"/orders/{order}/lines")[0] == 404
 
 
-def test_answers_are_the_same_whoever_gives_them(web: Web) -> None:
+def test_answers_are_the_same_from_either_side(web: Web) -> None:
     web.relay()
     paths = {
         "get_user": "/users/2",
@@ -184,7 +184,7 @@ def test_a_shop_whose_database_is_away_says_so_and_counts_it(web: Web) -> None:
     assert 'route="POST /users",status="503"' in metrics
 
 
-def test_load_that_nobody_answers_ends_when_it_was_to_end() -> None:
+def test_load_without_answers_ends_when_it_was_to_end() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         began = time.monotonic()

@@ -7,7 +7,7 @@ from typing import Any
 
 from migrator.mapping.check.check import Checked, check_mapping
 from migrator.mapping.heart.items import items_for
-from migrator.mapping.heart.rows import Transform
+from migrator.mapping.heart.transforms import Transform
 from migrator.model.table import Item
 from migrator.source.connect import source_url
 from migrator.source.engines.base import ConnectionOptions

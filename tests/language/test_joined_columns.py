@@ -9,7 +9,7 @@ import pytest
 from migrator.mapping.heart.changes import captured_tables, needs_memory
 from migrator.mapping.show.redaction import redaction_of
 from migrator.model.errors import MappingError
-from migrator.wiring.job import checked_on, volatile_warnings
+from migrator.settings.transforms import checked_on, volatile_warnings
 from tests.language.conftest import Database
 from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.support_mapping import parse_mapping

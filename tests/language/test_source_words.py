@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.model.errors import MappingError, SourceError
-from migrator.wiring.job import checked_on
+from migrator.settings.transforms import checked_on
 from tests.language.conftest import Database, database_on
 from tests.language.context import HEAD, items, open_source, plain
 from tests.support_mapping import parse_mapping

@@ -257,7 +257,7 @@ def test_its_module_lies_beside_the_mapping(tmp_path: Path, monkeypatch: pytest.
     assert list(found) == ["rules_beside:derived"]
 
 
-def test_what_it_raises_is_told_to_nobody_but_who_asked_for_the_row(database: Database) -> None:
+def test_what_it_raises_is_told_only_where_the_row_was_asked_for(database: Database) -> None:
     with pytest.raises(RowError) as caught:
         items(database(SCRIPT), TEXT, {"shop_rules:derived": raising})
     assert "Blue Mug" not in str(caught.value)

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
+from migrator.mapping.heart.wire import decode, encode
 from migrator.model.errors import MappingError
 from migrator.source.engines.mysql.facts import KINDS
-from migrator.target.wire import decode, encode
 from tests.language.context import HEAD, checked, items, open_source, plain
 from tests.language.typed import Case, Made, assert_golden, made_of, script_of
 from tests.support_mysql import run_script

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from migrator.mapping.heart.wire import decode, encode
 from migrator.model.errors import RowError
 from migrator.source.engines.sqlite.facts import KINDS
-from migrator.target.wire import decode, encode
 from tests.language.context import HEAD, items, plain
 from tests.language.typed import Case, Made, assert_golden, made_of, script_of
 

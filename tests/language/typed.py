@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from migrator.mapping.heart.items import items_for
+from migrator.mapping.heart.encoder import compile_encoder
 from migrator.model.errors import RowError
 from migrator.model.table import Item
+from tests.golden.heart import alike
 from tests.language.context import HEAD, checked, open_source
 
 
@@ -65,8 +66,14 @@ def _attempts(url: str, text: str) -> dict[str, Item | str]:
     try:
         for entity in checked(url, text).entities:
             (row,) = source.read_page(entity.plan, None, None)
+            encoder = compile_encoder(entity, source.raw_places(entity.plan))
+            assert encoder is not None
+            page = source.read_raw(entity.plan, encoder.raw, None, None)
+            assert page.raw == encoder.raw
+            # By repr: a NaN equals nothing, and 1 equals True.
+            assert [repr(page.whole(raw)) for raw in page.rows] == [repr(row)]
             try:
-                (found[entity.name],) = items_for(entity, row)
+                (found[entity.name],) = alike(entity, row, encoder, page)
             except RowError as error:
                 found[entity.name] = str(error)
     finally:

@@ -11,12 +11,14 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from migrator.cli.main import cli
-from migrator.model.evidence import Move, PatternPhase
+from migrator.model.evidence import Move, PatternPhase, State
 from migrator.model.journal import FindingKind
-from migrator.model.phase import State
 from tests.journey.command import Project
 from tests.journey.cutover import OTHER, PATTERN, cutover_shop, desk_of
 from tests.outside.test_commands import commands
+
+# One worker runs the commands once.
+pytestmark = pytest.mark.xdist_group("documents")
 
 _NAMES = frozenset({"customer", "invoice", "Customer", "Invoice", "customer_by_id", "invoices_of_customer"})
 """Keys that come from the mapping: any other mapping has others."""
@@ -40,6 +42,7 @@ def _paths(document: Any, path: str = "") -> Iterator[str]:
 
 _SCRIPT = f"""
 mapping check mapping.yaml
+init sqlite:///shop.db --statements mapping.yaml --out proposed.yaml
 mapping try mapping.yaml --source sqlite:///shop.db --entity customer --key 1
 table create JOB --dry-run
 table create JOB

@@ -16,11 +16,14 @@ from migrator.journal.memory import SqlMemory
 from migrator.journal.schema import writer
 from migrator.journal.writers import SqlWriters
 from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.edges import RawPage
 from migrator.model.journal import Tally
 from migrator.model.live import Mark, MarksState
 from migrator.model.results import Worked
 from migrator.model.table import CONTROL, TOMBSTONE, Item, RowTree
-from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath
+from migrator.stages.backfill.encoded import encoded_where_possible
+from migrator.stages.backfill.inserts import inserts_where_possible
+from migrator.stages.backfill.write import Claims, ConditionalPath, Copied, FastPath, PagePath
 from migrator.stages.live.relay import Relay, RelayOptions
 from migrator.stages.live.writers import WriterHeartbeats
 from migrator.stages.verify.stage import Verify, VerifyOptions
@@ -32,7 +35,7 @@ from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journey.in_process import Ended, run_here
 from tests.races.shop import Shop
-from tests.support_fence import OF_A_STILL_SOURCE
+from tests.support_fence import OF_A_STILL_SOURCE, PageOf
 
 Happens = Callable[[], object]
 
@@ -124,8 +127,8 @@ class Race:
         )
         # Each race has a table of its own, and all of them one job.
         job_wiring.keep_names(job_wiring.read_job(path))
-        place = 2 if words[0] == "capture" else 1
-        return run_here([*words[:place], str(path), *words[place:]], job.path.parent, dict(os.environ))
+        position = 2 if words[0] == "capture" else 1
+        return run_here([*words[:position], str(path), *words[position:]], job.path.parent, dict(os.environ))
 
     def pass_time(self, passed_s: float) -> float:
         """So much time passes for the journal: everything that writers did is so much longer ago."""
@@ -152,7 +155,7 @@ class Race:
 
     @contextmanager
     def aside(self, count: int = 1) -> Iterator[list[Mark]]:
-        """Somebody else works on the oldest marks meanwhile, and does nothing with them."""
+        """Another relay takes the oldest marks meanwhile, and does nothing with them."""
         marks = self.shop.live.marks.take(count, 3600)
         yield marks
         for mark in marks:
@@ -178,27 +181,35 @@ class Race:
         entity, source = self.entity(name), self.shop.context.source
 
         def read() -> list[RowTree]:
-            found = (
+            rows = (
                 source.read_page(entity.plan, None, None)
                 if keys is None
                 else source.read_rows(entity.plan, keys)
             )
             after_read()
-            return found
+            return rows
+
+        def raw(places: frozenset[int]) -> RawPage:
+            page = source.read_raw(entity.plan, places, None, None)
+            after_read()
+            return page
 
         beside = ConditionalPath(self.beside.refresh(lambda: _nothing(check())), self.beside.open_findings)
-        return (self.fast_path(check) if fast else beside).copy(entity, read)
+        return (self.fast_path(check) if fast else inserts_where_possible(beside)).copy(
+            entity, PageOf(read, raw if keys is None else None)
+        )
 
-    def fast_path(self, check: Happens = lambda: None) -> FastPath:
+    def fast_path(self, check: Happens = lambda: None) -> PagePath:
         checked = self.shop.context.checked
-        entities = {one.name: one for one in checked.entities}
+        entities = {entity.name: entity for entity in checked.entities}
         memory, table_id = self.beside.memory, self.table_id
         claims = Claims(
             self.shop.journal, self.shop.context.source, entities, checked.unproved, table_id, memory=memory
         )
-        remembered = frozenset(name for name, one in self.beside.entities.items() if one.remembered)
+        remembered = frozenset(name for name, entity in self.beside.entities.items() if entity.remembered)
         store = self.target.store
-        return FastPath(store, claims, time.time, lambda: _nothing(check()), None, memory, remembered)
+        path = FastPath(store, claims, time.time, lambda: _nothing(check()), None, memory, remembered)
+        return encoded_where_possible(path, checked.entities)
 
     def fill(self, *, fast: bool = True) -> None:
         """A backfill of everything; the marks that the rows left are put away, for they tell nothing new."""
@@ -219,13 +230,15 @@ class Race:
     def live(self) -> dict[tuple[str, str], Item]:
         """The items that readers see."""
         hidden = self.target.design.is_hidden
-        return {(str(one["PK"]), str(one["SK"])): one for one in self.stored() if not hidden(one)}
+        return {(str(item["PK"]), str(item["SK"])): item for item in self.stored() if not hidden(item)}
 
     def item(self, partition: str, sort: str = "META") -> Item:
         return self.live()[partition, sort]
 
-    def dead(self) -> dict[tuple[str, str], Item]:
-        return {(str(one["PK"]), str(one["SK"])): one for one in self.stored() if one["type"] == TOMBSTONE}
+    def tombstones(self) -> dict[tuple[str, str], Item]:
+        return {
+            (str(item["PK"]), str(item["SK"])): item for item in self.stored() if item["type"] == TOMBSTONE
+        }
 
     def differences(self) -> dict[str, int]:
         """What the product's verify finds, by kind."""
@@ -245,7 +258,7 @@ class Race:
     def comes_to_rest(self) -> None:
         """All marks are worked, none failed, and items are what the rows say."""
         worked = self.work()
-        assert not [finding for one in worked for finding in one.findings]
+        assert not [finding for work in worked for finding in work.findings]
         assert self.shop.live.marks.state() == MarksState()
         assert self.differences() == {}
 

@@ -142,7 +142,9 @@ class Shop:
 
     def target_through(self, endpoint: str, design: TableDesign) -> Target:
         """The table of that design by way of another endpoint."""
-        job = replace(self.job, target=replace(self.job.target, endpoint=endpoint, table=design.name))
+        job = replace(
+            self.job, target=self.job.target.model_copy(update={"endpoint": endpoint, "table": design.name})
+        )
         return job_wiring.open_target(job, design, lambda: False).fenced(no_fence)
 
     @contextmanager

@@ -127,13 +127,13 @@ class Looked:
     dies_after: int = -1
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-        return [one for item in items for one in self._sent(self.store.write([item], fresh=fresh))]
+        return [outcome for item in items for outcome in self._sent(self.store.write([item], fresh=fresh))]
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
-        return [one for group in groups for one in self._sent(self.store.write_together([group]))]
+        return [outcome for group in groups for outcome in self._sent(self.store.write_together([group]))]
 
-    def remove_dead(self, tombstones: Sequence[Item]) -> int:
-        return self.store.remove_dead(tombstones)
+    def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
+        return self.store.remove_tombstones(tombstones)
 
     def _sent(self, outcomes: list[Outcome]) -> list[Outcome]:
         self.seen.append(titles(self.race))
@@ -167,15 +167,15 @@ def test_a_row_that_shrinks_loses_its_other_items_in_the_same_request(race: Race
     fill(race, parts)
     change(race, parts, "b", rest=False)
     assert watched(race).seen == [["b"] * (parts // 2)]
-    assert len(race.dead()) == parts - parts // 2
+    assert len(race.tombstones()) == parts - parts // 2
     race.comes_to_rest()
 
 
-def test_items_that_move_are_buried_and_put_in_one_request(race: Race) -> None:
+def test_items_that_move_are_tombstoned_and_put_in_one_request(race: Race) -> None:
     fill(race, 3)
     change(race, 3, "b")
     assert watched(race).seen == [["b"] * 3]
-    assert {sort for _, sort in race.dead()} == {f"S3#{n:03}#a" for n in (1, 2, 3)}
+    assert {sort for _, sort in race.tombstones()} == {f"S3#{n:03}#a" for n in (1, 2, 3)}
     race.sql("DELETE FROM sheets3")
     assert watched(race).seen == [[]]
     race.comes_to_rest()
@@ -247,7 +247,7 @@ def test_of_two_relays_with_one_row_the_slower_one_mixes_nothing(race: Race) -> 
     race.comes_to_rest()
 
 
-def test_an_item_that_somebody_else_wrote_newer_makes_the_row_be_read_again(race: Race) -> None:
+def test_an_item_that_another_wrote_newer_has_the_row_read_again(race: Race) -> None:
     """A page of an older release knows more of one item, and dies before it writes the others."""
     fill(race, 100)
     change(race, 100, "b")

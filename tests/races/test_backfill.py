@@ -31,11 +31,11 @@ def test_backfill_read_before_the_update_and_written_after_it(race: Race) -> Non
 
     def meanwhile() -> None:
         race.sql("UPDATE users SET name = 'Bea', email = 'bea@x' WHERE id = 1")
-        assert sum(one.finished for one in race.work()) == 1
+        assert sum(worked.finished for worked in race.work()) == 1
 
     race.copy("user", after_read=meanwhile)
     assert race.item("USER#1")["name"] == "Bea"
-    assert ("EMAIL#ann@x", "META") in race.dead()
+    assert ("EMAIL#ann@x", "META") in race.tombstones()
     race.comes_to_rest()
 
 
@@ -51,7 +51,7 @@ def test_an_update_and_then_the_backfill_leaves_the_update(race: Race) -> None:
 @pytest.mark.parametrize("fast", [False, True], ids=["conditional", "fast"])
 def test_every_order_of_page_change_and_mark_gives_the_row(race: Race, change: str, *, fast: bool) -> None:
     # A relay waits until the fast run's last request is over, so with it no mark is worked before the page is written.
-    orders = [one for one in ORDERS if not fast or one.index("W") < one.index("M")]
+    orders = [order for order in ORDERS if not fast or order.index("W") < order.index("M")]
     for number, order in enumerate(orders, start=1):
         if change != "insert":
             race.sql(f"INSERT INTO users (id, name, email) VALUES ({number}, 'Ann', 'a{number}@x')")
@@ -85,7 +85,7 @@ def test_a_late_backfill_put_does_not_bring_a_deleted_row_back(race: Race) -> No
 
     race.copy("user", after_read=meanwhile)
     assert race.live() == {}
-    assert len(race.dead()) == 2
+    assert len(race.tombstones()) == 2
     race.comes_to_rest()
 
 
@@ -94,7 +94,7 @@ def test_a_row_that_is_inserted_and_deleted_before_its_first_put_lands_stays_awa
         race.sql("DELETE FROM users WHERE id = 1")
         race.work()
         # Tombstones stand where nothing ever was: a put is on its way.
-        assert len(race.dead()) == 2
+        assert len(race.tombstones()) == 2
 
     race.sql(ANN)
     race.copy("user", after_read=meanwhile)
@@ -125,7 +125,7 @@ def test_a_page_that_is_repeated_after_a_resume_replaces_nothing_newer(race: Rac
     race.sql("UPDATE users SET name = 'Bea', email = NULL WHERE id = 1", "DELETE FROM users WHERE id = 2")
     race.work()
     race.copy("user")
-    assert {key: one["type"] for key, one in race.live().items()} == {("USER#1", "META"): "User"}
+    assert {key: item["type"] for key, item in race.live().items()} == {("USER#1", "META"): "User"}
     race.comes_to_rest()
 
 

@@ -6,8 +6,8 @@ from threading import Event
 from typing import Any
 
 from migrator.model.results import Forgotten
-from migrator.stages.forget import Forget
-from migrator.wiring import removal
+from migrator.stages.removal import Forget
+from migrator.wiring import live
 from tests.races.harness import Race
 from tests.support_fence import no_fence
 
@@ -22,7 +22,7 @@ LATER_S = 3600.0
 def stage(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forget:
     """Forgetting that row, as if so much time had passed since it was buried."""
     shop = race.shop
-    made = removal.forgetting(
+    made = live.forgetting(
         *(shop.context, race.target, shop.journal, race.table_id, [(entity, key)]),
         check=no_fence,
         live=shop.live,
@@ -35,10 +35,10 @@ def stage(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forget:
 
 
 def forget(race: Race, entity: str, key: str, later_s: float = 0.0) -> Forgotten:
-    made = stage(race, entity, key, later_s)
-    found = made.look()
-    assert (found.is_there, found.waiting, found.items) == (False, 0, 0)
-    return made.forget(found)
+    forgetting = stage(race, entity, key, later_s)
+    traces = forgetting.look()
+    assert (traces.is_there, traces.waiting, traces.items) == (False, 0, 0)
+    return forgetting.forget(traces)
 
 
 def test_a_row_that_is_gone_is_found_and_forgotten(race: Race) -> None:
@@ -55,8 +55,8 @@ def test_a_row_that_is_gone_is_found_and_forgotten(race: Race) -> None:
     race.comes_to_rest()
 
 
-def test_a_slow_page_that_read_the_row_finds_that_he_is_late(race: Race) -> None:
-    """Nothing of the row was ever written, so that there is no tombstone to tell him."""
+def test_a_slow_page_that_read_the_row_finds_that_it_is_late(race: Race) -> None:
+    """Nothing of the row was ever written, so no tombstone refuses the page's put."""
     race.sql(*ROWS)
     race.fill()
     race.sql(TAG)
@@ -76,7 +76,7 @@ def test_a_slow_page_that_read_the_row_finds_that_he_is_late(race: Race) -> None
     race.comes_to_rest()
 
 
-def test_a_relay_that_goes_on_to_newer_work_keeps_nobody_waiting(race: Race) -> None:
+def test_a_relay_that_goes_on_to_newer_work_keeps_no_forget_waiting(race: Race) -> None:
     race.sql(*ROWS, TAG)
     race.fill()
     relay = race.heartbeats.enter("relay")
@@ -94,12 +94,12 @@ def test_a_row_that_comes_back_while_it_is_forgotten_stays_remembered(race: Race
     race.fill()
     race.sql("DELETE FROM tags")
     race.work()
-    made = stage(race, "tag", "[7]", LATER_S)
-    found = made.look()
+    forgetting = stage(race, "tag", "[7]", LATER_S)
+    traces = forgetting.look()
     race.sql(TAG.replace("red", "blue"))
-    assert made.forget(found).is_late
+    assert forgetting.forget(traces).is_late
     race.work()
-    assert not made.forget(found).is_all
+    assert not forgetting.forget(traces).is_all
     race.sql("UPDATE tags SET label = 'green'")
     race.comes_to_rest()
     assert [key for key in race.live() if key[0].startswith("TAGS")] == [("TAGS#1", "green#7")]
@@ -110,14 +110,14 @@ def test_a_row_that_came_and_went_again_while_it_is_forgotten_stays_remembered(r
     race.fill()
     race.sql("DELETE FROM tags")
     race.work()
-    made = stage(race, "tag", "[7]", LATER_S)
-    found = made.look()
+    forgetting = stage(race, "tag", "[7]", LATER_S)
+    traces = forgetting.look()
     race.sql(TAG.replace("red", "blue"))
     race.work()
     race.sql("DELETE FROM tags")
     race.work()
-    assert made.forget(found).gone["remembered keys"] == 0
-    assert made.look().kept["remembered keys"] > 0
+    assert forgetting.forget(traces).gone["remembered keys"] == 0
+    assert forgetting.look().kept["remembered keys"] > 0
     race.comes_to_rest()
 
 

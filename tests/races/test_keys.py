@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.model.results import collision_findings
+from migrator.stages.live.refresh import collision_findings
 from tests.races.harness import Pause, Race
 
 TWO = (
@@ -19,7 +19,7 @@ def test_a_changed_base_key_leaves_a_tombstone_under_the_old_one(race: Race) -> 
     race.fill()
     race.sql("UPDATE orders SET id = 6 WHERE id = 5", "UPDATE users SET email = 'y@x' WHERE id = 1")
     race.comes_to_rest()
-    assert {("USER#1", "ORDER#5"), ("EMAIL#x@x", "META")} <= race.dead().keys()
+    assert {("USER#1", "ORDER#5"), ("EMAIL#x@x", "META")} <= race.tombstones().keys()
     assert {("USER#1", "ORDER#6"), ("EMAIL#y@x", "META")} <= race.live().keys()
 
 
@@ -28,8 +28,8 @@ def test_a_changed_index_key_moves_the_index_entry(race: Race) -> None:
     race.fill()
     race.sql("UPDATE users SET name = 'Zoe' WHERE id = 1", "DELETE FROM users WHERE id = 2")
     race.comes_to_rest()
-    assert {one.get("GSI1PK") for one in race.stored() if "GSI1PK" in one} == {"NAME#Zoe"}
-    assert not [one for one in race.dead().values() if "GSI1PK" in one]
+    assert {item.get("GSI1PK") for item in race.stored() if "GSI1PK" in item} == {"NAME#Zoe"}
+    assert not [item for item in race.tombstones().values() if "GSI1PK" in item]
 
 
 @pytest.mark.parametrize("first", ["giver", "taker"])
@@ -96,10 +96,10 @@ def test_of_two_rows_that_claim_one_key_the_other_gets_it_when_the_first_gives_i
     race.sql(*TWO, "UPDATE users SET handle = 'same' WHERE id = 1")
     race.work()
     race.sql("UPDATE users SET handle = 'same' WHERE id = 2")
-    refreshed = [one for worked in race.work() for one in worked.refreshed]
-    found = [finding for one in refreshed for finding in collision_findings(one)]
-    # Both are told, nothing is overwritten, and verify says so as long as it is so.
-    assert [(one.kind, one.source_key) for one in found] == [("collision", "[2]")]
+    refreshed = [refresh for worked in race.work() for refresh in worked.refreshed]
+    findings = [finding for refresh in refreshed for finding in collision_findings(refresh)]
+    # Both rows have a finding, nothing is overwritten, and verify reports it until one gives the key up.
+    assert [(refresh.kind, refresh.source_key) for refresh in findings] == [("collision", "[2]")]
     assert race.item("HANDLE#same")["user"] == 1
     assert race.differences() == {"collision": 1}
     race.sql(
@@ -118,13 +118,13 @@ def test_a_claim_that_is_withdrawn_is_forgotten(race: Race) -> None:
     loser = 3 - int(race.item("HANDLE#same")["user"])  # type: ignore[call-overload]
     race.sql(f"UPDATE users SET handle = 'own' WHERE id = {loser}")
     race.comes_to_rest()
-    assert race.beside.memory.contests([("HANDLE#same", "META")]) == []
+    assert race.beside.memory.requests_of([("HANDLE#same", "META")]) == []
 
 
 def test_a_fast_page_with_two_claims_of_one_key_is_right_once_one_gives_it_up(race: Race) -> None:
     race.sql(*TWO, "UPDATE users SET handle = 'same' WHERE id IN (1, 2)")
     copied = race.copy("user", fast=True)
-    assert [one.kind for one in copied.findings] == ["collision"]
+    assert [finding.kind for finding in copied.findings] == ["collision"]
     winner = int(race.item("HANDLE#same")["user"])  # type: ignore[call-overload]
     race.sql(f"UPDATE users SET handle = NULL WHERE id = {winner}")
     race.comes_to_rest()
@@ -148,13 +148,13 @@ def test_parent_and_child_of_one_key_change_in_two_transactions(
         "order": "UPDATE orders SET user_id = 2 WHERE id = 5",
     }
     race.sql(changes.pop(first))
-    # Read between the two: the key in between is nobody's, neither before nor after.
+    # Read between the two: the key in between belongs to no row, neither before nor after.
     between = ("TAGS#1", "new#9") if first == "tag" else ("TAGS#2", "old#9")
     race.relay(Pause(lambda: race.sql(*changes.values())), lease_s=0).once()
     assert between in race.live()
     race.comes_to_rest()
     assert {key for key in race.live() if key[0].startswith("TAGS")} == {("TAGS#2", "new#9")}
-    assert between in race.dead()
+    assert between in race.tombstones()
 
 
 @pytest.mark.parametrize("late", ["first", "second"])

@@ -1,4 +1,4 @@
-"""Who is alive, and what follows: half-dead fast runs are fenced, tombstones outlive whoever may be late."""
+"""Which writers are alive, and what follows: half-dead fast runs are fenced, tombstones outlive late writers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_fast_worker_that_is_fenced_stops_before_its_next_request(race: Race) 
         writer_lease = faulty.heartbeats.enter("fast")
 
         def meanwhile() -> None:
-            assert [one.fenced for one in race.heartbeats.writers.fence()] == [True]
+            assert [writer.fenced for writer in race.heartbeats.writers.fence()] == [True]
             writer_lease.beat()
 
         with pytest.raises(StoppedError, match="a relay has started"):
@@ -75,7 +75,9 @@ def test_a_fast_worker_that_cannot_reach_the_journal_stops_before_the_relay_goes
 
 
 def test_no_fast_run_begins_once_a_relay_has_started(race: Race) -> None:
-    fence_off(race.heartbeats.writers, race.heartbeats.lifetimes, lambda _: pytest.fail("nobody is here"))
+    fence_off(
+        race.heartbeats.writers, race.heartbeats.lifetimes, lambda _: pytest.fail("no writer is registered")
+    )
     assert race.heartbeats.enter("fast").writer.kind == "conditional"
 
 
@@ -93,7 +95,7 @@ def test_what_changed_under_a_half_dead_fast_run_is_mended_by_its_marks(race: Ra
     assert ("USER#2", "META") in race.live()
     fence_off(race.heartbeats.writers, race.heartbeats.lifetimes, lambda _: _done(race.pass_time(1000)))
     race.comes_to_rest()
-    assert ("USER#2", "META") in race.dead()
+    assert ("USER#2", "META") in race.tombstones()
 
 
 # ── tombstones ──
@@ -155,7 +157,7 @@ def test_a_relay_that_goes_on_keeps_no_tombstones_that_are_older_than_its_work(r
     assert purge(race) == 2
 
 
-def test_a_young_tombstone_stays_though_nobody_is_alive(race: Race) -> None:
+def test_a_young_tombstone_stays_though_no_writer_is_alive(race: Race) -> None:
     race.sql(ANN)
     race.work()
     race.sql("DELETE FROM users WHERE id = 1")

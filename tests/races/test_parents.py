@@ -18,7 +18,7 @@ CHILDREN = 2_000
 
 
 def orders(race: Race) -> dict[tuple[str, str], object]:
-    return {key: one["user_name"] for key, one in race.live().items() if one["type"] == "Order"}
+    return {key: item["user_name"] for key, item in race.live().items() if item["type"] == "Order"}
 
 
 def test_a_child_that_moves_between_parents_refreshes_both(race: Race) -> None:
@@ -28,7 +28,7 @@ def test_a_child_that_moves_between_parents_refreshes_both(race: Race) -> None:
     race.comes_to_rest()
     assert (race.item("USER#1")["orders"], race.item("USER#2")["orders"]) == (1, 2)
     assert orders(race)["USER#2", "ORDER#5"] == "Bob"
-    assert {("USER#1", "ORDER#5"), ("TAGS#1", "red#9")} <= race.dead().keys()
+    assert {("USER#1", "ORDER#5"), ("TAGS#1", "red#9")} <= race.tombstones().keys()
     assert ("TAGS#2", "red#9") in race.live()
 
 
@@ -46,7 +46,7 @@ def test_a_child_that_moves_while_a_page_holds_it_under_the_old_parent(race: Rac
 
 
 def test_two_rows_of_one_item_change_at_once_and_neither_is_lost(race: Race) -> None:
-    """Each relay has read one change alone; whoever writes last has the lower ticket, or both changes."""
+    """Each relay has read one change alone; the one that writes last has the lower ticket, or both changes."""
     race.sql(*TWO)
     race.fill()
     race.sql("UPDATE users SET name = 'Bea' WHERE id = 1")
@@ -75,7 +75,7 @@ def test_children_of_one_parent_come_and_go_at_once_and_its_count_is_right(race:
     assert race.item("USER#1")["orders"] == 1
 
 
-def test_a_renamed_parent_of_thousands_is_worked_in_pages_and_blocks_nobody(race: Race) -> None:
+def test_a_renamed_parent_of_thousands_is_worked_in_pages_and_blocks_no_writer(race: Race) -> None:
     # Thousands on one engine: on the others only the SQL differs, and three pages show it as well as ten.
     count = CHILDREN if race.shop.engine == "postgresql" else 450
     race.sql(*TWO[:2])
@@ -112,8 +112,8 @@ def test_a_crash_between_two_pages_of_a_parent_goes_on_where_it_was(race: Race) 
     race.sql(*TWO)
     race.fill()
     race.sql("UPDATE users SET name = 'Bea' WHERE id = 1")
-    dead = race.relay(roots=1, lease_s=0)
-    assert dead.once().advanced == 1
+    crashed = race.relay(roots=1, lease_s=0)
+    assert crashed.once().advanced == 1
     (mark,) = race.relay().marks.take(1, 0)
     assert mark.cursor
     race.comes_to_rest()
@@ -127,7 +127,7 @@ def test_a_cascade_takes_every_item_below_it_away(race: Race) -> None:
     race.sql("DELETE FROM users WHERE id = 1")
     race.comes_to_rest()
     assert race.live().keys() == {("USER#2", "META"), ("USER#2", "ORDER#7")}
-    assert {("USER#1", "ORDER#5"), ("USER#1", "ORDER#6"), ("TAGS#1", "red#9")} <= race.dead().keys()
+    assert {("USER#1", "ORDER#5"), ("USER#1", "ORDER#6"), ("TAGS#1", "red#9")} <= race.tombstones().keys()
 
 
 def test_a_page_that_holds_rows_of_a_cascade_does_not_bring_them_back(race: Race) -> None:
@@ -185,7 +185,7 @@ def test_a_renamed_ancestor_moves_everything_below_it(race: Race) -> None:
     assert race.live().keys() == {
         ("TREE#top", f"PATH#{path}#") for path in ("top", "top#a", "top#b", "top#a#leaf")
     }
-    assert len(race.dead()) == 4
+    assert len(race.tombstones()) == 4
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["in turn", "while a relay sleeps"])

@@ -1,4 +1,4 @@
-"""Marks and those who work them: late commits, crashes, two at once, one that wakes up too late."""
+"""Marks and relays: late commits, crashes, two relays at once, one that wakes up too late."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ class CutShort:
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         return self.store.write_together(groups)
 
-    def remove_dead(self, tombstones: Sequence[Item]) -> int:
-        return self.store.remove_dead(tombstones)
+    def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
+        return self.store.remove_tombstones(tombstones)
 
 
 @SERVERS
 def test_two_services_write_one_row_and_the_last_commit_stands(race: Race) -> None:
     race.sql(ANN)
     race.fill()
-    with race.shop.session() as one, race.shop.session() as other:
-        one.begin("UPDATE users SET name = 'First', email = 'first@x' WHERE id = 1")
+    with race.shop.session() as first, race.shop.session() as second:
+        first.begin("UPDATE users SET name = 'First', email = 'first@x' WHERE id = 1")
         # Waits for the row.
         waiting = Thread(
-            target=lambda: other.begin("UPDATE users SET name = 'Second', handle = NULL WHERE id = 1")
+            target=lambda: second.begin("UPDATE users SET name = 'Second', handle = NULL WHERE id = 1")
         )
         waiting.start()
-        one.commit()
+        first.commit()
         waiting.join(120)
         # The second one is under way still: its mark is not there, its change neither.
         race.work()
         assert race.item("USER#1")["name"] == "First"
-        other.commit()
+        second.commit()
     race.comes_to_rest()
     assert race.live().keys() == {("USER#1", "META"), ("EMAIL#first@x", "META")}
     assert race.item("USER#1")["name"] == "Second"
@@ -105,16 +105,16 @@ def test_a_rollback_after_the_item_was_written_is_healed_by_its_pre_mark(race: R
     user, refresh = race.entity("user"), race.beside.refresh(lambda: None)
     race.shop.live.marks.add({("user", "[1]"): [("EMAIL#never@x", "META")]})
     ticket = race.shop.live.tickets.draw()
-    mine = {"_src": "user:[1]", "_tk": ticket, "_rev": refresh.revision}
+    own_attributes = {"_src": "user:[1]", "_tk": ticket, "_rev": refresh.revision}
     written: list[Item] = [
-        {"PK": "USER#1", "SK": "META", "type": "User", "name": "Never", **mine},
-        {"PK": "EMAIL#never@x", "SK": "META", "type": "Email", "user": 1, **mine},
+        {"PK": "USER#1", "SK": "META", "type": "User", "name": "Never", **own_attributes},
+        {"PK": "EMAIL#never@x", "SK": "META", "type": "Email", "user": 1, **own_attributes},
     ]
-    assert {one.verdict for one in race.beside.store.write(written)} == {"stored"}
+    assert {outcome.verdict for outcome in race.beside.store.write(written)} == {"stored"}
     assert user.name == "user"
     race.comes_to_rest()
     assert race.item("USER#1")["name"] == "Ann"
-    assert ("EMAIL#never@x", "META") in race.dead()
+    assert ("EMAIL#never@x", "META") in race.tombstones()
 
 
 def test_a_crash_after_the_items_and_before_the_mark_repeats_work_and_loses_none(race: Race) -> None:
@@ -167,17 +167,17 @@ def test_a_row_that_makes_fewer_items_than_before_loses_the_others(race: Race) -
     race.sql("UPDATE users SET email = NULL, handle = NULL WHERE id = 1")
     race.comes_to_rest()
     assert race.live().keys() == {("USER#1", "META")}
-    assert len(race.dead()) == 2
+    assert len(race.tombstones()) == 2
 
 
 def test_marks_that_are_worked_again_or_by_two_change_nothing(race: Race) -> None:
     race.sql(ANN, "UPDATE users SET name = 'Bea' WHERE id = 1")
     first, second = race.relay(lease_s=0), race.relay(lease_s=0)
-    taken = first.marks.take(100, 0)
+    marks = first.marks.take(100, 0)
     worked = second.once()
-    assert (worked.finished, len(taken)) == (2, 2)
-    first.refresh(first.reach(taken[0]))
-    first.marks.finish([mark.id for mark in taken])
+    assert (worked.finished, len(marks)) == (2, 2)
+    first.refresh(first.reach(marks[0]))
+    first.marks.finish([mark.id for mark in marks])
     race.comes_to_rest()
 
 
@@ -188,7 +188,7 @@ def test_a_relay_that_was_paused_past_its_lease_does_no_harm(race: Race) -> None
 
     def while_it_sleeps() -> None:
         race.sql("UPDATE users SET name = 'New', email = NULL WHERE id = 1")
-        assert sum(one.finished for one in race.work()) == 2
+        assert sum(worked.finished for worked in race.work()) == 2
 
     worked = race.relay(Pause(while_it_sleeps), lease_s=0).once()
     assert worked.refreshed[0].newer > 0
@@ -223,7 +223,7 @@ def test_a_key_that_goes_there_and_back_is_right_in_every_order_of_its_marks(rac
     race.copy("user", after_read=meanwhile)
     race.comes_to_rest()
     assert ("EMAIL#ann@x", "META") in race.live()
-    assert ("EMAIL#b@x", "META") in race.dead()
+    assert ("EMAIL#b@x", "META") in race.tombstones()
 
 
 @pytest.mark.parametrize("skew_s", [-3600, 3600])

@@ -1,4 +1,4 @@
-"""Requests that nobody hears of: they land after their time-out, or twice, when something newer stands there."""
+"""Requests without an answer: they land after their time-out, or twice, when something newer stands there."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tests.races.harness import Race
 pytestmark = pytest.mark.engines("postgresql", "mariadb")
 
 ANN = "INSERT INTO users (id, name, email) VALUES (1, 'Ann', 'ann@x')"
+OLD = "INSERT INTO users (id, name, email) VALUES (1, 'Old', 'old@x')"
+BECOMES_ANN = "UPDATE users SET name = 'Ann', email = 'ann@x' WHERE id = 1"
 CHANGES = {
     "changed": "UPDATE users SET name = 'Bea', email = NULL WHERE id = 1",
     "deleted": "DELETE FROM users WHERE id = 1",
@@ -35,11 +37,27 @@ def writes_of_ann(times: int) -> Faults:
     return Faults(holds=holds)
 
 
+def ann(race: Race, *, is_new: bool) -> None:
+    """Her row with its mark: a new one, whose items are inserted, or one that was another's, whose items are put."""
+    if is_new:
+        race.sql(ANN)
+        return
+    race.sql(OLD)
+    race.work()
+    race.sql(BECOMES_ANN)
+
+
+def refusal(*, is_new: bool) -> int:
+    """Of a put; a batch of inserts is answered, and each of them refused in the answer."""
+    return 200 if is_new else 400
+
+
+@pytest.mark.parametrize("is_new", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_put_that_lands_after_its_time_out_and_twice_replaces_nothing_newer(
-    race: Race, change: str
+def test_a_write_that_lands_after_its_time_out_and_twice_replaces_nothing_newer(
+    race: Race, change: str, *, is_new: bool
 ) -> None:
-    race.sql(ANN)
+    ann(race, is_new=is_new)
     with race.through(writes_of_ann(2)) as (faulty, proxy):
         faulty.relay().once()
         assert (len(proxy.held), race.item("USER#1")["name"]) == (2, "Ann")
@@ -48,20 +66,25 @@ def test_a_put_that_lands_after_its_time_out_and_twice_replaces_nothing_newer(
         race.sql(CHANGES[change])
         race.work()
         before = race.stored()
-        assert proxy.land() == [400, 400]
-        assert proxy.land() == [400, 400]
+        assert proxy.land() == [refusal(is_new=is_new)] * 2
+        assert proxy.land() == [refusal(is_new=is_new)] * 2
     assert race.stored() == before
     race.comes_to_rest()
 
 
-def test_a_put_of_a_relay_that_died_lands_after_another_relay_has_worked_its_mark(race: Race) -> None:
-    race.sql(ANN)
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_write_of_a_relay_that_died_lands_after_another_relay_has_worked_its_mark(
+    race: Race, *, is_new: bool
+) -> None:
+    ann(race, is_new=is_new)
     with race.through(writes_of_ann(1000)) as (faulty, proxy):
         with pytest.raises(StoppedError):
             faulty.relay(lease_s=0).once()
         race.sql("UPDATE users SET name = 'Bea', email = 'bea@x' WHERE id = 1")
         race.work()
-        assert set(proxy.land()) == {400}
+        before = race.stored()
+        assert set(proxy.land()) == {refusal(is_new=is_new)}
+    assert race.stored() == before
     assert race.item("USER#1")["name"] == "Bea"
     race.comes_to_rest()
     assert ("EMAIL#ann@x", "META") not in race.live()
@@ -79,7 +102,7 @@ def test_inserts_of_a_page_that_land_late_find_what_a_relay_wrote(race: Race) ->
     race.comes_to_rest()
 
 
-def test_a_tombstone_that_lands_late_does_not_bury_the_row_that_came_back(race: Race) -> None:
+def test_a_tombstone_that_lands_late_does_not_replace_the_row_that_came_back(race: Race) -> None:
     race.sql(ANN)
     race.fill()
     race.sql("DELETE FROM users WHERE id = 1")
@@ -99,7 +122,7 @@ def test_the_relay_waits_until_a_fast_request_can_land_no_more(race: Race) -> No
     with race.through(writes_of_ann(1)) as (faulty, proxy):
         writer_lease = faulty.heartbeats.enter("fast")
         faulty.copy("user", fast=True, check=writer_lease.check)
-        # Its work is done, but nobody knows the end of one request: its place stays.
+        # Its work is done, but the end of one request is not known: its lease stays.
         faulty.heartbeats.leave(writer_lease, clean=True)
         race.sql("UPDATE users SET name = 'Bea', email = NULL WHERE id = 1")
 
@@ -117,4 +140,4 @@ def test_the_relay_waits_until_a_fast_request_can_land_no_more(race: Race) -> No
 
 def once(operation: str) -> Any:
     left = [operation]
-    return lambda asked, body: asked in left and left.remove(asked) is None
+    return lambda requested, body: requested in left and left.remove(requested) is None

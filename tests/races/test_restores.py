@@ -1,4 +1,4 @@
-"""An older state that is right, writers that nobody knows of, and a capture that is off: refused, found, repaired."""
+"""An older state that is right, unknown writers, and a capture that is off: refused, found, repaired."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_relay_that_runs_while_the_source_is_restored_writes_nothing_and_keeps
 
 
 def test_a_write_refused_by_a_ticket_that_was_never_drawn_tells_of_a_restore(race: Race) -> None:
-    """The journal went back with the source, and the table's control item was put back by somebody, too."""
+    """The journal went back with the source, and the table's control item was put back, too."""
     changed(race)
     restore(race)
     race.target.store.put([{**item, "_tk": 1} for item in race.whole() if item["PK"] == "_migrator"])
@@ -111,8 +111,8 @@ def test_a_write_refused_by_a_ticket_that_was_never_drawn_tells_of_a_restore(rac
     assert race.live()["USER#1", "META"] == before["USER#1", "META"]
 
 
-class Nobody:
-    """migrator.stages.live.daemon.Listener that is told and says nothing."""
+class SilentListener:
+    """A migrator.stages.live.daemon.Listener that prints nothing."""
 
     def worked(self, worked: Worked, took_ms: int) -> None:
         return
@@ -128,7 +128,7 @@ def test_a_daemon_whose_source_is_restored_ends_with_all_its_workers(race: Race)
     changed(race)
     restore(race)
     race.sql("UPDATE users SET name = 'After' WHERE id = 1")
-    daemon = Daemon(race.beside.relay, race.heartbeats, Nobody(), race.beside.guard, workers=2)
+    daemon = Daemon(race.beside.relay, race.heartbeats, SilentListener(), race.beside.guard, workers=2)
     too_long = Timer(30, daemon.stop.set)
     too_long.start()
     with pytest.raises(SettingsError, match="was restored to an older state"):
@@ -138,7 +138,7 @@ def test_a_daemon_whose_source_is_restored_ends_with_all_its_workers(race: Race)
     assert len(race.mark_ids()) == 1
 
 
-# ── what nobody told ──
+# ── changes without a mark ──
 
 
 def test_an_item_of_a_rogue_writer_is_found_and_repaired_by_a_mark(race: Race) -> None:
@@ -178,7 +178,7 @@ def test_verify_finds_nothing_where_marks_are_worked_and_all_where_they_are_not(
 
 
 def test_changes_that_left_no_mark_are_told_and_repaired(race: Race) -> None:
-    """Somebody took the triggers away: capture's status says so, and verify finds what was missed."""
+    """The triggers were dropped: capture's status says so, and verify finds what was missed."""
     race.sql(*TWO)
     race.fill()
     assert race.command("capture", "uninstall", "--discard-marks").code == 0
@@ -197,7 +197,7 @@ def test_changes_that_left_no_mark_are_told_and_repaired(race: Race) -> None:
 
 
 @pytest.mark.engines("postgresql")
-def test_triggers_that_somebody_disabled_are_told(race: Race) -> None:
+def test_triggers_that_were_disabled_are_told(race: Race) -> None:
     assert race.command("capture", "status").code == 0
     race.sql("ALTER TABLE users DISABLE TRIGGER USER")
     try:

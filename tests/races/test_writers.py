@@ -16,8 +16,8 @@ ORDERS = [f"INSERT INTO orders (id, user_id, total) VALUES ({number}, {number}, 
 
 @pytest.mark.engines("postgresql", "mariadb")
 @pytest.mark.parametrize("statement", ["UPDATE users SET name = 'second'", "DELETE FROM users"])
-def test_a_writer_that_waits_for_a_row_holds_up_nobody_else(race: Race, statement: str) -> None:
-    """One that held the lock of the marks' ids for its whole statement did, and the one it waited for, too."""
+def test_a_writer_that_waits_for_a_row_holds_up_no_other(race: Race, statement: str) -> None:
+    """A writer that held the lock of the marks' ids for its whole statement did, also the writer it waited for."""
     race.sql(*USERS, *ORDERS)
     with race.shop.session() as first, race.shop.session() as second, race.shop.session() as third:
         first.begin("UPDATE users SET name = 'first' WHERE id = 2")
@@ -33,5 +33,5 @@ def test_a_writer_that_waits_for_a_row_holds_up_nobody_else(race: Race, statemen
         assert not waiting.is_alive()
         second.commit()
     with race.shop.session() as session:
-        found = session.rows("SELECT name FROM users WHERE id IN (3, 9) ORDER BY id")
-    assert [tuple(row) for row in found] == [("first",), ("third",)]
+        rows = session.rows("SELECT name FROM users WHERE id IN (3, 9) ORDER BY id")
+    assert [tuple(row) for row in rows] == [("first",), ("third",)]

@@ -14,11 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from migrator.api import Migration
-from migrator.journal.evidence import SqlEvidence
-from migrator.journal.phases import SqlPhases
+from migrator.journal.phases import SqlEvidence, SqlPhases
 from migrator.journal.runs import SqlJournal
-from migrator.model.evidence import Move, PatternPhase, Sample, Window
-from migrator.model.phase import State
+from migrator.model.evidence import Move, PatternPhase, Sample, State, Window
+from migrator.settings.transforms import sound_mapping
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.wiring import job as job_wiring
@@ -102,7 +101,7 @@ mapping: mapping.yaml
 source: {{url: '{url}'}}
 target: {{table: {table}, endpoint: '{endpoint}'}}
 journal: 'sqlite:///{folder}/journal.db'
-tuning: {{request_life_s: 1, silent_s: 3, attempts: 4, backoff_cap_s: 0.02, give_up_after_s: 3}}
+tuning: {{request_life_s: 1, silent_s: 60, attempts: 4, backoff_cap_s: 0.02, give_up_after_s: 3}}
 reads:
   phase_cache_s: 0.1
   patience_s: 1
@@ -218,7 +217,7 @@ def open_read_shop(
         assert ended.code == 0, ended.out + ended.err
     job.write_text(JOB.format(url=url, endpoint=endpoint, folder=folder, table=table, **given))
     read = job_wiring.read_job(job)
-    design = job_wiring.design_for(read, job_wiring.sound_mapping(read.mapping).mapping.table)
+    design = job_wiring.design_for(read, sound_mapping(read.mapping).mapping.table)
     client = dynamodb_client(region=None, profile=None, endpoint=items_from or endpoint)
     with job_wiring.open_journal(read) as journal:
         try:

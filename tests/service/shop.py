@@ -34,7 +34,7 @@ mapping: mapping.yaml
 source: {{url: '{url}'}}
 target: {{table: {table}, endpoint: '{endpoint}'}}
 journal: 'sqlite:///{folder}/journal.db'
-tuning: {{request_life_s: 1, silent_s: 3, attempts: 4, backoff_cap_s: 0.02, give_up_after_s: 3}}
+tuning: {{request_life_s: 1, silent_s: 60, attempts: 4, backoff_cap_s: 0.02, give_up_after_s: 3}}
 """
 
 

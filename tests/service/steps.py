@@ -96,4 +96,5 @@ class Steps:
             self.step(f"{name} {text[:60]}".strip())
 
     def _requests(self, request: Any, **_: Any) -> None:
-        self.step(request.headers.get("X-Amz-Target", b"").decode().rpartition(".")[2])
+        target = request.headers.get("X-Amz-Target", "")
+        self.step((target.decode() if isinstance(target, bytes) else target).rpartition(".")[2])

@@ -228,7 +228,7 @@ def test_sessions_that_find_their_engine_late(shop: Shop) -> None:
         assert shop.marks() == 2
 
 
-def test_a_statement_whose_rows_nobody_knows(shop: Shop) -> None:
+def test_a_statement_whose_rows_are_not_known(shop: Shop) -> None:
     sessions = shop.sessions
     with shop.migration() as migration:
         migration.dual_write(sessions, unknown_rows="lock")

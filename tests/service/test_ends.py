@@ -1,4 +1,4 @@
-"""How a service ends: by itself, by a signal under a server, in a worker that was forked; and who says goodbye then."""
+"""How a service ends: by itself, by a signal under a server, in a worker that was forked; and which process deregisters then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from migrator.journal.writers import SqlInstances
 from migrator.model.instances import Instance
-from migrator.runtime.processes import visible_processes
+from migrator.runtime.system import visible_processes
 from tests.service.reading import ReadShop
 
 LOADED = """\
@@ -139,7 +139,7 @@ def test_a_program_that_just_ends_says_goodbye_and_keeps_its_last_counts(read_sh
     assert answered(read_shop) == 5
 
 
-def test_a_migration_that_nobody_keeps_goes_on_to_the_end(read_shop: ReadShop) -> None:
+def test_a_migration_without_a_reference_goes_on_to_the_end(read_shop: ReadShop) -> None:
     program = (
         LOADED
         + "\nimport gc\ndel migration\ngc.collect()\nfrom migrator import api\n(migration,) = api._OPEN\nanswer()\n"

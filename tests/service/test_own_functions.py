@@ -70,7 +70,7 @@ def test_calls_are_routed_and_compared(read_shop: ReadShop) -> None:
         shop.move("shadow")
         seen(migration, "shadow")
         first = asked(user_id=2)
-        # What the caller does with his answer is no difference.
+        # What the caller does with its answer is no difference.
         for one in first:
             one.clear()
         found = shop.until(migration, "recent_orders", lambda one: one.compared == 1)

@@ -72,7 +72,7 @@ def test_each_phase_has_its_side(read_shop: ReadShop) -> None:
             read_shop.move(phase, 100 if phase == "ramp" else 0, "recent_orders")
             seen(migration, phase)
             assert migration.read("recent_orders", user_id=2, limit=1)[0]["status"] == status
-        # Nobody has moved the others.
+        # The others were never moved.
         assert migration.read("by_status", status="sql")
 
 
@@ -94,7 +94,7 @@ def test_a_ramp_is_sticky_and_has_its_share(read_shop: ReadShop) -> None:
         in_share = first.index("table")
         read_shop.move("ramp", 60, "user_and_orders")
         time.sleep(0.4)
-        # Who was in the share stays in it.
+        # A reader that was in the share stays in it.
         assert all(
             after == "table" for before, after in zip(first, sides(), strict=True) if before == "table"
         )

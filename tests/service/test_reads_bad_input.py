@@ -63,11 +63,11 @@ def test_sql_of_other_columns_than_the_pattern_returns(read_shop: ReadShop, colu
     assert said in str(error.value)
 
 
-def test_an_index_that_is_not_there_stops_the_start_of_who_asks_it(read_shop: ReadShop) -> None:
+def test_an_index_that_is_not_there_stops_the_start_of_its_reader(read_shop: ReadShop) -> None:
     mapping = read_shop.folder / "mapping.yaml"
     mapping.write_text(mapping.read_text().replace("GSI1", "GSI9"))
     with read_shop.migration() as migration:
-        # Nobody asks the table yet.
+        # The table is not read yet.
         migration.begin_reading()
         assert migration.read("by_status", status="sent")
     read_shop.move("shadow")

@@ -166,7 +166,7 @@ def read(migration: Migration, times: int, pause_s: float = 0.0) -> list[float]:
     return took
 
 
-def test_a_table_that_hangs_is_nobody_s_business(slow_shop: ReadShop, faults: Faults) -> None:
+def test_a_table_that_hangs_slows_no_caller(slow_shop: ReadShop, faults: Faults) -> None:
     slow_shop.move("shadow")
     with slow_shop.migration() as migration:
         read(migration, 20)
@@ -238,7 +238,7 @@ def test_an_answer_of_too_many_rows_is_not_compared(dynamodb_url: str, tmp_path:
             shop.move("shadow")
             seen(migration, "shadow")
             assert len(migration.read("recent_orders", user_id=2)) == 10
-            # The caller's own answer is as large: nobody's fault.
+            # The caller's own answer is as large: not a fault.
             found = shop.until(migration, "recent_orders", lambda one: one.dropped == {"large": 1})
             assert (found.compared, found.errors) == (0, {})
             shop.move("live")

@@ -11,7 +11,7 @@ def test_what_is_in_flight_is_never_counted(
     postgres_database: str, dynamodb_url: str, tmp_path: Path
 ) -> None:
     with noisy_shop(
-        "postgresql", postgres_database, dynamodb_url, tmp_path, lag_s=0.2, settle_s=30.0
+        "postgresql", postgres_database, dynamodb_url, tmp_path, lag_s=2.0, settle_s=30.0
     ) as shop:
         found, samples = read_all(shop, 100)
     # A busy machine may let a deadline pass; that is an error, and no difference.

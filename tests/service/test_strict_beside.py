@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.soak, pytest.mark.engines("postgresql", "mariadb")]
 # What depends on no engine is tried on one.
 POSTGRESQL, MARIADB = pytest.mark.engines("postgresql"), pytest.mark.engines("mariadb")
 Sessions = sessionmaker[Session]
-LONGEST_S = 1.0
+LONGEST_S = 5.0
+"""Far more than a transaction takes on a busy machine."""
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +102,7 @@ def name_of(shop: Shop, number: int) -> str:
 @POSTGRESQL
 @pytest.mark.parametrize("fault", ["unavailable", "throttle", "cut_before", "cut_after"])
 def test_a_write_that_dynamodb_does_not_take_is_rolled_back(shop: Shop, fault: str) -> None:
-    with behind_a_proxy(shop) as faults, strict_service(shop, longest_s=3) as sessions:
+    with behind_a_proxy(shop) as faults, strict_service(shop) as sessions:
         with sessions.begin() as session:
             session.add(a_user(1, orders=[Order(id=10, total=5)]))
         setattr(faults, fault, 1.0)
@@ -133,13 +134,13 @@ def test_a_transaction_that_lasts_too_long_writes_no_item_and_commits_nothing(sh
 
 
 def test_writes_that_take_too_long_are_stopped_rolled_back_and_healed(shop: Shop) -> None:
-    with behind_a_proxy(shop) as faults, strict_service(shop, longest_s=2) as sessions:
+    with behind_a_proxy(shop) as faults, strict_service(shop, longest_s=6) as sessions:
         with sessions.begin() as session:
             session.add(a_user(2))
         before = shop.items()
         faults.late, faults.late_s = 1.0, 0.3
         # One request for the ticket, then ten at a time.
-        orders = [Order(id=10 + number, total=5) for number in range(100)]
+        orders = [Order(id=10 + number, total=5) for number in range(300)]
         with pytest.raises(StoppedError, match="longest_transaction_s"):
             add_slowly(sessions, a_user(1, orders=orders), 0)
         faults.late = 0.0
@@ -155,8 +156,8 @@ def test_writes_that_take_too_long_are_stopped_rolled_back_and_healed(shop: Shop
 
 def test_two_strict_services_write_one_row_and_its_item_is_the_last_commit(shop: Shop) -> None:
     with (
-        strict_service(shop, longest_s=3, name="one") as one,
-        strict_service(shop, longest_s=3, name="two") as two,
+        strict_service(shop, name="one") as one,
+        strict_service(shop, name="two") as two,
     ):
         with one.begin() as session:
             session.add_all([a_user(1), a_user(2)])
@@ -178,8 +179,8 @@ def test_two_strict_services_write_one_row_and_its_item_is_the_last_commit(shop:
 
 def test_two_strict_services_change_one_item_by_rows_of_their_own(shop: Shop) -> None:
     with (
-        strict_service(shop, longest_s=3, name="one") as one,
-        strict_service(shop, longest_s=3, name="two") as two,
+        strict_service(shop, name="one") as one,
+        strict_service(shop, name="two") as two,
     ):
         with one.begin() as session:
             session.add(a_user(1))
@@ -204,7 +205,7 @@ def test_a_fast_backfill_is_fenced_before_a_strict_service_writes(shop: Shop) ->
         faults.late, faults.late_s = 1.0, 1.0
         with command(shop, "backfill") as backfill:
             waited_for(shop.items)
-            with strict_service(shop, longest_s=3) as sessions:
+            with strict_service(shop) as sessions:
                 assert backfill.wait(120) == 3, "it ended before anybody could be in its way"
                 assert backfill.stderr is not None
                 assert "told to stop" in backfill.stderr.read()
@@ -221,7 +222,7 @@ def test_a_fast_backfill_is_fenced_before_a_strict_service_writes(shop: Shop) ->
 @MARIADB
 def test_a_strict_service_writes_beside_a_conditional_backfill(shop: Shop) -> None:
     before(shop.engine, [10 * number for number in range(1, 60)])
-    with strict_service(shop, longest_s=3) as sessions, command(shop, "backfill") as backfill:
+    with strict_service(shop) as sessions, command(shop, "backfill") as backfill:
         for number in range(1, 60):
             renamed(sessions, 10 * number, f"new {number}")
         assert backfill.wait(120) == 0, backfill.stderr.read() if backfill.stderr else ""

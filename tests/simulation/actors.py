@@ -1,4 +1,4 @@
-"""Who takes part in a schedule: a service, relays, backfills, purge, the network and the clock."""
+"""Actors of a schedule: a service, relays, backfills, purge, the network and the clock."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from functools import partial
 
 from migrator.model.edges import UNREPAIRED
 from migrator.model.errors import MigratorError, OldRevisionError, SourceError, StoppedError
-from migrator.model.keys import encode_key, split_source
 from migrator.model.live import Change, Root, RootFinder, Writer
-from migrator.model.table import ItemKey
+from migrator.model.table import ItemKey, encode_key, split_source
+from migrator.stages.adoption import Adoption
+from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import ConditionalPath, PagePath
 from migrator.stages.live.refresh import Refresh, RestoredError
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.service import Strict
 from migrator.stages.live.writers import Purge, WriterLease, fence_off
-from migrator.stages.ownership import Adoption, AnotherJournalError, OlderError
+from migrator.stages.ownership import AnotherJournalError, OlderError
 from tests.simulation.database import Database, Reader, RolledBack, Saved, Transaction
 from tests.simulation.journal import Identity
-from tests.simulation.rest import drain, repair_wishes
+from tests.simulation.rest import drain, repair_key_requests
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import LIFETIMES, Parts, World, checked, live_entities
-from tests.support_fence import no_fence
+from tests.support_fence import PageOf, no_fence
 
 OWNERS, PETS = (1, 2, 3), (1, 2)
 NAMES = ("ann", "bob", None)
@@ -38,13 +39,13 @@ STRANGE = (RestoredError, AnotherJournalError, OlderError)
 class Cast:
     """Makes the actors of one world. A test that breaks a rule overrides what it breaks.
 
-    `noticed`: what stopped somebody who found that the stores do not belong together any more.
+    `noticed`: what stopped a writer that found that the stores do not belong together any more.
     """
 
     world: World
     noticed: list[MigratorError] = field(default_factory=list)
     goes_back: bool = True
-    """Whether stores may go back, or be lost, and nobody is told."""
+    """Whether stores may go back, or be lost, unannounced."""
 
     @property
     def schedule(self) -> Scheduler:
@@ -60,7 +61,7 @@ class Cast:
         if strict:
             if not self.belongs():
                 return
-            # As a relay does: who writes with tickets beside a fast run would find its old items over his newer ones.
+            # As a relay does: beside a fast run, its old items would replace newer ones of a writer with tickets.
             fence_off(self.world.writers, LIFETIMES, self.wait)
             writer_lease = self.present("strict")
         for _ in range(3):
@@ -170,15 +171,19 @@ class Cast:
         def read() -> list[tuple[object, ...]]:
             return reader.read_page(entity.plan, encode_key([after]), encode_key([after + rows]))
 
-        path: PagePath = ConditionalPath(self.refresh_of(writer_lease), self.world.open_findings)
+        conditional = ConditionalPath(self.refresh_of(writer_lease), self.world.open_findings)
+        path: PagePath = conditional
+        if (after // rows) % 2:
+            # Both ways beside each other.
+            path = inserts_where_possible(conditional)
         if writer_lease.writer.kind == "fast":
             path = self.world.fast_path(writer_lease.check)
-        path.copy(entity, read)
+        path.copy(entity, PageOf(read))
 
     # ── a policy ──
 
     def policy(self) -> None:
-        """Somebody switches row level security on, and lets our role pass by it some time later."""
+        """Row level security is switched on, and our role is exempted some time later."""
         rng = random.Random(f"policy {self.schedule.random.random()}")
         places = [*(("owner", key) for key in OWNERS), *(("pet", key) for key in PETS)]
         for _ in range(rng.randrange(40)):
@@ -201,7 +206,7 @@ class Cast:
         return not self.noticed
 
     def go_back(self, what: str) -> None:
-        """A store goes back, or is lost, and nobody is told. Processes that work with it are cut off."""
+        """A store goes back, or is lost, unannounced. Processes that work with it are cut off."""
         world, schedule = self.world, self.schedule
         source, table = world.database.saved(), world.table.saved()
         memory, seen = world.memory.saved(), dict(world.identity.seen_tables)
@@ -229,7 +234,7 @@ class Cast:
         self.schedule.run(limit=rng.randrange(10, rng.choice((30, 200))))
 
     def mend(self, error: MigratorError) -> None:
-        """What somebody does who is told: the advice, and nothing else."""
+        """What an operator does: the advice, and nothing else."""
         self.schedule.kill_all()
         self.schedule.now_s += LIFETIMES.gone_s + 1
         self.noticed.clear()
@@ -255,7 +260,7 @@ class Cast:
     # ── a restore ──
 
     def restore(self, saved: Saved) -> None:
-        """The source goes back to an older state, everybody is stopped; then the two commands that set it right."""
+        """The source goes back to an older state, all processes are stopped; then the two commands that set it right."""
         self.schedule.kill_all()
         self.database.restore(saved)
         self.database.hidden = frozenset()
@@ -270,7 +275,7 @@ class Cast:
 
     def repair(self) -> None:
         """What verify --repair does: a mark for every root that a difference names."""
-        told: dict[Root, list[ItemKey]] = defaultdict(list)
+        root_keys: dict[Root, list[ItemKey]] = defaultdict(list)
         wanted, live = self.world.wanted(), self.world.table.live()
         for key in wanted.keys() | live.keys():
             claims = wanted.get(key, {})
@@ -278,10 +283,10 @@ class Cast:
                 {**item, "_tk": live[key]["_tk"]} for item in claims.values()
             ]:
                 for root in claims:
-                    told[root].append(key)
+                    root_keys[root].append(key)
                 if key in live:
-                    told[split_source(str(live[key]["_src"]))].append(key)
-        self.database.add(told)
+                    root_keys[split_source(str(live[key]["_src"]))].append(key)
+        self.database.add(root_keys)
 
     # ── time, network, purge ──
 
@@ -357,20 +362,20 @@ def under_policy(world: World, cast: Cast) -> None:
 
 
 def comes_to_a_moment(world: World, crash_share: float) -> bool:
-    """Whether it comes to one at which nobody writes without tickets, or is about to read with one."""
+    """Whether the schedule reaches a moment at which no writer writes without tickets, or is about to read with one."""
     world.schedule.run(crash_share=crash_share, limit=world.schedule.random.randrange(20, 200))
     world.writers.fence()
     for _ in range(400):
-        fast = any(one.kind == "fast" for one in world.writers.here.values())
+        fast = any(writer.kind == "fast" for writer in world.writers.here.values())
         if not fast and not world.database.is_between_draw_and_read():
             return True
         if fast:
             world.schedule.now_s += 10.0
         world.schedule.run(limit=1)
         world.writers.here = {
-            name: one
-            for name, one in world.writers.here.items()
-            if world.schedule.now_s - one.alive_at <= LIFETIMES.gone_s
+            name: writer
+            for name, writer in world.writers.here.items()
+            if world.schedule.now_s - writer.alive_at <= LIFETIMES.gone_s
         }
     return False
 
@@ -422,17 +427,17 @@ def come_to_rest(world: World, cast: Cast) -> None:
 
 
 def _has_come_to_rest(world: World, cast: Cast) -> bool:
-    """Whether nobody noticed that the stores do not belong together."""
+    """Whether it went unnoticed that the stores do not belong together."""
     if cast.noticed or not cast.belongs():
         return False
-    # Nobody is there to come between its pages.
+    # No writer is there to come between its pages.
     world.schedule.start(partial(cast.backfill, max(OWNERS) + 1))
     world.schedule.run()
     if cast.noticed:
         return False
     try:
         drain(world)
-        repair_wishes(world)
+        repair_key_requests(world)
     except STRANGE as error:
         cast.noticed.append(error)
     return not cast.noticed

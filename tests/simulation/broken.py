@@ -18,7 +18,7 @@ def found_out(
     parts: Parts = Parts(),  # noqa: B008  (frozen)
     first: int = 0,
 ) -> int:
-    """The first seed, from `first` on, whose schedule does not come to what the rows say.
+    """The first seed, from `first` on, whose schedule does not end with the items that the rows make.
 
     `first` spares the time of a rule that is seldom missed; nothing is known of the seeds that are left out.
     """

@@ -9,17 +9,15 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from migrator.model.capture import Captured, Lookup
 from migrator.model.errors import HiddenRowsError
-from migrator.model.facts import EntityPlan
-from migrator.model.keys import decode_key, encode_key
+from migrator.model.facts import Captured, EntityPlan, Lookup
 from migrator.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
-from migrator.model.table import ItemKey, RowTree, SourceKey
+from migrator.model.table import ItemKey, RowTree, SourceKey, decode_key, encode_key
 from tests.simulation.scheduler import Scheduler
 
 Row = dict[str, Any]
 Tables = dict[str, dict[int, Row]]
-Place = tuple[str, int]
+RowId = tuple[str, int]
 Saved = tuple[Tables, dict[int, "Kept"], int, int]
 
 
@@ -52,9 +50,9 @@ class Database:
     number: int = 0
     next_mark: int = 0
     locks: dict[Any, object] = field(default_factory=dict)
-    hidden: frozenset[Place] = frozenset()
+    hidden: frozenset[RowId] = frozenset()
     generation: int = 0
-    """Counts restores: whoever is connected is cut off."""
+    """Counts restores: all connections are cut off."""
     unread: set[Any] = field(default_factory=set)
     """Actors that have drawn a ticket, and may not have read all that they write with it."""
 
@@ -92,12 +90,12 @@ class Database:
     def take(self, count: int, lease_s: float) -> list[Mark]:
         self.schedule.step()
         now = self.schedule.now_s
-        ripe = [one for one in self.marks.values() if one.ready_at <= now and one.leased_until <= now]
-        # Not the oldest first: what is found out in one order alone must be found out.
+        ripe = [kept for kept in self.marks.values() if kept.ready_at <= now and kept.leased_until <= now]
+        # Not the oldest first: a fault that shows in one order only must show.
         chosen = self.schedule.random.sample(ripe, min(len(ripe), count))
-        for one in chosen:
-            one.leased_until = now + lease_s
-        return [one.mark for one in chosen]
+        for kept in chosen:
+            kept.leased_until = now + lease_s
+        return [kept.mark for kept in chosen]
 
     def from_the_first(self) -> None:
         """Every take looks at all of them."""
@@ -146,13 +144,13 @@ class Database:
     def pre_mark(self, changes: Sequence[Change], wait_s: float) -> list[Mark]:
         # On a connection of its own: others see them from here on.
         marks = self.shown(changes)
-        for one in marks:
-            self.keep(Kept(one, ready_at=self.schedule.now_s + wait_s))
+        for mark in marks:
+            self.keep(Kept(mark, ready_at=self.schedule.now_s + wait_s))
         self.schedule.step()
         return marks
 
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
-        return [Mark(self.new_id(), one.table, one.before, one.after) for one in changes]
+        return [Mark(self.new_id(), change.table, change.before, change.after) for change in changes]
 
     # ── a state to go back to ──
 
@@ -169,7 +167,7 @@ class Database:
 
     def is_between_draw_and_read(self) -> bool:
         """A restore to such a moment is one that no ticket tells of (see docs/protocol.md, "What remains")."""
-        self.unread = {one for one in self.unread if one}
+        self.unread = {unread for unread in self.unread if unread}
         return bool(self.unread)
 
 
@@ -178,7 +176,7 @@ class Transaction:
     """Rows as its owner sees them: what is committed now, under its own changes (read committed)."""
 
     database: Database
-    changes: dict[Place, Row | None] = field(default_factory=dict)
+    changes: dict[RowId, Row | None] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)
     generation: int = -1
@@ -190,30 +188,30 @@ class Transaction:
         if self.generation != self.database.generation:
             raise RolledBack
 
-    def row(self, place: Place) -> Row | None:
-        if place in self.changes:
-            return self.changes[place]
-        return self.database.tables[place[0]].get(place[1])
+    def row(self, row_id: RowId) -> Row | None:
+        if row_id in self.changes:
+            return self.changes[row_id]
+        return self.database.tables[row_id[0]].get(row_id[1])
 
     def rows(self, table: str) -> list[tuple[int, Row]]:
         committed = self.database.tables[table]
         own = {key for name, key in self.changes if name == table}
         if not own:
             return sorted(committed.items())
-        found = ((key, self.row((table, key))) for key in sorted(committed.keys() | own))
-        return [(key, row) for key, row in found if row is not None]
+        rows = ((key, self.row((table, key))) for key in sorted(committed.keys() | own))
+        return [(key, row) for key, row in rows if row is not None]
 
     def write(self, table: str, key: int, row: Row | None) -> None:
         """One INSERT, UPDATE or DELETE with its mark. Raises: RolledBack where the lock or the name is another's."""
-        place = (table, key)
+        row_id = (table, key)
         self.refuse_cut_off()
-        self._lock(place)
+        self._lock(row_id)
         if row is not None and table == "owner" and self.database.unique:
             self._lock_name(key, row["name"])
-        before = self.row(place)
+        before = self.row(row_id)
         if before == row:
             return
-        self.changes[place] = row
+        self.changes[row_id] = row
         captured = self.database.captured[table]
         self.marks.append(
             Mark(self.database.new_id(), table, _image(captured, before), _image(captured, row))
@@ -236,7 +234,9 @@ class Transaction:
 
     def release(self) -> None:
         for lock in self.held:
-            self.database.locks.pop(lock, None)
+            # A restore frees all locks: what a transaction of before held may be another's now.
+            if self.database.locks.get(lock) is self:
+                del self.database.locks[lock]
         self.held.clear()
 
     def _lock(self, what: Any) -> None:
@@ -265,7 +265,7 @@ class Transaction:
 def _read_by(plan: EntityPlan) -> Iterator[str]:
     yield plan.table.real
     yield from (join.table.real for join in plan.joins)
-    yield from (one.table.real for one in plan.collections)
+    yield from (collection.table.real for collection in plan.collections)
 
 
 def _image(captured: Captured, row: Row | None) -> dict[str, Any] | None:
@@ -274,7 +274,8 @@ def _image(captured: Captured, row: Row | None) -> dict[str, Any] | None:
 
 @dataclass
 class Reader:
-    """The source's reading side; `transaction`: whose uncommitted changes it sees. `sees_all`: no policy holds it."""
+    """The reading side of the source; `transaction`: the one whose uncommitted changes it sees. `sees_all`: no policy
+    hides rows from it."""
 
     database: Database
     transaction: Transaction | None = None
@@ -307,12 +308,13 @@ class Reader:
     ) -> list[SourceKey]:
         view = self._begun(plan)
         low = 0 if after is None else decode_key(after)[0]
-        found = [
+        keys = [
             encode_key([key])
             for key, row in self._rows(view, plan.table.real)
-            if key > low and tuple(row[name] for name in lookup.columns) in {tuple(one) for one in values}
+            if key > low
+            and tuple(row[name] for name in lookup.columns) in {tuple(value_tuple) for value_tuple in values}
         ]
-        return found[:limit]
+        return keys[:limit]
 
     def _begun(self, plan: EntityPlan) -> Transaction:
         self.database.schedule.step()
@@ -324,15 +326,15 @@ class Reader:
             self.transaction.refuse_cut_off()
         return self._seen
 
-    def _row(self, view: Transaction, place: Place) -> Row | None:
-        return None if place in self._hidden else view.row(place)
+    def _row(self, view: Transaction, row_id: RowId) -> Row | None:
+        return None if row_id in self._hidden else view.row(row_id)
 
     def _rows(self, view: Transaction, table: str) -> list[tuple[int, Row]]:
         hidden = self._hidden
-        return [one for one in view.rows(table) if not hidden or (table, one[0]) not in hidden]
+        return [row for row in view.rows(table) if not hidden or (table, row[0]) not in hidden]
 
     @property
-    def _hidden(self) -> frozenset[Place]:
+    def _hidden(self) -> frozenset[RowId]:
         return frozenset() if self.sees_all else self.database.hidden
 
     def _tree(self, view: Transaction, plan: EntityPlan, key: int) -> RowTree | None:
@@ -342,11 +344,11 @@ class Reader:
         aliases: dict[str, Row] = {"": root}
         for join in plan.joins:
             theirs, _ = join.on[0]
-            place = (join.table.real, aliases[join.parent].get(theirs) or 0)
-            aliases[join.alias] = self._row(view, place) or {}
+            row_id = (join.table.real, aliases[join.parent].get(theirs) or 0)
+            aliases[join.alias] = self._row(view, row_id) or {}
         slots = tuple(aliases[slot.alias].get(slot.column.real) for slot in plan.slots)
         counts = tuple(
-            sum(row[one.link[0][0]] == key for _, row in self._rows(view, one.table.real))
-            for one in plan.collections
+            sum(row[collection.link[0][0]] == key for _, row in self._rows(view, collection.table.real))
+            for collection in plan.collections
         )
         return (*slots, *counts)

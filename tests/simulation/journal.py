@@ -1,4 +1,4 @@
-"""The journal in memory: remembered keys, contests, and who writes."""
+"""The journal in memory: remembered keys, key requests and writers."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from tests.simulation.scheduler import Scheduler
 @dataclass
 class Memory:
     schedule: Scheduler
-    known: dict[Root, Remembered] = field(default_factory=dict)
-    wishes: dict[KeyRequest, None] = field(default_factory=dict)
+    remembered: dict[Root, Remembered] = field(default_factory=dict)
+    requests: dict[KeyRequest, None] = field(default_factory=dict)
     ticket: int = 0
 
     def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
         self.schedule.step()
-        before = {root: self.known.get(root, Remembered()) for root in intended}
+        before = {root: self.remembered.get(root, Remembered()) for root in intended}
         for root, keys in intended.items():
             if before[root].ticket <= ticket:
-                self.known[root] = Remembered(ticket, before[root].keys | set(keys))
+                self.remembered[root] = Remembered(ticket, before[root].keys | set(keys))
         return before
 
     def settle(self, ticket: int, current: Mapping[Root, Collection[ItemKey]]) -> None:
         self.schedule.step()
         for root, keys in current.items():
-            if self.known.get(root, Remembered()).ticket == ticket:
-                self.known[root] = Remembered(ticket, frozenset(keys))
+            if self.remembered.get(root, Remembered()).ticket == ticket:
+                self.remembered[root] = Remembered(ticket, frozenset(keys))
 
-    def request_keys(self, contests: Sequence[KeyRequest]) -> None:
+    def request_keys(self, requests: Sequence[KeyRequest]) -> None:
         self.schedule.step()
-        self.wishes |= dict.fromkeys(contests)
+        self.requests |= dict.fromkeys(requests)
 
-    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
-        if not self.wishes:
+    def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
+        if not self.requests:
             return []
         self.schedule.step()
-        return [wish for wish in self.wishes if wish.key in keys]
+        return [request for request in self.requests if request.key in keys]
 
     def reached(self, ticket: int) -> None:
         self.schedule.step()
@@ -51,15 +51,15 @@ class Memory:
         return self.ticket
 
     def saved(self) -> tuple[Any, ...]:
-        return copy.deepcopy((self.known, self.wishes, self.ticket))
+        return copy.deepcopy((self.remembered, self.requests, self.ticket))
 
     def restore(self, saved: tuple[Any, ...]) -> None:
-        self.known, self.wishes, self.ticket = copy.deepcopy(saved)
+        self.remembered, self.requests, self.ticket = copy.deepcopy(saved)
 
-    def withdraw(self, contests: Sequence[KeyRequest]) -> None:
+    def withdraw(self, requests: Sequence[KeyRequest]) -> None:
         self.schedule.step()
-        for wish in contests:
-            self.wishes.pop(wish, None)
+        for request in requests:
+            self.requests.pop(request, None)
 
 
 @dataclass
@@ -80,13 +80,13 @@ class Writers:
         return writer
 
     def beat(self, writer: Writer, *, begins: bool = False) -> Writer:
-        known = self.here.get(writer.id)
-        if known is None:
+        registered = self.here.get(writer.id)
+        if registered is None:
             return replace(writer, fenced=True)
         now = self.schedule.now_s
         # Not by replace(): it is a sixtieth of a schedule.
-        since = now if begins else known.since
-        beaten = self.here[writer.id] = Writer(known.id, known.kind, since, now, known.fenced)
+        since = now if begins else registered.since
+        beaten = self.here[writer.id] = Writer(registered.id, registered.kind, since, now, registered.fenced)
         return beaten
 
     def leave(self, writer: Writer) -> None:
@@ -103,7 +103,7 @@ class Writers:
 
     def living(self, silent_s: float) -> list[Writer]:
         self.schedule.step()
-        return [one for one in self.here.values() if self.schedule.now_s - one.alive_at <= silent_s]
+        return [writer for writer in self.here.values() if self.schedule.now_s - writer.alive_at <= silent_s]
 
 
 @dataclass
@@ -136,11 +136,11 @@ class ClaimBook:
 
     def claim(self, table_id: str, claims: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
         self.schedule.step()
-        found = {}
+        owners_before = {}
         for digest, owner in claims:
             if self.owners.setdefault(digest, owner) != owner:
-                found[digest] = self.owners[digest]
-        return found
+                owners_before[digest] = self.owners[digest]
+        return owners_before
 
     def release(self, table_id: str, given_up: Sequence[tuple[bytes, str]]) -> None:
         self.schedule.step()

@@ -9,12 +9,12 @@ from migrator.model.table import ItemKey
 from tests.simulation.world import World
 
 
-def repair_wishes(world: World) -> None:
-    # What verify --repair does with wishes that a page read long ago may have left behind.
-    told: dict[Root, list[ItemKey]] = defaultdict(list)
-    for wish in world.memory.wishes:
-        told[wish.root].append(wish.key)
-    world.database.add(told)
+def repair_key_requests(world: World) -> None:
+    # What verify --repair does with key requests that a page read long ago may have left behind.
+    root_keys: dict[Root, list[ItemKey]] = defaultdict(list)
+    for request in world.memory.requests:
+        root_keys[request.root].append(request.key)
+    world.database.add(root_keys)
     drain(world)
 
 
@@ -25,6 +25,6 @@ def drain(world: World) -> None:
         if not world.database.marks:
             return
         world.schedule.now_s += 100.0
-        # Nobody takes part any more: as many at once as a real one takes.
+        # No actor takes part any more: as many at once as a real one takes.
         world.relay(most_marks=16).once()
     raise AssertionError(f"marks are never done: {world.database.marks}")

@@ -33,11 +33,13 @@ def old_checked() -> Checked:
 
 @functools.cache
 def old_entities() -> dict[str, LiveEntity]:
-    found = relay.live_entities(old_checked().mapping, [kept_once(one) for one in old_checked().entities])
+    entities = relay.live_entities(
+        old_checked().mapping, [kept_once(entity) for entity in old_checked().entities]
+    )
     none: frozenset[str] = frozenset()
     return {
-        name: replace(one, remembered=needs_memory(one.compiled.plan), together=none)
-        for name, one in found.items()
+        name: replace(entity, remembered=needs_memory(entity.compiled.plan), together=none)
+        for name, entity in entities.items()
     }
 
 
@@ -67,7 +69,7 @@ class Revisions(FakeRevisions):
 
 
 class OldWorld(World):
-    """The same world as those see it who work by the old mapping."""
+    """The same world for writers of the old mapping."""
 
     @property
     def entities(self) -> dict[str, LiveEntity]:
@@ -80,7 +82,7 @@ class OldWorld(World):
 
 @dataclass
 class Going(Cast):
-    """Who works by the new mapping. `is_filled`: whether its backfill has come to its end."""
+    """Writers of the new mapping. `is_filled`: whether its backfill has come to its end."""
 
     waits: bool = True
     is_filled: bool = False
@@ -129,15 +131,17 @@ def run_on(seed: int, *, refuses: bool = True, notices: bool = True, waits: bool
     rng = schedule.random
     book = RevisionBook()
 
-    def known(own: str) -> Revisions:
+    def revisions_of(own: str) -> Revisions:
         return Revisions(schedule, book, own, refuses, notices)
 
-    world = World(schedule, unique=rng.random() < 0.7, faults=rng.choice((0.0, 0.1)), revisions=known("new"))
+    world = World(
+        schedule, unique=rng.random() < 0.7, faults=rng.choice((0.0, 0.1)), revisions=revisions_of("new")
+    )
     # A relay has been here: every backfill writes by condition.
     world.writers.guarded = True
     populate(world)
     old_world = copy.copy(world)
-    old_world.__class__, old_world.revisions = OldWorld, known("old")
+    old_world.__class__, old_world.revisions = OldWorld, revisions_of("old")
     new, old = Going(world, waits=waits), Going(old_world, waits=waits)
     old_world.revisions.register()
     _enter(new, old)
@@ -162,7 +166,7 @@ def _enter(new: Going, old: Going) -> None:
 
 
 def _come_to_rest(new: Going) -> None:
-    """Nobody works by the old mapping any more; where the new one's backfill was killed, it is run again."""
+    """No writer works by the old mapping any more; where the new one's backfill was killed, it is run again."""
     world = new.world
     world.table.faults = 0.0
     world.database.locks.clear()
@@ -173,6 +177,6 @@ def _come_to_rest(new: Going) -> None:
         new.outlive()
         assert new.backfill(10)
     drain(world)
-    told = {wish.root: [wish.key] for wish in world.memory.wishes}
-    world.database.add(told)
+    root_keys = {request.root: [request.key] for request in world.memory.requests}
+    world.database.add(root_keys)
     drain(world)

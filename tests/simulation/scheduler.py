@@ -59,7 +59,7 @@ class Scheduler:
         chance = rng.random
         while actors and self.steps < last:
             self.steps += 1
-            # Nobody else is there to see what happens between its steps, and nothing ends it.
+            # No other actor is there to see what happens between its steps, and nothing ends it.
             self._is_alone = len(actors) == 1 and not crash_share and limit == _MANY_STEPS
             actor = actors[int(chance() * len(actors))]
             if crash_share and actor and chance() < crash_share:

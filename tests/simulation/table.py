@@ -10,45 +10,74 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from migrator.mapping.heart.encoder import EncodedItem
 from migrator.model.edges import ControlState, Kept, Receipt
 from migrator.model.errors import StoppedError
 from migrator.model.live import Outcome, Verdict
 from migrator.model.table import TOMBSTONE, Item, ItemKey, TableDesign
+from migrator.stages.backfill.inserts import items_of
 from migrator.target.answers import missing_parts, missing_reasons
 from migrator.target.control import with_kept
 from tests.simulation.scheduler import Scheduler
 
 REQUEST_LIFE_S = 60.0
 SavedTable: TypeAlias = tuple[dict[ItemKey, Item], ControlState]
-_ASKED = {"ReturnConsumedCapacity": "INDEXES", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+_PARAMS = {"ReturnConsumedCapacity": "INDEXES", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 _REFUSED = {"Error": {"Code": "ConditionalCheckFailedException"}}
 
 
 @dataclass
-class Late:
-    """A request that is still under way, of one item or of a transaction's; `conditional`: with rule 3's condition."""
+class Request:
+    """A request that is still under way, of one item or of a transaction's; `conditional`: with rule 3's condition;
+    `is_insert`: an INSERT, which takes effect where nothing is."""
 
     items: list[Item]
     ends_at: float
     conditional: bool
+    is_insert: bool
 
 
 @dataclass
 class Table:
-    """`faults`: how often a request is repeated, lost, answered with nothing, or lands when nobody waits for it any more."""
+    """`faults`: how often a request is repeated, lost, answered with nothing, or lands when no caller waits for it any more."""
 
     schedule: Scheduler
     design: TableDesign
     faults: float = 0.1
     items: dict[ItemKey, Item] = field(default_factory=dict)
-    late: list[Late] = field(default_factory=list)
+    late: list[Request] = field(default_factory=list)
     control: ControlState = ControlState()
     table_id: str = "table"
     sending: Callable[[], None] = lambda: None
     """Told before each request."""
 
     def write(self, items: Sequence[Item], *, fresh: bool = False) -> list[Outcome]:
-        return [outcome for item in items for outcome in self._send([item])]
+        """`fresh`: inserts, and then the puts of those that were refused."""
+        inserted = {self.design.key_of(item) for item in items if fresh and self._inserted(item)}
+        return [
+            outcome
+            for item in items
+            for outcome in (
+                [Outcome(item, "stored")] if self.design.key_of(item) in inserted else self._send([item])
+            )
+        ]
+
+    def _inserted(self, item: Item) -> bool:
+        """Whether an INSERT put it where nothing was. One without an answer may be sent again, and finds its own item."""
+        try:
+            (outcome,) = self._send([item], is_insert=True)
+        except StoppedError:
+            if self.schedule.chance(0.5):
+                raise
+            return False
+        return outcome.verdict == "stored"
+
+    takes_encoded = True
+
+    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
+        assert len({key for key, *_ in items}) == len(items)
+        outcomes = self.write(items_of(items), fresh=True)
+        return [outcome for outcome in outcomes if outcome.verdict != "stored"]
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         return [outcome for group in groups for outcome in self._send(group)]
@@ -57,7 +86,7 @@ class Table:
         """Without any condition."""
         self._send([item], conditional=False)
 
-    def remove_dead(self, tombstones: Sequence[Item]) -> int:
+    def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
         removed = 0
         for tombstone in tombstones:
             self.schedule.step()
@@ -74,12 +103,12 @@ class Table:
 
     def raise_control(self, ticket: int) -> int:
         self.schedule.step()
-        known = self.control.ticket
-        if known < ticket:
+        ticket_there = self.control.ticket
+        if ticket_there < ticket:
             self.control = replace(self.control, ticket=ticket, is_there=True)
         if self.schedule.chance(self.faults / 4):
             raise StoppedError("no answer")
-        return known if known >= ticket else 0
+        return ticket_there if ticket_there >= ticket else 0
 
     def keep(self, table_id: str, job: str, kept: Kept) -> None:
         self.schedule.step()
@@ -100,33 +129,35 @@ class Table:
         """One of the late requests lands; one that has outlived its time does not."""
         late = self.late.pop(number)
         if late.ends_at >= self.schedule.now_s:
-            self._land(late.items, conditional=late.conditional)
+            self._land(late)
 
     def live(self) -> dict[ItemKey, Item]:
         return {key: item for key, item in self.items.items() if item["T"] != TOMBSTONE}
 
-    def _send(self, items: Sequence[Item], *, conditional: bool = True) -> list[Outcome]:
+    def _send(
+        self, items: Sequence[Item], *, conditional: bool = True, is_insert: bool = False
+    ) -> list[Outcome]:
         self.sending()
         ends_at = self.schedule.now_s + REQUEST_LIFE_S
         sent = [dict(item) for item in items]
+        request = Request(sent, ends_at, conditional, is_insert)
         self.schedule.step()
         if self.schedule.now_s > ends_at:
             raise StoppedError("the request's signature is too old")
         if not self.schedule.chance(self.faults):
-            return self._land(sent, conditional=conditional)
-        late = Late(sent, ends_at, conditional)
+            return self._land(request)
         fate = self.schedule.random.randrange(6)
         if fate == 4:
             # 200, and nothing was written.
-            return self._unread(sent, "stored", missing_parts("PutItem", _ASKED, {}))
+            return self._unread(sent, "stored", missing_parts("PutItem", _PARAMS, {}))
         if fate == 5:
-            # A refusal that names nothing that is in the way: it looks like a stranger's item.
-            return self._unread(sent, "taken", missing_reasons(_ASKED, _REFUSED))
+            # A refusal that does not name the other item: it looks like a foreign one.
+            return self._unread(sent, "owned_by_other", missing_reasons(_PARAMS, _REFUSED))
         if fate != 1:
-            self.late.append(late)
+            self.late.append(request)
         if fate <= 1:
             raise StoppedError("no answer")
-        answer = self._land(sent, conditional=conditional)
+        answer = self._land(request)
         if fate == 2:
             raise StoppedError("no answer")
         return answer
@@ -136,39 +167,51 @@ class Table:
         return any(parts)
 
     def _unread(self, items: Sequence[Item], verdict: Verdict, missing: Iterator[str]) -> list[Outcome]:
-        """What becomes of an answer that says nothing: no answer, or, for who does not look, what it seems to say."""
+        """The outcome of an answer with parts missing: no answer, or, for a caller that does not check, its apparent one."""
         if self.lacks(missing):
             raise StoppedError("no answer")
         return [Outcome(item, verdict) for item in items]
 
-    def _land(self, items: Sequence[Item], *, conditional: bool) -> list[Outcome]:
+    def _land(self, request: Request) -> list[Outcome]:
         """All of the items are written, or none of them."""
+        items, conditional = request.items, request.conditional
+        if request.is_insert:
+            return [self._insert(item) for item in items]
         if len(items) == 1:
             return [self._apply(items[0], conditional=conditional)]
         before = {key: self.items.get(key) for key in map(self.design.key_of, items)}
         outcomes = [self._apply(item, conditional=conditional) for item in items]
-        if all(one.verdict == "stored" for one in outcomes):
+        if all(outcome.verdict == "stored" for outcome in outcomes):
             return outcomes
         for key, there in before.items():
             if there is None:
                 self.items.pop(key, None)
             else:
                 self.items[key] = there
-        return [Outcome(one.item, "withheld") if one.verdict == "stored" else one for one in outcomes]
+        return [
+            Outcome(outcome.item, "rolled_back") if outcome.verdict == "stored" else outcome
+            for outcome in outcomes
+        ]
+
+    def _insert(self, item: Item) -> Outcome:
+        if self.design.key_of(item) in self.items:
+            return Outcome(item, "owned_by_other")
+        self.items[self.design.key_of(item)] = dict(item)
+        return Outcome(item, "stored")
 
     def _apply(self, item: Item, *, conditional: bool) -> Outcome:
         key = self.design.key_of(item)
         there = self.items.get(key)
         if there is not None and conditional:
             own, newer = there["_src"] == item["_src"], there["_tk"] > item["_tk"]  # type: ignore[operator]
-            dead = there["T"] == TOMBSTONE
+            is_tombstone = there["T"] == TOMBSTONE
             ticket = int(str(there["_tk"]))
             if own and newer:
                 return Outcome(item, "newer", ticket=ticket)
-            if not own and dead and newer:
-                return Outcome(item, "buried", str(there["_src"]), ticket=ticket)
-            if not own and not dead:
-                return Outcome(item, "taken", str(there["_src"]), ticket=ticket)
+            if not own and is_tombstone and newer:
+                return Outcome(item, "tombstoned_by_other", str(there["_src"]), ticket=ticket)
+            if not own and not is_tombstone:
+                return Outcome(item, "owned_by_other", str(there["_src"]), ticket=ticket)
         self.items[key] = dict(item)
         return Outcome(item, "stored")
 
@@ -185,3 +228,8 @@ class FastStore:
             self.check()
             self.table.put(item)
         return Receipt(len(items))
+
+    takes_encoded = True
+
+    def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
+        return self.put(items_of(items))

@@ -44,7 +44,7 @@ class NoImageBefore(Cast):
 
 
 def test_rule_1_a_mark_that_does_not_commit_with_its_change_is_found_out() -> None:
-    found_out(MarksAfterwards)
+    found_out(MarksAfterwards, first=700)
 
 
 def test_rule_1_a_mark_without_the_image_before_is_found_out() -> None:
@@ -121,9 +121,26 @@ class PlainDeletes(tables.Table):
         return outcome
 
 
-@pytest.mark.parametrize("broken", [Unconditional, NoTickets, NoSources, PlainDeletes])
+class InsertsOver(tables.Table):
+    """An INSERT replaces what is there."""
+
+    def _insert(self, item: Item) -> Outcome:
+        return self._apply(item, conditional=False)
+
+
+class BelievesInserts(tables.Table):
+    """An INSERT that is refused counts as one that was not."""
+
+    def _insert(self, item: Item) -> Outcome:
+        super()._insert(item)
+        return Outcome(item, "stored")
+
+
+@pytest.mark.parametrize(
+    "broken", [Unconditional, NoTickets, NoSources, PlainDeletes, InsertsOver, BelievesInserts]
+)
 def test_rule_3_a_weaker_condition_is_found_out(broken: type[tables.Table]) -> None:
-    found_out(parts=Parts(table=broken))
+    found_out(parts=Parts(table=broken), first=1300)
 
 
 class Credulous(tables.Table):
@@ -137,7 +154,7 @@ class BelievesWrites(Credulous):
     """The same of 200 alone."""
 
     def _unread(self, items: Sequence[Item], verdict: Verdict, missing: Iterator[str]) -> list[Outcome]:
-        if verdict == "taken":
+        if verdict == "owned_by_other":
             raise StoppedError("no answer")
         return super()._unread(items, verdict, missing)
 
@@ -151,7 +168,7 @@ class BelievesRefusals(Credulous):
         return super()._unread(items, verdict, missing)
 
 
-@pytest.mark.parametrize(("broken", "first"), [(BelievesWrites, 0), (BelievesRefusals, 1100)])
+@pytest.mark.parametrize(("broken", "first"), [(BelievesWrites, 3400), (BelievesRefusals, 1900)])
 def test_rule_5_an_answer_that_says_nothing_and_is_believed_is_found_out(
     broken: type[tables.Table], first: int
 ) -> None:
@@ -159,13 +176,13 @@ def test_rule_5_an_answer_that_says_nothing_and_is_believed_is_found_out(
 
 
 class Deaf(Memory):
-    """Forgets who wants a key that another root has."""
+    """Forgets which roots want a key that another root has."""
 
-    def contests(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
+    def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
         return []
 
 
-def test_rule_3_a_key_that_is_given_up_and_offered_to_nobody_is_found_out() -> None:
+def test_rule_3_a_key_that_is_given_up_and_offered_to_no_row_is_found_out() -> None:
     found_out(parts=Parts(memory=Deaf))
 
 
@@ -213,12 +230,14 @@ class KeysForgotten(Cast):
     """Writes the current state, and leaves the keys that the row had before."""
 
     def refresh_of(self, writer_lease: WriterLease) -> Refresh:
-        class Told(Refresh):
-            def __call__(self, told: Mapping[Root, Collection[ItemKey]]) -> Any:
-                return super().__call__(dict.fromkeys(told, ()))
+        class WithoutKeys(Refresh):
+            def __call__(
+                self, root_keys: Mapping[Root, Collection[ItemKey]], inserted: Collection[Root] = ()
+            ) -> Any:
+                return super().__call__(dict.fromkeys(root_keys, ()), inserted)
 
         refresh = super().refresh_of(writer_lease)
-        refresh.__class__ = Told
+        refresh.__class__ = WithoutKeys
         return refresh
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from migrator.model.errors import SettingsError
-from migrator.stages.ownership import Adoption
+from migrator.stages.adoption import Adoption
 from tests.simulation import table as tables
 from tests.simulation.actors import Cast, run
 from tests.simulation.broken import found_out
@@ -37,12 +37,12 @@ def test_tickets_that_the_table_is_told_of_now_and_then_are_found_out() -> None:
 
 class EqualIsFine(tables.Table):
     def raise_control(self, ticket: int) -> int:
-        known = super().raise_control(ticket)
-        return 0 if known == ticket else known
+        ticket_there = super().raise_control(ticket)
+        return 0 if ticket_there == ticket else ticket_there
 
 
 class OneTicketLost(Cast):
-    """What goes back lacks the last ticket alone, its counter gives it once more, and nobody asks before he draws."""
+    """What goes back lacks the last ticket alone, its counter gives it once more, and no writer checks before it draws."""
 
     def guard(self) -> None:
         return
@@ -64,12 +64,12 @@ def test_a_ticket_that_is_drawn_twice_is_found_out() -> None:
     found_out(OneTicketLost, Parts(table=EqualIsFine))
 
 
-def test_a_ticket_that_is_drawn_twice_harms_nobody_who_is_told() -> None:
+def test_a_ticket_that_is_drawn_twice_does_no_harm_where_it_is_told() -> None:
     assert [run(seed, OneTicketLost).differences() for seed in range(200)] == [[]] * 200
 
 
 class Unasked(Cast):
-    """Nobody compares the stores before he begins. Only a journal is lost."""
+    """No writer compares the stores before it begins. Only a journal is lost."""
 
     lost = "journal"
 
@@ -84,11 +84,11 @@ class UnaskedTable(Unasked):
     lost = "table"
 
 
-def test_a_journal_that_is_lost_and_missed_by_nobody_is_found_out() -> None:
+def test_a_journal_that_is_lost_and_not_missed_is_found_out() -> None:
     found_out(Unasked)
 
 
-def test_a_table_that_goes_back_and_is_looked_at_by_nobody_is_found_out() -> None:
+def test_a_table_that_goes_back_and_is_not_looked_at_is_found_out() -> None:
     found_out(UnaskedTable)
 
 
@@ -115,7 +115,7 @@ def test_an_advice_without_the_repair_is_found_out() -> None:
 
 
 class Refused(Cast):
-    """Whoever notices stops, and nobody mends anything."""
+    """A writer that notices stops, and nothing is mended."""
 
     def mend(self, error: SettingsError) -> None:  # type: ignore[override]
         raise error

@@ -35,7 +35,7 @@ def test_rule_5_a_mark_that_goes_before_its_items_is_found_out() -> None:
 
 
 class HastyPurge(Cast):
-    """Looks at no clock and at nobody who may be on his way."""
+    """Looks at no clock and at no writer that may be on its way."""
 
     def network(self, times: int) -> None:
         self.schedule.start(self.purge)
@@ -46,12 +46,12 @@ class HastyPurge(Cast):
             self.schedule.step()
             design = self.world.table.design
             pages = [list(self.world.table.items.values())]
-            nobody = Writers(self.schedule)
-            list(Purge(self.world.table, nobody, design, LIFETIMES, no_fence).run(pages, 1e12))
+            no_writers = Writers(self.schedule)
+            list(Purge(self.world.table, no_writers, design, LIFETIMES, no_fence).run(pages, 1e12))
 
 
 def test_rule_6_a_tombstone_that_goes_too_early_is_found_out() -> None:
-    found_out(HastyPurge, first=5200)
+    found_out(HastyPurge, first=7000)
 
 
 # ── rule 7 ──
@@ -63,15 +63,15 @@ class Forgetful(Memory):
 
 
 class NeverBehind(Memory):
-    """Gives the keys, but not that somebody has a higher ticket."""
+    """Gives the keys, but not that another writer has a higher ticket."""
 
     def remember(self, ticket: int, intended: Mapping[Root, Collection[ItemKey]]) -> dict[Root, Remembered]:
-        found = {}
+        before = {}
         for root, keys in intended.items():
-            known = self.known.get(root, Remembered())
-            self.known[root] = Remembered(max(ticket, known.ticket), known.keys | set(keys))
-            found[root] = Remembered(-1, known.keys)
-        return found
+            remembered = self.remembered.get(root, Remembered())
+            self.remembered[root] = Remembered(max(ticket, remembered.ticket), remembered.keys | set(keys))
+            before[root] = Remembered(-1, remembered.keys)
+        return before
 
 
 @pytest.mark.parametrize("broken", [Forgetful, NeverBehind])
@@ -83,7 +83,7 @@ def test_rule_7_keys_that_are_not_remembered_are_found_out(broken: type[Memory])
 
 
 class Unraised(Cast):
-    """The source is restored, and nobody looks at its counter."""
+    """The source is restored, and its counter is not checked."""
 
     def raise_epoch(self) -> None:
         self.world.memory.ticket = 0

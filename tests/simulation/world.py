@@ -10,20 +10,21 @@ from functools import lru_cache
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.heart.changes import captured_tables, needs_memory
-from migrator.mapping.heart.expressions import Row
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.live.reach import ImageKeys, compile_image_keys, no_keys
-from migrator.model.capture import Captured
-from migrator.model.keys import encode_key
+from migrator.mapping.heart.encoder import Encoder
+from migrator.mapping.heart.items import CompiledEntity, project
+from migrator.mapping.heart.rows import Row
+from migrator.mapping.reach import ImageKeys, compile_image_keys, no_keys
+from migrator.model.facts import Captured
+from migrator.model.instances import Lifetimes
 from migrator.model.live import KeyRequest, Root
-from migrator.model.table import Item, ItemKey
-from migrator.stages.backfill.write import Claims, FastPath
+from migrator.model.table import Item, ItemKey, encode_key
+from migrator.stages.adoption import Adoption
+from migrator.stages.backfill.encoded import EncodedPath, encoded_where_possible
+from migrator.stages.backfill.write import Claims, FastPath, PagePath
 from migrator.stages.live import relay as live_relay
 from migrator.stages.live.refresh import LiveEntity, Refresh
 from migrator.stages.live.relay import Relay, RelayOptions
-from migrator.stages.live.writers import Lifetimes
-from migrator.stages.ownership import Adoption, Keeping, OnRecord
-from migrator.stages.projection import project
+from migrator.stages.ownership import Keeping, OnRecord
 from tests.fakes.journal import FakeOpenFindings, FakeRevisions
 from tests.fakes.phases import FakePhases
 from tests.golden.heart import check, facts, table
@@ -104,9 +105,13 @@ def captured() -> dict[str, Captured]:
     return captured_tables([entity.plan for entity in checked().entities])
 
 
+_ENCODERS: dict[frozenset[str], Mapping[str, Encoder]] = {}
+"""By the entities that are remembered: schedules are many, and their mapping is one."""
+
+
 @functools.cache
 def live_entities() -> dict[str, LiveEntity]:
-    return live_relay.live_entities(checked().mapping, [kept_once(one) for one in checked().entities])
+    return live_relay.live_entities(checked().mapping, [kept_once(entity) for entity in checked().entities])
 
 
 def kept_once(entity: CompiledEntity) -> CompiledEntity:
@@ -122,10 +127,10 @@ def _made_once(make: Callable[[Row, str], Item | None]) -> Callable[[Row, str], 
     made: dict[int, Item | None] = {}
 
     def maker(row: Row, source: str) -> Item | None:
-        known = id(row)  # decoded once, and kept
-        if known not in made:
-            made[known] = make(row, source)
-        item = made[known]
+        row_id = id(row)  # decoded once, and kept
+        if row_id not in made:
+            made[row_id] = make(row, source)
+        item = made[row_id]
         return None if item is None else dict(item)
 
     return maker
@@ -136,8 +141,8 @@ def apart_entities() -> dict[str, LiveEntity]:
     """As if no pattern were atomic."""
     none: frozenset[str] = frozenset()
     return {
-        name: replace(one, remembered=needs_memory(one.compiled.plan), together=none)
-        for name, one in live_entities().items()
+        name: replace(entity, remembered=needs_memory(entity.compiled.plan), together=none)
+        for name, entity in live_entities().items()
     }
 
 
@@ -146,20 +151,20 @@ def image_keys() -> dict[str, ImageKeys]:
     mapping = checked().mapping
     return {
         name: no_keys
-        if needs_memory(one.compiled.plan)
-        else _keys_once(compile_image_keys(mapping, one.compiled.plan))
-        for name, one in live_entities().items()
+        if needs_memory(entity.compiled.plan)
+        else _keys_once(compile_image_keys(mapping, entity.compiled.plan))
+        for name, entity in live_entities().items()
     }
 
 
 def _keys_once(keys: ImageKeys) -> ImageKeys:
-    known: dict[tuple[object, ...], frozenset[ItemKey]] = {}
+    cached: dict[tuple[object, ...], frozenset[ItemKey]] = {}
 
     def of(image: Mapping[str, object]) -> frozenset[ItemKey]:
         shown = tuple(image.items())
-        if shown not in known:
-            known[shown] = frozenset(keys(dict(image)))
-        return known[shown]
+        if shown not in cached:
+            cached[shown] = frozenset(keys(dict(image)))
+        return cached[shown]
 
     return of
 
@@ -199,11 +204,11 @@ class World:
         self.begin_journal()
 
     def begin_journal(self) -> None:
-        """A journal in which nothing is."""
+        """Begins with an empty journal."""
         self.memory = self.parts.memory(self.schedule)
         self.open_findings = FakeOpenFindings()
         self.writers = self.parts.writers(self.schedule)
-        book, entities = ClaimBook(self.schedule), {one.name: one for one in checked().entities}
+        book, entities = ClaimBook(self.schedule), {entity.name: entity for entity in checked().entities}
         unproved = checked().unproved
         self.claims = Claims(book, Reader(self.database), entities, unproved, "Sim", memory=self.memory)
 
@@ -250,7 +255,7 @@ class World:
             job="sim",
             table_id=self.table.table_id,
             design=checked().mapping.table,
-            remembered=frozenset(name for name, one in self.entities.items() if one.remembered),
+            remembered=frozenset(name for name, entity in self.entities.items() if entity.remembered),
             pages=lambda: [list(self.table.items.values())],
             memory=self.memory,
             writers=self.writers,
@@ -274,16 +279,21 @@ class World:
             options,
         )
 
-    def fast_path(self, check: Callable[[], None]) -> FastPath:
-        remembered = frozenset(name for name, one in self.entities.items() if one.remembered)
+    def fast_path(self, check: Callable[[], None]) -> PagePath:
+        remembered = frozenset(name for name, entity in self.entities.items() if entity.remembered)
         store = FastStore(self.table, check)
-        return FastPath(store, self.claims, self.schedule.clock, check, None, self.memory, remembered)
+        path = FastPath(store, self.claims, self.schedule.clock, check, None, self.memory, remembered)
+        if remembered not in _ENCODERS:
+            made = encoded_where_possible(path, [entity.compiled for entity in self.entities.values()])
+            assert isinstance(made, EncodedPath)
+            _ENCODERS[remembered] = made.encoders
+        return EncodedPath(path, store, _ENCODERS[remembered])
 
     # ── what must hold at rest ──
 
     def wanted(self) -> dict[ItemKey, dict[Root, Item]]:
         """Per key, each root that has it by its row, and the item that it makes of it."""
-        found: dict[ItemKey, dict[Root, Item]] = defaultdict(dict)
+        claims: dict[ItemKey, dict[Root, Item]] = defaultdict(dict)
         view = Transaction(self.database)
         reader = Reader(self.database, sees_all=True)
         for name, live in live_entities().items():
@@ -292,32 +302,34 @@ class World:
                 tree = reader._tree(view, plan, key)
                 assert tree is not None
                 for item in project(live.compiled, [tree], 0.0).items:
-                    found[self.table.design.key_of(item)][(name, encode_key([key]))] = item
-        return found
+                    claims[self.table.design.key_of(item)][(name, encode_key([key]))] = item
+        return claims
 
     def differences(self) -> list[str]:
-        """Every way in which the live items, and the known collisions, are not what the rows say."""
+        """Every way in which the live items and the known collisions differ from what the rows make."""
         wanted, live = self.wanted(), self.table.live()
-        found = [f"missing: {key}" for key in wanted if key not in live]
-        found += [f"stale: {key} of {item['_src']}" for key, item in live.items() if key not in wanted]
+        differences = [f"missing: {key}" for key in wanted if key not in live]
+        differences += [f"stale: {key} of {item['_src']}" for key, item in live.items() if key not in wanted]
         for key, claims in wanted.items():
             if key not in live:
                 continue
             holder = [root for root, item in claims.items() if _same(item, live[key])]
             if not holder:
-                found.append(f"different: {key}: {live[key]} instead of {claims}")
-            wishes = {wish.root for wish in self.memory.wishes if wish.key == key}
-            if len(claims) > 1 and wishes | set(holder[:1]) != set(claims):
-                found.append(f"collision: {key}: {sorted(claims)}, known of {sorted(wishes)}")
-            if len(claims) == 1 and wishes:
-                found.append(f"no collision: {key}, and yet wanted by {wishes}")
-        return found + [f"no collision: {wish}" for wish in self._idle_wishes(wanted)]
+                differences.append(f"different: {key}: {live[key]} instead of {claims}")
+            requesting = {request.root for request in self.memory.requests if request.key == key}
+            if len(claims) > 1 and requesting | set(holder[:1]) != set(claims):
+                differences.append(f"collision: {key}: {sorted(claims)}, known of {sorted(requesting)}")
+            if len(claims) == 1 and requesting:
+                differences.append(f"no collision: {key}, and yet wanted by {requesting}")
+        return differences + [f"no collision: {request}" for request in self._idle_requests(wanted)]
 
-    def _idle_wishes(self, wanted: Mapping[ItemKey, Mapping[Root, Item]]) -> list[KeyRequest]:
-        return [wish for wish in self.memory.wishes if wish.root not in wanted.get(wish.key, {})]
+    def _idle_requests(self, wanted: Mapping[ItemKey, Mapping[Root, Item]]) -> list[KeyRequest]:
+        return [
+            request for request in self.memory.requests if request.root not in wanted.get(request.key, {})
+        ]
 
 
-def _same(one: Item, other: Item) -> bool:
-    return one.keys() | {"_tk"} == other.keys() and all(
-        other[name] == one[name] for name in one if name != "_tk"
+def _same(first: Item, second: Item) -> bool:
+    return first.keys() | {"_tk"} == second.keys() and all(
+        second[name] == first[name] for name in first if name != "_tk"
     )

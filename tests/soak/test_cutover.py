@@ -16,9 +16,8 @@ import psycopg
 import pytest
 
 from migrator.api import Migration
-from migrator.model.evidence import Move
-from migrator.model.phase import State
-from migrator.wiring.cutover import JobJournal
+from migrator.model.evidence import Move, State
+from migrator.wiring.live import JobJournal
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.journey.command import Project
@@ -190,7 +189,7 @@ def test_patterns_go_all_the_way_under_load_and_faults_and_back_from_every_phase
                 for pattern in (PATTERN, OTHER):
                     step(shop, word, job, pattern, *percent)
             assert shop.done("cutover", "watch", job, "--once").out == ""
-        # Nobody writes from here on; what was written is in the table, and PostgreSQL has counted it.
+        # Nothing writes from here on; what was written is in the table, and PostgreSQL has counted it.
         time.sleep(2)
         shop.done("verify", job, "--settle", "1")
         for pattern in (PATTERN, OTHER):
@@ -233,8 +232,8 @@ def test_a_fault_under_load_is_rolled_back_by_the_watch(shop: Project) -> None:
 SERVICE = """
 import sys
 from migrator.api import Migration
-from migrator.wiring.cutover import JobJournal
-from migrator.model.phase import State
+from migrator.wiring.live import JobJournal
+from migrator.model.evidence import State
 from migrator.model.evidence import Move
 with Migration.load(sys.argv[1], service="shop-api") as migration:
     migration.read("customer_by_id", id=2)

@@ -1,4 +1,4 @@
-"""The service of the storms: writers side by side who change the shop's rows in every way, some to roll it back."""
+"""The service of the storms: concurrent writers that change the shop's rows in every way; some roll back."""
 
 from __future__ import annotations
 

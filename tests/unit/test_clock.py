@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from migrator.wiring import live
+from migrator.runtime.retry import clock_of
 
 
 def test_a_host_whose_clock_is_ten_minutes_off_counts_by_the_journals(
@@ -14,7 +14,7 @@ def test_a_host_whose_clock_is_ten_minutes_off_counts_by_the_journals(
 ) -> None:
     journal_s = 1_800_000_000.0
     monkeypatch.setattr(time, "time", lambda: journal_s + 600)
-    clock = live.clock_of(lambda: journal_s)
+    clock = clock_of(lambda: journal_s)
     first = clock()
     assert first == pytest.approx(journal_s, abs=1)
     monkeypatch.setattr(time, "time", lambda: journal_s - 600)

@@ -92,7 +92,7 @@ def test_nothing_that_runs_is_under_the_gpl() -> None:
 
 
 def test_nothing_tells_to_install_a_name_that_may_be_anothers() -> None:
-    """The distribution is on no index: who takes its name there would be installed."""
+    """The distribution is on no index: another package of its name there would be installed."""
     files = [
         *HOUSE.glob("*.md"),
         *HOUSE.glob("docs/**/*.md"),

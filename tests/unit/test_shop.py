@@ -23,6 +23,9 @@ from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
 from tests.support_services import REPOSITORY
 
+# One worker builds the shop once.
+pytestmark = pytest.mark.xdist_group("shop of the demo")
+
 BUILD = REPOSITORY / "docker" / "shop" / "build.py"
 MAPPING = REPOSITORY / "mappings" / "ecommerce.yaml"
 ROWS = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import Branch, Work
-from migrator.cli.commands.options import (
+from migrator.cli.command_line import (
+    Branch,
+    Work,
     adopt_option,
     from_option,
     job_argument,
@@ -30,7 +31,7 @@ def status() -> Work:
 
     Exit code 2: a phase was edited by hand; the others are shown all the same.
     """
-    from migrator.cli.cutover.moves import status
+    from migrator.cli.cutover.watch import status
 
     return status
 
@@ -42,7 +43,7 @@ def status() -> Work:
 @adopt_option
 def history() -> Work:
     """Show every move: who, when, from where to where, by what evidence, and why."""
-    from migrator.cli.cutover.moves import history
+    from migrator.cli.cutover.watch import history
 
     return history
 

@@ -1,11 +1,10 @@
-"""`migrator local` and `migrator completion`: this machine's embedded DynamoDB, and its shell."""
+"""`migrator local` and `migrator completion`: the embedded DynamoDB, and shell completion, as click commands."""
 
 from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import Branch, Leaf, Work
-from migrator.cli.commands.options import json_option
+from migrator.cli.command_line import Branch, Leaf, Work, json_option
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -38,6 +37,6 @@ def stop() -> Work:
 @json_option
 def completion() -> Work:
     """Print the completion script of SHELL; add it to the shell's start-up file."""
-    from migrator.cli.completion import completion
+    from migrator.cli.local import completion
 
     return completion

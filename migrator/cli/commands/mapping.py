@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.command_line import Branch, Work
-from migrator.cli.commands.options import job_argument, json_option
+from migrator.cli.command_line import Branch, Leaf, Work, force_option, job_argument, json_option
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 _SOURCE = (
@@ -60,15 +59,60 @@ def check() -> Work:
 @_FILE
 @click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=_SOURCE)
 @click.option("--entity", required=True, help="The entity to build.")
+@click.option("--key", "keys", multiple=True, help="The row's key: 42, or --key a=1 --key b=2.")
 @click.option(
-    "--key", "keys", multiple=True, required=True, help="The row's key: 42, or --key a=1 --key b=2."
+    "--show-code", is_flag=True, help="Print the function that encodes the entity's rows; no row is read."
 )
 @json_option
 def try_() -> Work:
-    """Print one row tree and the items that it becomes."""
+    """Print one row tree and the items that it becomes.
+
+    With --show-code it prints the function instead that a fast backfill encodes rows with, generated from the mapping.
+    """
     from migrator.cli.mapping_source import try_
 
     return try_
+
+
+@click.command(cls=Leaf)
+@click.argument("source", envvar="MIGRATOR_SOURCE_URL")
+@click.option(
+    "--statements",
+    default="auto",
+    show_default=True,
+    metavar="auto|none|FILE",
+    help="auto: what the server recorded; none: ask by keys alone; FILE: SQL with rates in comments (-- 12.5/s).",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The mapping to write, such as shop.yaml; shop.job.yaml and shop.patterns.md are written beside it.",
+)
+@click.option("--table", help="The name of the table (default: from the file's).")
+@click.option(
+    "--max-indexes", type=click.IntRange(0, 20), default=5, show_default=True, help="Global indexes at most."
+)
+@click.option(
+    "--rows-exact",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    help="Count tables of up to so many rows; larger ones are not read as a whole.",
+)
+@force_option("Replace files that are there.")
+@json_option
+def init() -> Work:
+    """Propose a mapping for the database SOURCE, from its schema and the statements that it is asked.
+
+    It passes `mapping check` without a fault. The worksheet has every statement: served, and by which index and key, or
+    not, why, and what to do. Nothing is written to the database.
+
+    Exit code 0: every question is served; 1: some are not (the files are written all the same).
+    """
+    from migrator.cli.design.init import init
+
+    return init
 
 
 @click.group(cls=Branch)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import Branch, Leaf, Work
-from migrator.cli.commands.options import adopt_option, entity_option, force_option, job_argument, json_option
+from migrator.cli.command_line import (
+    Branch,
+    Leaf,
+    Work,
+    adopt_option,
+    entity_option,
+    force_option,
+    job_argument,
+    json_option,
+)
 
 
 @click.command(cls=Leaf)

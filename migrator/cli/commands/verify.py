@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.command_line import Branch, Leaf, Renamed, Work
-from migrator.cli.commands.options import (
+from migrator.cli.command_line import (
+    Branch,
+    Leaf,
+    Renamed,
+    Work,
     adopt_option,
     force_option,
     job_argument,
@@ -128,6 +131,6 @@ def replay() -> Work:
     Exit code 0: clean; 1: differences, errors of one side, or not proven, because no question could be drawn for a pattern;
     3 and 130: stopped.
     """
-    from migrator.cli.shadow import replay
+    from migrator.cli.verify import replay
 
     return replay

@@ -11,27 +11,26 @@ from threading import Event
 
 import click
 
-from migrator.cli.cutover.options import evidence_table
-from migrator.cli.options import need_yes, stdout, stop_on_signals
-from migrator.cli.ownership import belonging
+from migrator.cli.options import belonging, evidence_table, need_yes, stdout, stop_on_signals
 from migrator.cli.runs import RunEnd, begin
 from migrator.journal.lease import RunLease
 from migrator.journal.writers import SqlWriters
-from migrator.mapping.language.tenants import entities_of
+from migrator.mapping.plan import entities_of
 from migrator.model.errors import CLEAN, DIFFERENT, SettingsError
 from migrator.model.evidence import PatternPhase
 from migrator.model.journal import RunIdentity
-from migrator.output.cutover import direct_line, who
+from migrator.output.cutover import direct_line, instance_label
 from migrator.output.text import EndSql, EndStep, end_steps, step_lines
 from migrator.settings.job import Job
+from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.dependence import before_the_end
 from migrator.stages.removal import Strip, StripCounts
 from migrator.target.control import DynamoStripping
 from migrator.target.store import reads_only
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live
-from migrator.wiring.cutover import EvidenceSources, JobJournal, job_journal_of, open_evidence
 from migrator.wiring.job import CommandJob, Target
+from migrator.wiring.live import EvidenceSources, JobJournal, job_journal_of, open_evidence
 
 
 @belonging()
@@ -42,17 +41,17 @@ def check(command_job: CommandJob, as_json: bool) -> int:
         stop = stack.enter_context(stop_on_signals())
         job_journal = job_journal_of(read, command_job.journal())
         evidence_sources = stack.enter_context(open_evidence(job_journal, "decommission", stop.is_set))
-        live.existing_table(read, evidence_sources.target)
-        found = evidence_sources.dependence(with_tombstones=True)
-        lines = before_the_end(found, read.cutover)
-        left = [name for name, one in found.phases.items() if one.state.phase != "complete"]
-        steps = _steps(evidence_sources, str(command_job.path), left)
+        evidence_sources.target.table_id()
+        dependence = evidence_sources.gatherer.dependence(with_tombstones=True)
+        lines = before_the_end(dependence, read.cutover)
+        unfinished = [name for name, view in dependence.phases.items() if view.state.phase != "complete"]
+        steps = _steps(evidence_sources, str(command_job.path), unfinished)
     is_green = all(line.verdict == "ok" for line in lines)
     if as_json:
         data = {
             "ok": is_green,
             "lines": [asdict(line) for line in lines],
-            "steps": [asdict(one) for one in steps],
+            "steps": [asdict(step) for step in steps],
             "direct": read.direct,
         }
         click.echo(json.dumps(data, ensure_ascii=False))
@@ -66,25 +65,27 @@ def check(command_job: CommandJob, as_json: bool) -> int:
     return CLEAN if is_green else DIFFERENT
 
 
-def _steps(evidence_sources: EvidenceSources, job: str, left: list[str]) -> list[EndStep]:
-    activity, tables = evidence_sources.activity, evidence_sources.tables
+def _steps(evidence_sources: EvidenceSources, job: str, unfinished: list[str]) -> list[EndStep]:
+    activity, tables = evidence_sources.live.activity, evidence_sources.gatherer.tables
     uninstall = [text for step in evidence_sources.live.capture.uninstall_steps() for text in step.statements]
-    return end_steps(job, left, EndSql(activity.read_only_sql(tables), uninstall, activity.drop_sql(tables)))
+    return end_steps(
+        job, unfinished, EndSql(activity.read_only_sql(tables), uninstall, activity.drop_sql(tables))
+    )
 
 
 @belonging()
 def strip(command_job: CommandJob, dry_run: bool, yes: bool, as_json: bool) -> int:
     """The exit code of `migrator decommission strip`."""
     read = command_job.job
-    mapping = job_wiring.sound_mapping(read.mapping).mapping
+    mapping = sound_mapping(read.mapping).mapping
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingsError(
-            "strip changes every item, and nobody can be asked here; say --yes, or --dry-run to count"
+            "strip changes every item, and there is no terminal to ask at; say --yes, or --dry-run to count"
         )
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         target = job_wiring.open_target(read, mapping.table, stop.is_set)
-        table_id = live.existing_table(read, target)
+        table_id = target.table_id()
         job_journal = job_journal_of(read, command_job.journal())
         _refuse_early(job_journal, list(mapping.patterns), table_id)
         names = frozenset(entity.name for entity in entities_of(mapping))
@@ -119,16 +120,19 @@ def _refuse_early(job_journal: JobJournal, patterns: list[str], table_id: str) -
     """Raises: SettingsError while a pattern may still go back, or anything of ours may still write."""
     phases, service_registry = job_journal.phases.all(), job_journal.service_registry()
     moved = [phases.get(name, PatternPhase(name)) for name in patterns]
-    if faults := [one.fault for one in moved if one.fault]:
+    if faults := [phase.fault for phase in moved if phase.fault]:
         raise SettingsError("; ".join(faults))
-    early = [one.pattern for one in moved if one.state.phase != "complete"]
+    early = [phase.pattern for phase in moved if phase.state.phase != "complete"]
     if early:
         raise SettingsError(
             f"strip comes last, and {', '.join(early)} is not complete; see `migrator cutover status`"
         )
     gone_s = live.lifetimes_of(job_journal.job).gone_s
     writers = SqlWriters(job_journal.journal.database, table_id).living(gone_s)
-    named = [*(f"a {one.kind}" for one in writers), *(who(one) for one in service_registry.marking)]
+    named = [
+        *(f"a {writer.kind}" for writer in writers),
+        *(instance_label(writer) for writer in service_registry.marking),
+    ]
     if named:
         what = f"strip comes last, and these may still write: {', '.join(named)}"
         raise SettingsError(f"{what}; stop them, and wait {gone_s:g} s for those that were killed")
@@ -143,10 +147,10 @@ def _tell(counts: StripCounts, *, as_json: bool, dry_run: bool) -> int:
     if as_json:
         click.echo(json.dumps(asdict(counts)))
         return CLEAN
-    done, gone = (counts.items, counts.own) if dry_run else (counts.stripped, counts.removed)
+    done, deleted = (counts.items, counts.own) if dry_run else (counts.stripped, counts.removed)
     would = "would be " if dry_run else ""
     click.echo(
-        f"{done:,} item(s) {would}stripped, {gone:,} tombstone(s) and control item(s) {would}deleted;"
+        f"{done:,} item(s) {would}stripped, {deleted:,} tombstone(s) and control item(s) {would}deleted;"
         f" {counts.others:,} item(s) of others are left alone"
     )
     return CLEAN

@@ -3,108 +3,255 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
-from migrator.cli.cutover.options import (
-    Asked,
-    EvictedInstances,
-    MovedPattern,
-    evidence_table,
-    fit_reason,
-    known_pattern,
-    refuse_moved,
-    strike,
-    told,
-    vouched_for,
-)
-from migrator.cli.options import shown_path, stdout, stop_on_signals
-from migrator.cli.ownership import belonging
+from migrator.cli.options import belonging, evidence_table, need_yes, stdout, stop_on_signals
 from migrator.cli.runs import known_revision
-from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
-from migrator.model.evidence import Judgement, PatternPhase
-from migrator.model.phase import State, is_back
+from migrator.model.durations import age_text
+from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, did_you_mean
+from migrator.model.evidence import Judgement, MovedError, PatternPhase, State, is_back
+from migrator.model.instances import Instance, ServiceRegistry
 from migrator.output.cutover import (
-    direct_line,
-    history_data,
-    history_lines,
+    instance_label,
     judgement_data,
     refusal,
-    views,
-    views_data,
-    views_table,
-    who,
 )
+from migrator.settings.job import Job
+from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.moves import Cutover, next_step
-from migrator.wiring import cutover
-from migrator.wiring.cutover import EvidenceSources, JobJournal, job_journal_of, open_evidence
 from migrator.wiring.job import CommandJob
+from migrator.wiring.live import EvidenceSources, JobJournal, job_journal_of, open_evidence
+
+# ── Shared by commands that move access patterns: actor and reason, override, and instances to evict ──
+
+_LETTERS = 500
+_NAMED_AT_MOST = 50
+
+
+@dataclass(frozen=True)
+class MoveOptions:
+    """Options of a move forward. `override`: why it is to be made against the evidence. `shown`: the phase that the
+    pattern must still be in."""
+
+    shown: str | None
+    who: str
+    reason: str
+    override: str | None
+    gone: tuple[str, ...]
+    evict_older_s: float | None
+    dry_run: bool
+    wait: bool
+    yes: bool
+    as_json: bool
+
+    def __post_init__(self) -> None:
+        if self.override is not None and not self.override.strip():
+            raise SettingsError(
+                '--override wants a reason for the audit: --override "why it is safe all the same"'
+            )
+        fit_reason(self.override or "")
+        fit_reason(self.reason)
+        if self.dry_run and (self.gone or self.evict_older_s is not None):
+            option = "--evict strikes an instance" if self.gone else "--evict-older-than strikes instances"
+            raise SettingsError(f"{option} off the list, and --dry-run changes nothing; give one of them")
+
+    def goes(self, judged: Judgement) -> bool:
+        """Whether a move is to be made, as far as it is for the evidence."""
+        return not self.dry_run and (judged.ok or self.override is not None)
+
+    def wants_a_yes(self, judged: Judgement) -> bool:
+        return judged.after.phase == "complete" and not self.yes
+
+    def need_yes(self, judged: Judgement) -> None:
+        """Returns where the one move that has no way back is meant.
+
+        Raises: RefusedError where it is not; SettingsError where there is no terminal to ask at.
+        """
+        if not sys.stdin.isatty():
+            raise SettingsError(
+                "from complete there is no way back, and there is no terminal to ask at; say --yes"
+            )
+        what = (
+            f"{judged.pattern}: from complete there is no way back, and SQL may no longer be written. Go on?"
+        )
+        need_yes(what)
+
+
+def fit_reason(reason: str) -> None:
+    """Raises: SettingsError where the audit has no room for it."""
+    if len(reason) > _LETTERS:
+        raise SettingsError(f"a reason has at most {_LETTERS} letters")
+
+
+def refuse_moved(phase: PatternPhase, expected: str | None) -> None:
+    """Raises: MovedError where the pattern is not in the phase any more that the caller was shown."""
+    if expected is not None and phase.state.phase != expected:
+        raise MovedError(
+            f"pattern {phase.pattern}: it is in {phase.state}, not in {expected} any more; look again"
+        )
+
+
+def need_pattern(name: str, patterns: Sequence[str]) -> None:
+    """Raises: SettingsError where there is no such pattern."""
+    if name not in patterns:
+        raise SettingsError(f"the mapping has no access pattern '{name}'{did_you_mean(name, patterns)}")
+
+
+@dataclass(frozen=True)
+class EvictedInstances:
+    """Silent instances that an operator says are gone. `reasons`: what the audit is to say of them."""
+
+    ids: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def instances_to_evict(job_journal: JobJournal, options: MoveOptions) -> EvictedInstances:
+    """Instances that are named, and those that have been silent for long enough.
+
+    Raises: SettingsError where one is named that is not silent.
+    """
+    service_registry = job_journal.service_registry()
+    named = _named_instances(service_registry, options.gone)
+    reasons = [f"said to be gone: {instance_label(instance)}" for instance in named]
+    if options.evict_older_s is None:
+        return EvictedInstances(options.gone, tuple(reasons))
+    silent = [
+        instance
+        for instance in service_registry.silent
+        if service_registry.age_s(instance) > options.evict_older_s and instance not in named
+    ]
+    if silent:
+        names = ", ".join(instance_label(instance) for instance in silent[:_NAMED_AT_MOST])
+        rest = f" and {len(silent) - _NAMED_AT_MOST} more" if len(silent) > _NAMED_AT_MOST else ""
+        reasons.append(f"said to be gone, silent for over {age_text(options.evict_older_s)}: {names}{rest}")
+    return EvictedInstances((*options.gone, *(instance.id for instance in silent)), tuple(reasons))
+
+
+def _named_instances(service_registry: ServiceRegistry, ids: Sequence[str]) -> list[Instance]:
+    by_id = {instance.id: instance for instance in service_registry.known}
+    for id_ in ids:
+        if id_ not in by_id:
+            silent = ", ".join(instance.id for instance in service_registry.silent) or "none"
+            raise SettingsError(f"--evict {id_}: there is no such instance; silent ones: {silent}")
+        if by_id[id_] in service_registry.living:
+            age = age_text(service_registry.age_s(by_id[id_]))
+            raise SettingsError(
+                f"--evict {id_}: {instance_label(by_id[id_])} is alive, heard of {age} ago; stop it first"
+            )
+    return [by_id[id_] for id_ in ids]
+
+
+def remove_instances(job_journal: JobJournal, ids: Sequence[str]) -> None:
+    """Removes instances from the list, once the audit names the person who evicted them; those heard of meanwhile stay.
+
+    One that lives all the same comes back with its next heartbeat.
+    """
+    for instance in job_journal.service_registry().silent:
+        if instance.id in ids:
+            job_journal.instances.leave(instance)
+
+
+# ── The output of a move, with the readers that do not act by it yet ──
+
+_WAIT_LIMIT_S = 60.0
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True)
+class MovedPattern:
+    """`data`: the move as JSON for programs; its phase now."""
+
+    data: dict[str, Any]
+    phase: PatternPhase
+
+
+def print_moves(
+    job_journal: JobJournal,
+    moved: Sequence[MovedPattern],
+    *,
+    as_json: bool,
+    wait: bool,
+    as_list: bool = False,
+) -> int:
+    """Prints what was moved and by when readers see it; with `wait` it waits for them, for all moves at once.
+
+    `as_list`: programs get a list, whatever their number.
+    """
+    seen_s = job_journal.job.reads.seen_within_s
+    if not as_json:
+        for move in moved:
+            click.echo(
+                f"{move.phase.pattern}: {move.data['from']} -> {move.phase.state} (version {move.phase.version})"
+            )
+    late = _late(job_journal, [move.phase for move in moved]) if wait and moved else {}
+    if as_json:
+        entries = [
+            move.data
+            | {
+                "version": move.phase.version,
+                "seen_within_s": seen_s,
+                "not_confirmed": late.get(move.phase.pattern, []),
+            }
+            for move in moved
+        ]
+        click.echo(json.dumps(entries if as_list else entries[0], ensure_ascii=False))
+    elif late:
+        for pattern, names in late.items():
+            click.echo(f"{pattern}: not confirmed within {_WAIT_LIMIT_S:g} s: {', '.join(names)}")
+    elif moved:
+        click.echo("every living reader acts by it" if wait else f"readers act by it within {seen_s:g} s")
+    return DIFFERENT if late else CLEAN
+
+
+def _late(job_journal: JobJournal, moved: Sequence[PatternPhase]) -> dict[str, list[str]]:
+    """Readers that do not act by the moves after a minute, by pattern."""
+    ends_at = time.monotonic() + _WAIT_LIMIT_S
+    while True:
+        confirmed = job_journal.phases.confirmed()
+        readers = [reader for reader in job_journal.service_registry().living if reader.reads]
+        late = {
+            phase.pattern: names
+            for phase in moved
+            if (
+                names := [
+                    instance_label(reader)
+                    for reader in readers
+                    if confirmed.get(reader.id, {}).get(phase.pattern, 0) < phase.version
+                ]
+            )
+        }
+        if not late or time.monotonic() >= ends_at:
+            return late
+        time.sleep(_LOOK_S)
+
 
 # ──
 # `migrator cutover`: each access pattern moved from phase to phase, forward on evidence and back at any time.
 
 
-@belonging(keeps=True)
-def status(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
-    """The exit code of `migrator cutover status`."""
-    read = command_job.job
-    patterns = cutover.known_patterns(read)
-    if isinstance(patterns, MigratorError):
-        raise patterns
-    job_journal = job_journal_of(read, command_job.journal())
-    phases = job_journal.phases.all()
-    if pattern is not None:
-        known_pattern(pattern, [*patterns, *phases])
-    service_registry = job_journal.service_registry()
-    found = views(patterns, phases, service_registry, job_journal.phases.confirmed())
-    shown = [one for one in found if pattern in (None, one.phase.pattern)]
-    if as_json:
-        about = {"job": read.name, "journal": job_journal.journal.name, "patterns": views_data(shown)}
-        silent = [{"id": one.id, "instance": who(one)} for one in service_registry.silent]
-        click.echo(json.dumps(about | {"silent": silent, "direct": read.direct}))
-    else:
-        click.echo(f"journal: {shown_path(job_journal.journal.name)}")
-        stdout().print(views_table(shown, service_registry.now_s))
-        if read.direct:
-            click.echo(direct_line(read.direct))
-        replaced = [one.id for one in service_registry.replaced]
-        for one in service_registry.silent:
-            more = "; a newer one took its place, so only `complete` asks" if one.id in replaced else ""
-            click.echo(f"silent, no goodbye: {who(one)} (--evict {one.id} once it is sure that it is{more})")
-    if faults := [one.phase.fault for one in shown if one.phase.fault]:
-        raise SettingsError("; ".join(faults))
-    return CLEAN
-
-
-@belonging()
-def history(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
-    """The exit code of `migrator cutover history`."""
-    read = command_job.job
-    moves = job_journal_of(read, command_job.journal()).phases.history(pattern)
-    if pattern is not None and not moves:
-        # What was ever moved has a history, whether the mapping can be read or not.
-        patterns = cutover.known_patterns(read)
-        known_pattern(pattern, patterns if isinstance(patterns, list) else [])
-    if as_json:
-        click.echo(json.dumps(history_data(moves), ensure_ascii=False))
-        return CLEAN
-    for line in history_lines(moves) if moves else ["nobody has moved anything yet"]:
-        click.echo(line)
-    return CLEAN
+def pattern_names(job: Job) -> list[str] | MigratorError:
+    """The names of the mapping's patterns, or why it cannot be read."""
+    try:
+        return list(sound_mapping(job.mapping).mapping.patterns)
+    except MigratorError as error:
+        return error
 
 
 @belonging(keeps=True)
-def advance(command_job: CommandJob, pattern: str, **asked: Any) -> int:
+def advance(command_job: CommandJob, pattern: str, **options: Any) -> int:
     """The exit code of `migrator cutover advance`."""
-    return _move(command_job, pattern, lambda known: next_step(known.state), Asked(**asked))
+    return _move(command_job, pattern, lambda phase: next_step(phase.state), MoveOptions(**options))
 
 
 @belonging(keeps=True)
-def ramp(command_job: CommandJob, pattern: str, percent: int, **asked: Any) -> int:
+def ramp(command_job: CommandJob, pattern: str, percent: int, **options: Any) -> int:
     """The exit code of `migrator cutover ramp`."""
     if percent < 1:
         raise SettingsError(
@@ -114,73 +261,75 @@ def ramp(command_job: CommandJob, pattern: str, percent: int, **asked: Any) -> i
         raise SettingsError(
             f"a ramp has 1 to 100 percent, not {percent}; at 100 the table answers all, then `migrator cutover advance`"
         )
-    return _move(command_job, pattern, lambda known: State("ramp", percent), Asked(**asked))
+    return _move(command_job, pattern, lambda phase: State("ramp", percent), MoveOptions(**options))
 
 
-def _move(command_job: CommandJob, pattern: str, to: Callable[[PatternPhase], State], asked: Asked) -> int:
+def _move(
+    command_job: CommandJob, pattern: str, to: Callable[[PatternPhase], State], options: MoveOptions
+) -> int:
     read = command_job.job
     job_journal = job_journal_of(read, command_job.journal())
-    known = job_journal.phases.all().get(pattern, PatternPhase(pattern))
-    refuse_moved(known, asked.shown)
-    after = to(known)
-    if not known.fault and is_back(known.state, after):
-        return _down(job_journal, known, after, asked)
-    patterns = cutover.known_patterns(read)
+    phase = job_journal.phases.all().get(pattern, PatternPhase(pattern))
+    refuse_moved(phase, options.shown)
+    after = to(phase)
+    if not phase.fault and is_back(phase.state, after):
+        return _down(job_journal, phase, after, options)
+    patterns = pattern_names(read)
     if isinstance(patterns, MigratorError):
         raise patterns
-    known_pattern(pattern, patterns)
+    need_pattern(pattern, patterns)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        gone = vouched_for(job_journal, asked)
+        evicted = instances_to_evict(job_journal, options)
         evidence_sources = stack.enter_context(
-            open_evidence(replace(job_journal, gone=gone.ids), "cutover", stop.is_set)
+            open_evidence(replace(job_journal, gone=evicted.ids), "cutover", stop.is_set)
         )
-        stage = Cutover(job_journal.phases, asked.who, evidence_sources.context.checked.mapping.revision)
-        # What was known when the command was given is what is moved; who was faster has moved another version.
-        judged = _judged(stage, evidence_sources, known, after, asked)
-        if asked.goes(judged) and asked.wants_a_yes(judged):
-            asked.need_yes(judged)
-            # Nobody knows how long the question stood; what was shown may be hours old.
-            judged = _judged(stage, evidence_sources, known, judged.after, asked)
-        if not asked.goes(judged):
-            return _stays(judged, asked)
-        moved = stage.move(judged, reason=_reason(asked, gone), override=bool(asked.override))
-        strike(job_journal, gone.ids)
-        return _tell(job_journal, judgement_data(judged) | {"moved": True}, moved, asked)
+        stage = Cutover(job_journal.phases, options.who, evidence_sources.context.checked.mapping.revision)
+        # The version known when the command was given is moved; a faster command has moved another version.
+        judged = _judged(stage, evidence_sources, phase, after, options)
+        if options.goes(judged) and options.wants_a_yes(judged):
+            options.need_yes(judged)
+            # The question may have stood for hours, so the evidence is judged once more.
+            judged = _judged(stage, evidence_sources, phase, judged.after, options)
+        if not options.goes(judged):
+            return _stays(judged, options)
+        moved = stage.move(judged, reason=_reason(options, evicted), override=bool(options.override))
+        remove_instances(job_journal, evicted.ids)
+        return _tell(job_journal, judgement_data(judged) | {"moved": True}, moved, options)
 
 
 def _judged(
-    stage: Cutover, evidence_sources: EvidenceSources, known: PatternPhase, after: State, asked: Asked
+    stage: Cutover, evidence_sources: EvidenceSources, phase: PatternPhase, after: State, options: MoveOptions
 ) -> Judgement:
     """By the evidence of now, which people are shown."""
-    judged = stage.judge(known, after, evidence_sources.evidence)
-    if not asked.as_json:
+    judged = stage.judge(phase, after, evidence_sources.gatherer.lines)
+    if not options.as_json:
         stdout().print(evidence_table(judged.lines))
     return judged
 
 
-def _reason(asked: Asked, gone: EvictedInstances) -> str:
-    return "; ".join(filter(None, (asked.override or asked.reason, *gone.reasons)))
+def _reason(options: MoveOptions, evicted: EvictedInstances) -> str:
+    return "; ".join(filter(None, (options.override or options.reason, *evicted.reasons)))
 
 
-def _down(job_journal: JobJournal, known: PatternPhase, after: State, asked: Asked) -> int:
+def _down(job_journal: JobJournal, phase: PatternPhase, after: State, options: MoveOptions) -> int:
     """A move back by the journal alone: neither source nor table may stand in its way."""
-    judged = Judgement(known.pattern, known.state, after, known.version, ())
-    if asked.dry_run:
-        return _stays(judged, asked)
-    gone = vouched_for(job_journal, asked)
-    stage = Cutover(job_journal.phases, asked.who, known_revision(job_journal.job) or "")
-    moved = stage.roll_back(known, after, _reason(asked, gone))
-    strike(job_journal, gone.ids)
-    return _tell(job_journal, judgement_data(judged) | {"moved": True}, moved, asked)
+    judged = Judgement(phase.pattern, phase.state, after, phase.version, ())
+    if options.dry_run:
+        return _stays(judged, options)
+    evicted = instances_to_evict(job_journal, options)
+    stage = Cutover(job_journal.phases, options.who, known_revision(job_journal.job) or "")
+    moved = stage.roll_back(phase, after, _reason(options, evicted))
+    remove_instances(job_journal, evicted.ids)
+    return _tell(job_journal, judgement_data(judged) | {"moved": True}, moved, options)
 
 
-def _tell(job_journal: JobJournal, data: dict[str, Any], moved: PatternPhase, asked: Asked) -> int:
-    return told(job_journal, [MovedPattern(data, moved)], as_json=asked.as_json, wait=asked.wait)
+def _tell(job_journal: JobJournal, data: dict[str, Any], moved: PatternPhase, options: MoveOptions) -> int:
+    return print_moves(job_journal, [MovedPattern(data, moved)], as_json=options.as_json, wait=options.wait)
 
 
-def _stays(judged: Judgement, asked: Asked) -> int:
-    if asked.as_json:
+def _stays(judged: Judgement, options: MoveOptions) -> int:
+    if options.as_json:
         click.echo(json.dumps(judgement_data(judged) | {"moved": False}, ensure_ascii=False))
     elif judged.ok:
         click.echo(f"{judged.pattern} could go from {judged.before} to {judged.after}; nothing was changed")
@@ -193,30 +342,32 @@ def _stays(judged: Judgement, asked: Asked) -> int:
 
 
 @belonging(keeps=True)
-def rollback(command_job: CommandJob, pattern: str | None, every: bool, to: str | None, **asked: Any) -> int:
+def rollback(
+    command_job: CommandJob, pattern: str | None, every: bool, to: str | None, **options: Any
+) -> int:
     """The exit code of `migrator cutover rollback`."""
     if every == (pattern is not None):
         raise click.UsageError("name one pattern, or say --all")
-    if every and asked["shown"] is not None:
+    if every and options["shown"] is not None:
         raise click.UsageError("--from goes with one pattern")
-    fit_reason(asked["reason"])
+    fit_reason(options["reason"])
     read = command_job.job
-    patterns = cutover.known_patterns(read)
+    patterns = pattern_names(read)
     after = None if to is None else State("shadow") if to == "shadow" else State("off")
     job_journal = job_journal_of(read, command_job.journal())
     phases = job_journal.phases.all()
     if pattern is not None:
-        known_pattern(pattern, [*(patterns if isinstance(patterns, list) else []), *phases])
-    stage = Cutover(job_journal.phases, asked["who_"], known_revision(read) or "")
+        need_pattern(pattern, [*(patterns if isinstance(patterns, list) else []), *phases])
+    stage = Cutover(job_journal.phases, options["who_"], known_revision(read) or "")
     if pattern is not None:
-        known = stage.phase(pattern)
-        refuse_moved(known, asked["shown"])
-        moved, code = [_back(stage, known, after, asked["reason"])], CLEAN
+        phase = stage.phase(pattern)
+        refuse_moved(phase, options["shown"])
+        moved, code = [_back(stage, phase, after, options["reason"])], CLEAN
     else:
-        moved, code = _all_back(stage, phases, after, asked["reason"])
-    # All of them are moved before anybody is waited for: a reader that hangs must not hold the others' way out.
-    late = told(job_journal, moved, as_json=asked["as_json"], wait=asked["wait"], as_list=every)
-    if not moved and not code and not asked["as_json"]:
+        moved, code = _all_back(stage, phases, after, options["reason"])
+    # All of them are moved before any reader is waited for: one that hangs must not delay the others' way back.
+    late = print_moves(job_journal, moved, as_json=options["as_json"], wait=options["wait"], as_list=every)
+    if not moved and not code and not options["as_json"]:
         click.echo("nothing to roll back: SQL answers every pattern, or it is complete")
     return max(code, late)
 
@@ -224,27 +375,27 @@ def rollback(command_job: CommandJob, pattern: str | None, every: bool, to: str 
 def _all_back(
     stage: Cutover, phases: Mapping[str, PatternPhase], after: State | None, reason: str
 ) -> tuple[list[MovedPattern], int]:
-    """What was moved, and the exit code of what was not: one that somebody else was faster with stops none of the others."""
+    """What was moved, and the exit code of what was not: one that was moved elsewhere meanwhile stops none of the others."""
     moved, code = [], CLEAN
-    for _, known in sorted(phases.items()):
-        if not (known.fault or known.state.phase in _wanted(after)):
+    for _, phase in sorted(phases.items()):
+        if not (phase.fault or phase.state.phase in _phases_moved_back(after)):
             continue
         try:
-            moved.append(_back(stage, known, after or State("shadow"), reason))
+            moved.append(_back(stage, phase, after or State("shadow"), reason))
         except SettingsError as error:
             click.echo(f"error: {error}", err=True)
             code = max(code, error.exit_code)
     return moved, code
 
 
-def _wanted(after: State | None) -> set[str]:
+def _phases_moved_back(after: State | None) -> set[str]:
     """What a rollback of all means: where the table answers, and where both are compared if all is to be off."""
     return {"ramp", "live"} | ({"shadow"} if after == State("off") else set())
 
 
-def _back(stage: Cutover, known: PatternPhase, after: State | None, reason: str) -> MovedPattern:
-    if known.fault:
-        click.echo(f"warning: {known.fault}", err=True)
-    moved = stage.roll_back(known, after, reason)
-    data = {"pattern": known.pattern, "from": str(known.state), "to": str(moved.state)}
-    return MovedPattern(data | {"moved": moved.version != known.version}, moved)
+def _back(stage: Cutover, phase: PatternPhase, after: State | None, reason: str) -> MovedPattern:
+    if phase.fault:
+        click.echo(f"warning: {phase.fault}", err=True)
+    moved = stage.roll_back(phase, after, reason)
+    data = {"pattern": phase.pattern, "from": str(phase.state), "to": str(moved.state)}
+    return MovedPattern(data | {"moved": moved.version != phase.version}, moved)

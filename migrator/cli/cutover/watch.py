@@ -1,7 +1,8 @@
-"""`migrator cutover watch`: moves patterns back by itself when their limits are passed."""
+"""`migrator cutover watch`: moves patterns back by itself when their limits are passed; `status` and `history`."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,62 +13,69 @@ from typing import Any
 import click
 
 from migrator.cli.command_line import print_json
+from migrator.cli.cutover.moves import need_pattern, pattern_names
 from migrator.cli.lag import lag_watch
-from migrator.cli.options import shown_live, stop_on_signals
-from migrator.cli.ownership import belonging
-from migrator.model import entities
-from migrator.model.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError
+from migrator.cli.options import belonging, shown_live, shown_path, stdout, stop_on_signals
+from migrator.model import mapping as mappings
+from migrator.model.errors import CLEAN, DIFFERENT, WRONG_USE, MigratorError, SettingsError
 from migrator.model.live import MarksState
+from migrator.output.cutover import (
+    direct_line,
+    history_data,
+    history_lines,
+    instance_label,
+    views,
+    views_data,
+    views_table,
+)
 from migrator.settings.job import Job
-from migrator.stages.cutover.hooks import tell
+from migrator.settings.transforms import sound_mapping
 from migrator.stages.cutover.moves import Cutover
-from migrator.stages.cutover.watch import LagWatch, MovedBack, Watch, keep_watch
-from migrator.wiring import job as job_wiring
+from migrator.stages.cutover.watch import LagWatch, MovedBack, Watch, keep_watch, tell
 from migrator.wiring import live
-from migrator.wiring.cutover import JobJournal, job_journal_of
 from migrator.wiring.job import CommandJob
-from migrator.wiring.live import Live
+from migrator.wiring.live import JobJournal, Live, job_journal_of
 
-WHO = "migrator cutover watch"
+NAME_IN_AUDIT = "migrator cutover watch"
 
 
 @belonging()
 def watch(command_job: CommandJob, once: bool, as_json: bool) -> int:
     """The exit code of `migrator cutover watch`."""
     read = command_job.job
-    mapping = job_wiring.sound_mapping(read.mapping).mapping
+    mapping = sound_mapping(read.mapping).mapping
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         job_journal = job_journal_of(read, command_job.journal())
-        # Neither a hook that takes its time nor a source that hangs may hold up the looks at patterns.
+        # Neither a slow hook nor a source that hangs may delay the looks at patterns.
         source = stack.enter_context(ExitStack())
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
-        beside = stack.enter_context(ThreadPoolExecutor(1, "lag"))
+        lag_thread = stack.enter_context(ThreadPoolExecutor(1, "lag"))
         stack.callback(stop.set)
         stage = _stage(job_journal, mapping, later)
         lag = lag_watch(read, later, _Marks(read, source, stop.is_set))
-        # The first look is loud: who starts it sees what is wrong.
-        told = _Told(as_json=as_json)
-        told.of(stage.once())
+        # Faults of the first look are printed, so that they are seen at the start.
+        output = _Output(as_json=as_json)
+        output.of(stage.once())
         for why in stage.faults.values():
             click.echo(f"error: {why}", err=True)
         if once:
             _look_at_lag(lag)
         else:
-            looking = beside.submit(keep_watch, [lag.once], read.cutover.watch.every_s, stop)
-            with shown_live(lambda: told.line(stage.faults)):
-                keep_watch([lambda: told.of(stage.once())], read.cutover.watch.every_s, stop)
+            looking = lag_thread.submit(keep_watch, [lag.once], read.cutover.watch.every_s, stop)
+            with shown_live(lambda: output.line(stage.faults)):
+                keep_watch([lambda: output.of(stage.once())], read.cutover.watch.every_s, stop)
             looking.result()
-            what = f"stopped; {len(told.moved)} pattern(s) were moved back, and none is watched from now on"
+            what = f"stopped; {len(output.moved)} pattern(s) were moved back, and none is watched from now on"
             click.echo(f"{what}; `migrator cutover watch` goes on", err=True)
-        told.end(read.name, stage.faults)
+        output.end(read.name, stage.faults)
     if not once:
         return CLEAN
-    return WRONG_USE if stage.faults else DIFFERENT if told.moved else CLEAN
+    return WRONG_USE if stage.faults else DIFFERENT if output.moved else CLEAN
 
 
 class _Marks:
-    """What waits in the source, which is opened when somebody asks: the watch needs the journal alone."""
+    """What waits in the source, which is opened at the first call: the watch itself needs the journal alone."""
 
     def __init__(self, job: Job, open_until: ExitStack, stop: Callable[[], bool]) -> None:
         self._job, self._open_until, self._stop = job, open_until, stop
@@ -84,10 +92,10 @@ def _soon(pool: ThreadPoolExecutor, work: Callable[..., None], *words: object) -
     pool.submit(work, *words)
 
 
-def _stage(job_journal: JobJournal, mapping: entities.Mapping, later: ThreadPoolExecutor) -> Watch:
-    cutover = Cutover(job_journal.phases, WHO, mapping.revision)
+def _stage(job_journal: JobJournal, mapping: mappings.Mapping, later: ThreadPoolExecutor) -> Watch:
+    cutover = Cutover(job_journal.phases, NAME_IN_AUDIT, mapping.revision)
 
-    def told(moved: MovedBack) -> None:
+    def report_move(moved: MovedBack) -> None:
         _soon(later, _tell_back, job_journal.job, moved)
 
     return Watch(
@@ -96,13 +104,13 @@ def _stage(job_journal: JobJournal, mapping: entities.Mapping, later: ThreadPool
         mapping.patterns,
         job_journal.job.cutover.watch,
         cutover,
-        told,
+        report_move,
     )
 
 
 @dataclass
-class _Told:
-    """Moves back, told as they come; to programs in one document at the end (the log has each at once)."""
+class _Output:
+    """Prints moves back as they come; for programs one document at the end (the log has each at once)."""
 
     as_json: bool
     moved: list[MovedBack] = field(default_factory=list)
@@ -111,23 +119,23 @@ class _Told:
     def of(self, moved: Sequence[MovedBack]) -> None:
         self.moved += moved
         self.looked_at = time.monotonic()
-        for one in [] if self.as_json else moved:
-            click.echo(f"{one.pattern}: {one.before} -> {one.after}: {one.reason}")
+        for move in [] if self.as_json else moved:
+            click.echo(f"{move.pattern}: {move.before} -> {move.after}: {move.reason}")
 
     def line(self, faults: Mapping[str, str]) -> str:
         """How the watch gets on, on one line."""
         ago_s = time.monotonic() - self.looked_at
-        left = f", {len(faults)} cannot be looked at" if faults else ""
-        return f"watch: looked at the patterns {ago_s:.0f} s ago; {len(self.moved)} moved back{left}"
+        unwatched = f", {len(faults)} cannot be looked at" if faults else ""
+        return f"watch: looked at the patterns {ago_s:.0f} s ago; {len(self.moved)} moved back{unwatched}"
 
     def end(self, job: str, faults: Mapping[str, str]) -> None:
         if self.as_json:
-            moved = [_data(one) | {"pattern": one.pattern, "reason": one.reason} for one in self.moved]
+            moved = [_data(move) | {"pattern": move.pattern, "reason": move.reason} for move in self.moved]
             print_json({"job": job, "moved": moved, "not_watched": dict(faults)})
 
 
 def _data(moved: MovedBack) -> dict[str, Any]:
-    """What a hook and a program are told of a move, beside its pattern and reason."""
+    """What a hook and a program get of a move, besides its pattern and reason."""
     lines = [asdict(line) for line in moved.lines]
     return {"from": str(moved.before), "to": str(moved.after), "version": moved.version, "evidence": lines}
 
@@ -141,3 +149,60 @@ def _look_at_lag(lag: LagWatch) -> None:
 
 def _tell_back(job: Job, moved: MovedBack) -> None:
     tell(job.hooks, "rolled_back", job.name, pattern=moved.pattern, reason=moved.reason, **_data(moved))
+
+
+# ── `migrator cutover status` and `history`: where the patterns are, and how they came there ──
+
+
+@belonging(keeps=True)
+def status(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
+    """The exit code of `migrator cutover status`."""
+    read = command_job.job
+    patterns = pattern_names(read)
+    if isinstance(patterns, MigratorError):
+        raise patterns
+    job_journal = job_journal_of(read, command_job.journal())
+    phases = job_journal.phases.all()
+    if pattern is not None:
+        need_pattern(pattern, [*patterns, *phases])
+    service_registry = job_journal.service_registry()
+    all_views = views(patterns, phases, service_registry, job_journal.phases.confirmed())
+    printed = [view for view in all_views if pattern in (None, view.phase.pattern)]
+    if as_json:
+        about = {"job": read.name, "journal": job_journal.journal.name, "patterns": views_data(printed)}
+        silent = [
+            {"id": instance.id, "instance": instance_label(instance)} for instance in service_registry.silent
+        ]
+        click.echo(json.dumps(about | {"silent": silent, "direct": read.direct}))
+    else:
+        click.echo(f"journal: {shown_path(job_journal.journal.name)}")
+        stdout().print(views_table(printed, service_registry.now_s))
+        if read.direct:
+            click.echo(direct_line(read.direct))
+        replaced = [instance.id for instance in service_registry.replaced]
+        for instance in service_registry.silent:
+            replaced_note = (
+                "; a newer one took its place, so only `complete` asks" if instance.id in replaced else ""
+            )
+            once_sure = f"--evict {instance.id} once it is sure that it is{replaced_note}"
+            click.echo(f"silent, no goodbye: {instance_label(instance)} ({once_sure})")
+    if faults := [view.phase.fault for view in printed if view.phase.fault]:
+        raise SettingsError("; ".join(faults))
+    return CLEAN
+
+
+@belonging()
+def history(command_job: CommandJob, pattern: str | None, as_json: bool) -> int:
+    """The exit code of `migrator cutover history`."""
+    read = command_job.job
+    moves = job_journal_of(read, command_job.journal()).phases.history(pattern)
+    if pattern is not None and not moves:
+        # What was ever moved has a history, whether the mapping can be read or not.
+        patterns = pattern_names(read)
+        need_pattern(pattern, patterns if isinstance(patterns, list) else [])
+    if as_json:
+        click.echo(json.dumps(history_data(moves), ensure_ascii=False))
+        return CLEAN
+    for line in history_lines(moves) if moves else ["nothing has been moved yet"]:
+        click.echo(line)
+    return CLEAN

@@ -12,11 +12,9 @@ import click
 
 from migrator.cli.backfill import tell_registered
 from migrator.cli.command_line import print_json
-from migrator.cli.cutover.options import evidence_table
-from migrator.cli.options import console_on, read_job, stdout, stop_on_signals
-from migrator.cli.ownership import belonging
+from migrator.cli.options import belonging, console_on, evidence_table, read_job, stdout, stop_on_signals
 from migrator.cli.runs import refuse_living
-from migrator.journal.revisions import newest_of
+from migrator.journal.writers import newest_of
 from migrator.model.capture import Installation, MarkedBy
 from migrator.model.errors import DIFFERENT, MigratorError, RefusedError, SettingsError
 from migrator.model.evidence import Line
@@ -26,14 +24,14 @@ from migrator.output.cutover import marking_line
 from migrator.output.relay import STANDINGS
 from migrator.output.text import alembic_text, sql_text
 from migrator.settings.job import Job
+from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.capture import MEANINGS, CaptureStage, CaptureStatus, Installed
 from migrator.stages.ownership import AnotherJournalError
+from migrator.wiring import adoption as adoption_wiring
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
-from migrator.wiring.cutover import direct_evidence, job_journal_of, keep_direct, open_evidence
-from migrator.wiring.job import CommandJob, JobContext
-from migrator.wiring.live import Live
-from migrator.wiring.moves import kept_direct
+from migrator.wiring.job import CommandJob, JobContext, on_record
+from migrator.wiring.live import Live, job_journal_of, open_evidence
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,12 @@ def _session(command_job: CommandJob, command: str, marked_by: MarkedBy = "trigg
             live_wiring.open_live(job, f"capture {command}", stop=stop.is_set, source=context.source)
         )
         stage = CaptureStage(live.capture, job.name, context.checked.mapping.table, marked_by)
-        plans = [entity.plan for entity in context.checked.entities]
+        plans = context.plans
         yield _Session(command_job, job, context, live, stage, plans)
 
 
 # Triggers are what a journal that went back needs to be made whole: it is no reason to refuse them.
-@belonging(applies=lambda asked: not asked["form"], older=False, keeps=True, begins=True)
+@belonging(applies=lambda options: not options["form"], older=False, keeps=True, begins=True)
 def install(
     command_job: CommandJob,
     dry_run: bool,
@@ -110,7 +108,7 @@ def _print_install(session: _Session, form: str, *, as_json: bool) -> int:
 
 
 def _print_text(form: str, text: str, *, as_json: bool) -> None:
-    """What would run, as a file for who changes the source."""
+    """What would run, as a file for the people that change the source."""
     if as_json:
         print_json({form: text})
     else:
@@ -118,7 +116,7 @@ def _print_text(form: str, text: str, *, as_json: bool) -> None:
 
 
 _HALF = (
-    "the job has gone on to this mapping already, and not all of its triggers are there: nobody writes until the same"
+    "the job has gone on to this mapping already, and not all of its triggers are there: no writer goes on until the same"
     " command has succeeded, or one with the mapping of before and --go-back"
 )
 
@@ -138,32 +136,30 @@ def _register(session: _Session, *, go_back: bool, take_back: bool) -> Standing:
 
 
 def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
-    """Returns where the job's direct entities may be that from now on, which goes on record; new ones need evidence, and it
-    is shown. Raises: SettingsError where one was taken out of the job; RefusedError where evidence is against it."""
+    """Returns where the job's direct entities may be direct from now on, which goes on record; new ones need evidence,
+    which is shown. Raises: SettingsError where one was taken out of the job; RefusedError where evidence is against it."""
     job = session.job
     job_journal = job_journal_of(job, session.command_job.journal())
-    known = kept_direct(job, job_journal.journal)
-    if known == set(job.direct):
+    recorded = on_record(job, job_journal.journal).direct
+    if recorded == set(job.direct):
         return
-    if not take_back and (taken_out := sorted(known - set(job.direct))):
+    if not take_back and (taken_out := sorted(recorded - set(job.direct))):
         what = f"the service writes {', '.join(taken_out)} itself, and writes.direct does not say so any more"
         raise SettingsError(
             f"{what}; write it there again, or say --take-back, and old rows go over newer items"
         )
     with open_evidence(job_journal, "capture install", lambda: False) as evidence_sources:
-        if set(job.direct) - known:
-            _need_proof(job, direct_evidence(evidence_sources), as_json=as_json)
-        # Before the triggers go: who finds them gone must find the reason, too.
-        keep_direct(evidence_sources)
+        if set(job.direct) - recorded:
+            _need_proof(job, evidence_sources.gatherer.direct_lines(job.direct), as_json=as_json)
+        # Before the triggers go: a process that finds them gone must find the reason, too.
+        evidence_sources.keep_direct()
 
 
 def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
     (console_on(sys.stderr) if as_json else stdout()).print(evidence_table(lines))
-    left = [line.name for line in lines if line.verdict != "ok"]
-    if left:
-        what = (
-            f"refused: {', '.join(job.direct)} cannot be written directly yet; not proven: {', '.join(left)}"
-        )
+    unproven = [line.name for line in lines if line.verdict != "ok"]
+    if unproven:
+        what = f"refused: {', '.join(job.direct)} cannot be written directly yet; not proven: {', '.join(unproven)}"
         raise RefusedError(f"{what}. Nothing was changed")
 
 
@@ -187,24 +183,24 @@ def _installed_by_services(done: Installed) -> Iterator[str]:
 def status(job: Path, as_json: bool) -> int:
     """The exit code of `migrator capture status`."""
     with CommandJob(job) as command_job, _session(command_job, "status") as session:
-        found = session.stage.status(session.plans)
+        capture = session.stage.status(session.plans)
         service_registry = None
-        if found.marked_by == "services":
+        if capture.marked_by == "services":
             service_registry = live_wiring.registry_of(session.job, command_job.journal())
-        standing, unverified = _standing(session), _unverified(session, found.installation)
+        standing, unverified = _standing(session), _unverified(session, capture.installation)
     if as_json:
         marking = {} if service_registry is None else {"marking": len(service_registry.marking)}
-        print_json(asdict(found) | marking | {"mapping": standing, "unverified": unverified})
+        print_json(asdict(capture) | marking | {"mapping": standing, "unverified": unverified})
     else:
-        _print(found)
+        _print(capture)
         if service_registry is not None:
             click.echo(marking_line(service_registry))
-        if found.installation is not None:
+        if capture.installation is not None:
             click.echo(STANDINGS[standing])
         if unverified:
             click.echo(f"warning: {unverified}")
     is_marked = service_registry is None or bool(service_registry.marking)
-    return 0 if found.whole and is_marked else DIFFERENT
+    return 0 if capture.whole and is_marked else DIFFERENT
 
 
 def _unverified(session: _Session, installation: Installation | None) -> str:
@@ -215,14 +211,16 @@ def _standing(session: _Session) -> Standing:
     return live_wiring.revisions_of(session.context, session.command_job.journal()).standing()
 
 
-def _print(found: CaptureStatus) -> None:
-    for one in found.tables:
-        click.echo(f"{one.table}: {one.state}: {MEANINGS[one.state]}")
-        if one.came:
-            click.echo(f"  not captured yet: column(s) {', '.join(one.came)}")
-        if one.gone:
-            click.echo(f"  captured, and no longer read or no longer there: column(s) {', '.join(one.gone)}")
-    here = found.installation
+def _print(capture: CaptureStatus) -> None:
+    for table in capture.tables:
+        click.echo(f"{table.table}: {table.state}: {MEANINGS[table.state]}")
+        if table.came:
+            click.echo(f"  not captured yet: column(s) {', '.join(table.came)}")
+        if table.gone:
+            click.echo(
+                f"  captured, and no longer read or no longer there: column(s) {', '.join(table.gone)}"
+            )
+    here = capture.installation
     if here is None:
         click.echo("capture is not installed")
         return
@@ -232,7 +230,7 @@ def _print(found: CaptureStatus) -> None:
 def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_json: bool) -> int:
     """The exit code of `migrator capture uninstall`."""
     read = read_job(job)
-    design = job_wiring.sound_mapping(read.mapping).mapping.table
+    design = sound_mapping(read.mapping).mapping.table
     with live_wiring.open_live(read, "capture uninstall") as live:
         if dry_run:
             _print_text("sql", sql_text(live.capture.uninstall_steps()), as_json=as_json)
@@ -246,8 +244,8 @@ def uninstall(job: Path, dry_run: bool, discard_marks: bool, force: bool, as_jso
     if as_json:
         print_json({"was_installed": bool(steps), "tables": tables})
     else:
-        said = f"triggers of {len(tables)} table(s) taken away"
-        click.echo(said if steps else "capture is not installed")
+        message = f"triggers of {len(tables)} table(s) taken away"
+        click.echo(message if steps else "capture is not installed")
     return 0
 
 
@@ -265,20 +263,20 @@ def epoch(job: Path, raising: bool, above: int, dry_run: bool, as_json: bool) ->
     """The exit code of `migrator capture epoch`."""
     if not raising and (above or dry_run):
         raise click.UsageError("--above and --dry-run go with --raise")
-    read = read_job(job)
-    design = job_wiring.sound_mapping(read.mapping).mapping.table
-    with live_wiring.open_live(read, "capture epoch") as live:
+    with CommandJob(job) as command_job, live_wiring.open_live(command_job.job, "capture epoch") as live:
+        read = command_job.job
+        design = sound_mapping(read.mapping).mapping.table
         if raising:
-            known = [above, *_known(read, above)]
+            tickets = [above, *_known_tickets(command_job, above)]
             if dry_run:
-                highest = max([live.tickets.highest(), *known])
+                highest = max([live.tickets.highest(), *tickets])
                 if as_json:
                     print_json({"would_move_above": highest})
                 else:
                     click.echo(f"would move on above ticket {highest}")
                 return 0
-            _want_repair(read, above)
-            CaptureStage(live.capture, read.name, design).raise_epoch(live.tickets, known)
+            _want_repair(command_job, above)
+            CaptureStage(live.capture, read.name, design).raise_epoch(live.tickets, tickets)
         last, installation = live.tickets.highest(), live.tickets.installation()
     if as_json:
         print_json({"last_ticket": last, "installation": installation})
@@ -287,20 +285,20 @@ def epoch(job: Path, raising: bool, above: int, dry_run: bool, as_json: bool) ->
     return 0
 
 
-def _want_repair(job: Job, above: int) -> None:
-    """Before the epoch is raised: whoever is held back by the old one must not go on without the repair."""
+def _want_repair(command_job: CommandJob, above: int) -> None:
+    """Before the epoch is raised: a writer that the old one holds back must not go on without the repair."""
     try:
-        live_wiring.want_repair(job)
+        adoption_wiring.want_repair(command_job.job, command_job.journal)
     except MigratorError as error:
         if not above:
             raise
         click.echo(f"warning: {error}; run `migrator verify --repair` before any relay", err=True)
 
 
-def _known(job: Job, above: int) -> list[int]:
+def _known_tickets(command_job: CommandJob, above: int) -> list[int]:
     """What journal and table know. They may be away where --above says enough."""
     try:
-        return live_wiring.known_tickets(job)
+        return adoption_wiring.known_tickets(command_job.job, command_job.journal)
     except MigratorError as error:
         if not above:
             raise

@@ -16,8 +16,7 @@ import click
 from migrator.cli.backfill import begin_revision, tell_unverified
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
-from migrator.cli.options import shown_live, stop_on_signals
-from migrator.cli.ownership import belonging
+from migrator.cli.options import belonging, shown_live, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket, tell_unmarked
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
@@ -25,6 +24,7 @@ from migrator.model.errors import DIFFERENT, Interrupted
 from migrator.model.journal import Run
 from migrator.output.relay import RelayReport, lag_line, open_line
 from migrator.runtime.logs import get_logger
+from migrator.settings.transforms import sound_mapping
 from migrator.stages.live.capture import ROWS_CAPTURED, CaptureStatus
 from migrator.stages.live.daemon import Daemon
 from migrator.stages.live.writers import Purge
@@ -32,8 +32,7 @@ from migrator.target.conditional import ConditionalWrites
 from migrator.target.store import by_condition
 from migrator.wiring import job as job_wiring
 from migrator.wiring import live as live_wiring
-from migrator.wiring import moves
-from migrator.wiring.job import CommandJob, JobContext
+from migrator.wiring.job import CommandJob, JobContext, write_ownership
 from migrator.wiring.live import ConcurrentEdges
 
 # ──
@@ -44,7 +43,7 @@ _log = get_logger("relay")
 
 
 @dataclass
-class CaptureLook:
+class CaptureCheck:
     """`status`: asks the source. Tells of what is not captured once a minute, as long as it lasts; of a partition that
     came, once."""
 
@@ -61,15 +60,15 @@ class CaptureLook:
         if self.clock() - self._looked_at < LOOK_S:
             return
         self._looked_at = self.clock()
-        found = self.status()
-        open_ = {one.table: one.state for one in found.tables if one.state not in ROWS_CAPTURED}
-        if found.installation is None or open_:
+        capture = self.status()
+        open_ = {table.table: table.state for table in capture.tables if table.state not in ROWS_CAPTURED}
+        if capture.installation is None or open_:
             _log.warning(
-                "changes_leave_no_mark", tables=open_, installed=found.installation is not None, see=_SEE
+                "changes_leave_no_mark", tables=open_, installed=capture.installation is not None, see=_SEE
             )
-        if set(found.partitions) - self._partitions:
-            _log.warning("truncate_leaves_no_mark", new_partitions=found.partitions, mend=_INSTALL)
-        self._partitions = set(found.partitions)
+        if set(capture.partitions) - self._partitions:
+            _log.warning("truncate_leaves_no_mark", new_partitions=capture.partitions, mend=_INSTALL)
+        self._partitions = set(capture.partitions)
 
 
 _INSTALL = "migrator capture install"
@@ -86,36 +85,36 @@ DISCARDED_TRIES = 3
 
 
 @belonging()
-def relay(command_job: CommandJob, once: bool, dry_run: bool, workers: int, **asked: Any) -> int:
+def relay(command_job: CommandJob, once: bool, dry_run: bool, workers: int, **options: Any) -> int:
     """The exit code of `migrator relay`."""
     read = command_job.job
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         context = stack.enter_context(job_wiring.open_job(read, "relay", workers=workers, stop=stop.is_set))
         need_bucket(read, context.checked.entities)
-        if dry_run or asked["discard_failed"]:
-            is_discarded, as_json = not dry_run, asked["as_json"]
+        if dry_run or options["discard_failed"]:
+            is_discarded, as_json = not dry_run, options["as_json"]
             return _marks_alone(stack, command_job, context, stop, discard=is_discarded, as_json=as_json)
-        beside, journal, run = _open(stack, context, command_job, stop, force=asked["force"])
-        look = CaptureLook(partial(live_wiring.capture_status, context))
-        keep = partial(_keep, beside, journal, stop, look, force=asked["force"])
+        edges, journal, run = _open(stack, context, command_job, stop, force=options["force"])
+        capture_check = CaptureCheck(partial(live_wiring.capture_status, context))
+        keep = partial(_keep, edges, journal, stop, capture_check, force=options["force"])
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
-        lag = lag_watch(read, later, beside.live.marks.state)
-        report = RelayReport(journal, run, beside.live.marks, beside.open_findings, keep, lag.see)
-        known = beside.memory.highest()
-        if asked["metrics_port"] is not None:
-            report.serve(asked["metrics_host"], asked["metrics_port"])
-        daemon = Daemon(beside.relay, beside.heartbeats, report, beside.guard, workers, stop)
+        lag = lag_watch(read, later, edges.live.marks.state)
+        report = RelayReport(journal, run, edges.live.marks, edges.open_findings, keep, lag.see)
+        highest = edges.memory.highest()
+        if options["metrics_port"] is not None:
+            report.serve(options["metrics_host"], options["metrics_port"])
+        daemon = Daemon(edges.relay, edges.heartbeats, report, edges.guard, workers, stop)
         with RunEnd(journal, run, read.hooks), shown_live(report.line):
             _run(daemon, once=once)
         if once:
-            beside.guard()
-        _print_end(report, daemon, as_json=asked["as_json"])
-        failed = beside.live.marks.state().failed
-        found = beside.open_findings.counts(above=known).keys() - _WRITTEN_ALL_THE_SAME
-        if once and stop.is_set() and not _is_over(beside, journal):
+            edges.guard()
+        _print_end(report, daemon, as_json=options["as_json"])
+        failed = edges.live.marks.state().failed
+        open_kinds = edges.open_findings.counts(above=highest).keys() - _WRITTEN_ALL_THE_SAME
+        if once and stop.is_set() and not _is_over(edges, journal):
             raise Interrupted("stopped before every mark was looked at; the same command goes on with them")
-    return DIFFERENT if once and (failed or daemon.left or found) else 0
+    return DIFFERENT if once and (failed or daemon.left or open_kinds) else 0
 
 
 def _print_end(report: RelayReport, daemon: Daemon, *, as_json: bool) -> None:
@@ -169,40 +168,41 @@ def _open(
 ) -> tuple[ConcurrentEdges, SqlJournal, Run]:
     job = context.job
     target = job_wiring.open_target(job, context.checked.mapping.table, stop.is_set)
-    table_id = live_wiring.existing_table(job, target)
+    table_id = target.table_id()
     journal = command_job.journal(stop.is_set)
-    beside = stack.enter_context(
+    edges = stack.enter_context(
         live_wiring.open_concurrent_edges(context, target, journal, table_id, stop.is_set)
     )
-    ask = moves.need_direct if force else moves.need_rows
-    ask(job, context.checked.mapping, journal)
-    live_wiring.refuse_old(context, journal)
-    installation = live_wiring.need_installation(beside.live, context)
-    beside.guard()
+    ownership = write_ownership(job, context.checked.mapping, journal)
+    ask = ownership.need_direct if force else ownership.need_rows
+    ask()
+    live_wiring.revisions_of(context, journal).refuse_old()
+    installation = live_wiring.need_installation(edges.live, context)
+    edges.guard()
     tell_unmarked(job, journal, installation)
     tell_unverified(journal, job, installation)
-    begin_revision(beside, stop)
-    beside.open_findings.keep_entities(beside.entities)
+    begin_revision(edges, stop)
+    edges.open_findings.keep_entities(edges.entities)
     identity = identity_of("relay", context, table_id, context.checked.entities)
-    return beside, journal, begin(journal, identity, again=True, after=0)
+    return edges, journal, begin(journal, identity, again=True, after=0)
 
 
 def _keep(
-    beside: ConcurrentEdges, journal: SqlJournal, stop: Event, look: CaptureLook, *, force: bool
+    edges: ConcurrentEdges, journal: SqlJournal, stop: Event, check_capture: CaptureCheck, *, force: bool
 ) -> None:
     """What a relay does now and then; it ends where the service may write the table itself, unless `force`."""
-    beside.guard()
-    look()
-    if not force and _is_over(beside, journal):
+    edges.guard()
+    check_capture()
+    if not force and _is_over(edges, journal):
         click.echo(
             "every access pattern is complete: nothing is made of rows any more, the relay ends", err=True
         )
         stop.set()
 
 
-def _is_over(beside: ConcurrentEdges, journal: SqlJournal) -> bool:
+def _is_over(edges: ConcurrentEdges, journal: SqlJournal) -> bool:
     """Whether the service may write the table itself by now."""
-    return moves.all_complete(beside.context.job, beside.context.checked.mapping, journal)
+    return write_ownership(edges.context.job, edges.context.checked.mapping, journal).is_service()
 
 
 def _run(daemon: Daemon, *, once: bool) -> None:
@@ -219,9 +219,9 @@ def purge(command_job: CommandJob, dry_run: bool, as_json: bool) -> int:
     read = command_job.job
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
-        design = job_wiring.sound_mapping(read.mapping).mapping.table
+        design = sound_mapping(read.mapping).mapping.table
         target = job_wiring.open_target(read, design, stop.is_set)
-        table_id = live_wiring.existing_table(read, target)
+        table_id = target.table_id()
         journal = command_job.journal(stop.is_set)
         writers = SqlWriters(journal.database, table_id)
         lifetimes = live_wiring.lifetimes_of(read)
@@ -229,13 +229,13 @@ def purge(command_job: CommandJob, dry_run: bool, as_json: bool) -> int:
 
         def check() -> None:
             if stop.is_set():
-                gone = f"{removed:,} tombstone(s) {'were counted' if dry_run else 'are taken away'}"
-                raise Interrupted(f"stopped; {gone} by now, and the same command goes on")
+                progress_text = f"{removed:,} tombstone(s) {'were counted' if dry_run else 'are taken away'}"
+                raise Interrupted(f"stopped; {progress_text} by now, and the same command goes on")
 
-        # A tombstone goes by its ticket, so a request of an hour ago takes away nothing else.
+        # A tombstone is deleted by its ticket, so a request that arrives an hour late deletes nothing else.
         store = ConditionalWrites(target.store if dry_run else target.store.fenced(by_condition))
         stage = Purge(store, writers, target.design, lifetimes, check, dry_run=dry_run)
-        for count in stage.run((page.items for page in target.store.scan(0, 1)), writers.now_s()):
+        for count in stage.run(target.pages(), writers.now_s()):
             removed += count
             check()
     if as_json:

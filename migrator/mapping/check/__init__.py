@@ -1,1 +1,1 @@
-"""What is wrong with a mapping, or unwise in it: checked against its own words and the source's schema."""
+"""Checks of a mapping: faults and warnings, in its own form and against the source's schema."""

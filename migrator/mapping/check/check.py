@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass
+from functools import cached_property
 
 from migrator.mapping.check.keys import atomic_faults, collation_warnings, key_faults
 from migrator.mapping.check.patterns import pattern_faults, return_faults
@@ -18,15 +19,14 @@ from migrator.mapping.check.values import (
     unproved_items,
     value_faults,
 )
-from migrator.mapping.heart.items import CompiledEntity, compile_entity, kept_columns
-from migrator.mapping.heart.rows import Transform
+from migrator.mapping.heart.items import CompiledEntity, compile_entity
+from migrator.mapping.heart.transforms import Transform
 from migrator.mapping.language.document import Document, Path
 from migrator.mapping.language.parse import ParsedMapping
-from migrator.mapping.language.tenants import entities_of
-from migrator.mapping.plan import plan_entity
-from migrator.model.entities import Mapping
+from migrator.mapping.plan import entities_of, plan_entity
 from migrator.model.errors import Fault, MappingError, did_you_mean
-from migrator.model.facts import Column, EntityPlan, SchemaFacts, column_of, kind_of
+from migrator.model.facts import Column, EntityPlan, SchemaFacts, column_of, kept_columns, kind_of
+from migrator.model.mapping import Mapping
 from migrator.model.table import (
     GLOBAL_INDEXES,
     INDEX_NAME,
@@ -128,7 +128,7 @@ def _key_faults(table: TableDesign, document: Document) -> Iterator[Fault]:
             if attribute.name.upper() in RESERVED_WORDS:
                 what = f"'{attribute.name}' is a reserved word of DynamoDB; conditions must write it as #{attribute.name}"
                 yield document.fault(at, what, warning=True)
-        twice = [name for name, count in Counter(one.name for one in attributes).items() if count > 1]
+        twice = [name for name, count in Counter(part.name for part in attributes).items() if count > 1]
         for name in twice:
             yield document.fault(at, f"'{name}' stands twice in one key")
 
@@ -142,7 +142,7 @@ def _type_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
 
 
 def _tombstone_faults(table: TableDesign, index: Index, document: Document, at: Path) -> Iterator[Fault]:
-    """A tombstone has no keys but the table's: it is in an index that is made of these alone."""
+    """A tombstone has only the table's keys, so it appears in an index only if the index is made of these."""
     if index.own_attributes(table) or index.projection == "all" or table.type_attribute in index.projection:
         return
     what = (
@@ -180,7 +180,7 @@ def _projection_faults(mapping: Mapping, index: Index, document: Document, at: P
     if not isinstance(index.projection, tuple):
         return
     names = _attributes(mapping)
-    always = {one.name for one in (*mapping.table.key, *index.attributes)}
+    always = {attribute.name for attribute in (*mapping.table.key, *index.attributes)}
     for name in index.projection:
         if name in always:
             yield document.fault(
@@ -206,8 +206,7 @@ def _attributes(mapping: Mapping) -> set[str] | None:
 
 
 # ──
-# Whether the column that an entity's `version` names counts an application's changes as its library
-# expects.
+# Whether the column named by an entity's `version` counts changes the way optimistic locking expects.
 
 
 def version_faults(plan: EntityPlan, document: Document) -> Iterator[Fault]:
@@ -240,60 +239,78 @@ def _is_whole(column: Column) -> bool:
 
 @dataclass(frozen=True)
 class Checked:
-    """A mapping that fits its source: entities compiled, in the file's order.
+    """A mapping that fits its source: its entities planned, in the file's order.
 
     `unproved`: per entity, the item types whose keys two rows might share; they are claimed before they are written.
-    `direct`: entities that the service writes past SQL; they are not among `entities`.
+    `transforms`: the functions that entities name, by module:function. `direct_plans`: of entities that the service
+    writes past SQL; they are not among `plans`.
     """
 
     mapping: Mapping
-    entities: tuple[CompiledEntity, ...]
+    plans: tuple[EntityPlan, ...]
     unproved: dict[str, frozenset[str]]
     warnings: tuple[Fault, ...]
-    direct: tuple[CompiledEntity, ...] = ()
+    transforms: Dict[str, Transform]
+    direct_plans: tuple[EntityPlan, ...] = ()
+
+    @cached_property
+    def entities(self) -> tuple[CompiledEntity, ...]:
+        """Compiled with the first use: commands on tables and phases make no items."""
+        return self._compiled(self.plans)
+
+    @cached_property
+    def direct(self) -> tuple[CompiledEntity, ...]:
+        return self._compiled(self.direct_plans)
+
+    @property
+    def read_plans(self) -> tuple[EntityPlan, ...]:
+        """Those of `read`."""
+        return (*self.plans, *self.direct_plans)
 
     @property
     def read(self) -> tuple[CompiledEntity, ...]:
-        """All entities, also those that nobody of ours may write: for who only reads."""
+        """All entities, also those that only the service writes: for commands that only read."""
         return (*self.entities, *self.direct)
+
+    def _compiled(self, plans: Sequence[EntityPlan]) -> tuple[CompiledEntity, ...]:
+        transforms = self.transforms
+        return tuple(
+            compile_entity(self.mapping, plan, transforms.get(plan.entity.transform or "")) for plan in plans
+        )
 
 
 def check_mapping(
     parsed: ParsedMapping, facts: SchemaFacts, transforms: Dict[str, Transform] | None = None
 ) -> Checked:
-    """The mapping compiled for the source. `transforms`: the functions that entities name, by module:function.
+    """The mapping planned for the source. `transforms`: the functions that entities name, by module:function.
 
     Raises: MappingError with every fault of form and fit (warnings are in the result, or beside the faults).
     """
     plans, faults = _plans(parsed, facts)
-    found = [*check_form(parsed, plans), *faults]
+    all_faults = [*check_form(parsed, plans), *faults]
     for plan in plans:
-        found += _EntityCheck(parsed.mapping, plan, parsed.document).faults()
-    if all(fault.warning for fault in found):
-        found += collation_warnings(parsed.mapping, plans, parsed.document)
+        all_faults += _EntityCheck(parsed.mapping, plan, parsed.document).faults()
+    if all(fault.warning for fault in all_faults):
+        all_faults += collation_warnings(parsed.mapping, plans, parsed.document)
     unproved = unproved_items(plans, parsed.mapping.table)
-    found += _unproved_warnings(parsed, plans, unproved)
-    ordered = sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where))
+    all_faults += _unproved_warnings(parsed, plans, unproved)
+    ordered = sorted(dict.fromkeys(all_faults), key=lambda fault: (fault.line, fault.where))
     if any(not fault.warning for fault in ordered):
         raise MappingError(ordered)
-    known = transforms or {}
-    entities = tuple(
-        compile_entity(parsed.mapping, plan, known.get(plan.entity.transform or "")) for plan in plans
-    )
-    return Checked(parsed.mapping, entities, unproved, tuple(ordered))
+    return Checked(parsed.mapping, tuple(plans), unproved, tuple(ordered), transforms or {})
 
 
 def check_form(parsed: ParsedMapping, plans: Sequence[EntityPlan] = ()) -> tuple[Fault, ...]:
     """The faults of form, and of access patterns against the items. `plans`: what is known of a source, if there is one."""
     mapping, document = parsed.mapping, parsed.document
-    found = [
+    all_faults = [
         *parsed.faults,
         *table_faults(mapping, document),
         *pattern_faults(mapping, document, plans),
         *atomic_faults(mapping, document),
         *return_faults(mapping, document, plans),
     ]
-    return tuple(sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.where)))
+    return tuple(sorted(dict.fromkeys(all_faults), key=lambda fault: (fault.line, fault.where)))
 
 
 def _plans(parsed: ParsedMapping, facts: SchemaFacts) -> tuple[list[EntityPlan], list[Fault]]:
@@ -309,8 +326,8 @@ def _plans(parsed: ParsedMapping, facts: SchemaFacts) -> tuple[list[EntityPlan],
     if faults:
         return [], faults
     for entity in entities_of(parsed.mapping):
-        plan, found = plan_entity(parsed.mapping, entity, facts, parsed.document)
-        faults += found
+        plan, plan_faults = plan_entity(parsed.mapping, entity, facts, parsed.document)
+        faults += plan_faults
         if plan is not None:
             plans.append(plan)
     return plans, faults
@@ -322,8 +339,8 @@ def _unproved_warnings(
     """A warning for each item whose key is not proved to be its own: because of another item, or of another row."""
     named: set[tuple[str, str]] = set()
     for (plan, item), (other_plan, other) in meeting_items(plans, parsed.mapping.table):
-        whom = f"{other_plan.entity.written}.{other.type}"
-        what = f"its key can be equal to that of {whom}; begin one of the two with a word of its own"
+        other_key = f"{other_plan.entity.written}.{other.type}"
+        what = f"its key can be equal to that of {other_key}; begin one of the two with a word of its own"
         yield parsed.document.fault(_key_at(plan.entity.written, item.type), what, warning=True)
         named |= {(plan.entity.name, item.type), (other_plan.entity.name, other.type)}
     for name, types in unproved.items():
@@ -368,7 +385,8 @@ class _EntityCheck:
     def _unread_joins(self) -> Iterator[Fault]:
         plan = self.plan
         lists = [
-            ((*self.at, "collect", one.collection.alias), one.joins, one.slots) for one in plan.collections
+            ((*self.at, "collect", collection.collection.alias), collection.joins, collection.slots)
+            for collection in plan.collections
         ]
         for at, joins, slots in ((self.at, plan.joins, plan.slots), *lists):
             read = {slot.alias for slot in slots} | {join.parent for join in joins}

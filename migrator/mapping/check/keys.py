@@ -7,16 +7,29 @@ from collections.abc import Iterator, Sequence
 
 from migrator.mapping.check.patterns import key_templates
 from migrator.mapping.check.values import key_facts
-from migrator.mapping.heart.filters import FILTERS, SAME_KIND
-from migrator.mapping.heart.items import kept_columns
+from migrator.mapping.heart.filters import FILTERS
 from migrator.mapping.language.document import Document, Path
-from migrator.mapping.patterns.param_sources import asked_keys, origins_of
-from migrator.model.entities import ItemDesign, Mapping
+from migrator.mapping.patterns.param_sources import origins_of, reachable_keys
 from migrator.model.errors import Fault
-from migrator.model.expressions import Const, Expression, Filter, Ref, Template
-from migrator.model.facts import Alike, Column, EntityPlan, Kind, column_of, kind_of
-from migrator.model.patterns import Pattern
-from migrator.model.table import PARTITION_KEY_BYTES, SORT_KEY_BYTES, TRANSACTION_ACTIONS, Index, KeyAttribute
+from migrator.model.facts import Alike, Column, EntityPlan, Kind, column_of, kept_columns, kind_of
+from migrator.model.mapping import (
+    Const,
+    Expression,
+    Filter,
+    ItemDesign,
+    Mapping,
+    Pattern,
+    Ref,
+    Template,
+    uses_in,
+)
+from migrator.model.table import (
+    PARTITION_KEY_BYTES,
+    SORT_KEY_BYTES,
+    TRANSACTION_ACTIONS,
+    Index,
+    KeyAttribute,
+)
 
 # ── What is wrong, or risky, in the keys of one entity's items: ambiguity, length, order and type ──
 
@@ -48,7 +61,7 @@ def key_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterat
 
 
 def key_places(mapping: Mapping, item: ItemDesign, at: Path) -> Iterator[Place]:
-    """Those of the base key, then those of indexes."""
+    """The key attributes of one item with their templates: the base key's first, then those of the indexes."""
     limits = (PARTITION_KEY_BYTES, SORT_KEY_BYTES)
     for number, (attribute, template) in enumerate(zip(mapping.table.key, item.key, strict=False)):
         yield (*at, "key", number), attribute, template, limits[number]
@@ -114,13 +127,13 @@ def result_kind(value: Expression, plan: EntityPlan) -> Kind | None:
     if isinstance(value, Template):
         return Kind("text")
     if isinstance(value, Const):
-        known = {str: "text", int: "integer", bool: "boolean"}
-        return Kind(known[type(value.value)]) if type(value.value) in known else None  # type: ignore[arg-type]
+        kinds = {str: "text", int: "integer", bool: "boolean"}
+        return Kind(kinds[type(value.value)]) if type(value.value) in kinds else None  # type: ignore[arg-type]
     if not isinstance(value, Ref):
         return None
     kind = kind_of(value.paths[0], plan)
-    for used in value.filters:
-        kind = kind if used.name in SAME_KIND else FILTERS[used.name].gives
+    for spec in (FILTERS[used.name] for used in value.filters):
+        kind = kind if spec.same_kind else spec.gives
     return Kind("text") if value.format is not None and not value.filters else kind
 
 
@@ -133,7 +146,8 @@ def _length_warnings(place: Place, plan: EntityPlan, document: Document) -> Iter
             continue
         kind, column = kind_of(part.paths[0], plan), column_of(part.paths[0], plan)
         plain = kind is not None and kind.name == "text" and part.format is None
-        kept = all(used.name in ("or", "lower", "upper", "trim", "text") for used in part.filters)
+        specs = [FILTERS[used.name] for used in part.filters]
+        kept = all(spec.width == "given" and not spec.of_list for spec in specs)
         widest = _BYTES_A_CHARACTER if column is None else column.widest
         most += (kind.length or 0) * widest if kind is not None and plain and kept else 0
     if most > limit:
@@ -145,7 +159,8 @@ def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fa
     at, _, template, _ = place
     for ref in template.refs:
         kind = kind_of(ref.paths[0], plan)
-        bare = ref.format is None and all(used.name in (*SAME_KIND, "path") for used in ref.filters)
+        specs = [FILTERS[used.name] for used in ref.filters]
+        bare = ref.format is None and all(spec.same_kind or spec.holds_list for spec in specs)
         if kind is not None and kind.name in _NUMBERS and bare:
             name = ref.paths[0]
             what = f"the number '{name}' is not padded, so 10 sorts before 9; write {{{name}:010}}"
@@ -154,15 +169,13 @@ def _unpadded(place: Place, plan: EntityPlan, document: Document) -> Iterator[Fa
 
 # ── Collations: keys that differ where the source takes texts for one: 'ANN' and 'ann', 'ann' and 'ann ' ──
 
-_MENDS: dict[Alike, tuple[str, ...]] = {"case": ("lower", "upper"), "trailing spaces": ("trim",)}
-"""Filters of which one makes one text of those; the first is the one that we advise."""
 _TEXTS = frozenset({"text", "plain"})
 
 
 def collation_warnings(mapping: Mapping, plans: Sequence[EntityPlan], document: Document) -> Iterator[Fault]:
-    """A warning for each key of an item, and each parameter in a pattern's key, that goes by more than the source does.
+    """A warning for each key, and each parameter in a pattern's key, that tells texts apart which the source takes as equal.
 
-    Of a mapping without faults.
+    The mapping must have no faults.
     """
     for plan in plans:
         yield from _of_items(mapping, plan, document)
@@ -176,9 +189,10 @@ def _of_items(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterato
         made: list[tuple[Path, Expression]] = [
             (where, template) for where, _, template, _ in key_places(mapping, item, at)
         ]
-        made += [(where, value) for where, _, _, value in plain_keys(mapping, plan, item, at)]
+        plain = plain_keys(mapping, plan, item, at)
+        made += [(where, value) for where, _, _, value in plain if isinstance(value, (Ref, Template))]
         for where, value in made:
-            for ref in _refs(value):
+            for ref in (use.ref for use in uses_in(value)):
                 if missing := _missing(ref, column_of(ref.paths[0], plan)):
                     what = f"the source takes texts of {ref.paths[0]} that differ in {' or '.join(missing)} for one"
                     mend = f"write {_mended(ref, missing)} here and in what asks for it"
@@ -190,40 +204,35 @@ def _of_items(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterato
 def _of_params(
     mapping: Mapping, pattern: Pattern, plans: Sequence[EntityPlan], document: Document
 ) -> Iterator[Fault]:
-    asked = mapping.table.asked(pattern.index)
-    if asked is None:  # the parser has said so
+    index = mapping.table.asked(pattern.index)
+    if index is None:  # the parser has said so
         return
-    origins = [(one.plan, one.of) for one in origins_of(mapping, pattern, plans)]
+    origins = [(origin.plan, origin.of) for origin in origins_of(mapping, pattern, plans)]
     asking = [
-        (where, ref) for where, _, template, _ in key_templates(pattern, asked) for ref in template.refs
+        (where, ref) for where, _, template, _ in key_templates(pattern, index) for ref in template.refs
     ]
     for where, ref in asking:
         for plan, of in origins:
             # A `*` stands for a parameter, or for none.
-            origin = of.get(ref.paths[0]) if ref.paths else None
-            if origin and (missing := _missing(ref, column_of(origin.path, plan))):
+            source = of.get(ref.paths[0]) if ref.paths else None
+            if source and (missing := _missing(ref, column_of(source.path, plan))):
                 what = f"SQL takes values of '{ref.paths[0]}' that differ in {' or '.join(missing)} for one"
                 mend = f"write {_mended(ref, missing)} here and in the items"
-                what = f"{what} (it is compared with {origin.path}), and this key tells them apart; {mend}"
+                what = f"{what} (it is compared with {source.path}), and this key tells them apart; {mend}"
                 yield document.fault(where, what, warning=True)
 
 
-def _refs(value: Expression) -> Sequence[Ref]:
-    if isinstance(value, Template):
-        return value.refs
-    return (value,) if isinstance(value, Ref) else ()
-
-
 def _missing(ref: Ref, column: Column | None) -> list[Alike]:
-    """In what texts differ that are one in the column and two in the key. A map refuses what it does not list."""
-    used = {one.name for one in ref.filters}
-    if column is None or column.kind.name not in _TEXTS or "map" in used:
+    """Differences between texts that the column ignores and the key does not. A map refuses values that it does not list."""
+    specs = [FILTERS[used.name] for used in ref.filters]
+    if column is None or column.kind.name not in _TEXTS or any(spec.of_map for spec in specs):
         return []
-    return [alike for alike in column.alike if used.isdisjoint(_MENDS[alike])]
+    return [alike for alike in column.alike if all(spec.mends != alike for spec in specs)]
 
 
 def _mended(ref: Ref, missing: Sequence[Alike]) -> str:
-    filters = [*(Filter(_MENDS[alike][0]) for alike in missing), *ref.filters]
+    advised = [next(name for name, spec in FILTERS.items() if spec.mends == alike) for alike in missing]
+    filters = [*map(Filter, advised), *ref.filters]
     return "{" + "|".join([",".join(ref.paths), *map(_filter_text, filters)]) + "}"
 
 
@@ -232,22 +241,20 @@ def _filter_text(used: Filter) -> str:
     return f"{used.name}:{args}" if used.args else used.name
 
 
-# ──
-# Item types that are written together, because an access pattern that says `atomic: true` reads them
-# together.
+# ── Item types that are written in one transaction, because an access pattern with `atomic: true` reads them ──
 
 
 def written_together(mapping: Mapping) -> dict[str, frozenset[str]]:
-    """Per entity (by its name in the mapping), the item types that atomic patterns read; of other entities nothing.
+    """Item types that atomic patterns read, by entity (its name in the mapping); entities without such items are left out.
 
     Two patterns that read items of one entity make one group of them: an item is in one transaction only.
     """
-    found: dict[str, set[str]] = defaultdict(set)
+    types_by_entity: dict[str, set[str]] = defaultdict(set)
     for pattern in mapping.patterns.values():
         if pattern.atomic:
             for entity, types in types_read(mapping, pattern).items():
-                found[entity] |= types
-    return {entity: frozenset(types) for entity, types in found.items()}
+                types_by_entity[entity] |= types
+    return {entity: frozenset(types) for entity, types in types_by_entity.items()}
 
 
 def atomic_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
@@ -267,19 +274,19 @@ def atomic_faults(mapping: Mapping, document: Document) -> Iterator[Fault]:
 
 def types_read(mapping: Mapping, pattern: Pattern) -> dict[str, set[str]]:
     """Per entity, the item types of the pattern's parts where it names them, else those that its key can give."""
-    asked = mapping.table.asked(pattern.index)
+    index = mapping.table.asked(pattern.index)
     named = {part.type for part in pattern.parts if part.type}
-    found: dict[str, set[str]] = defaultdict(set)
-    for key in asked_keys(mapping, pattern, asked) if asked is not None else ():
+    types_by_entity: dict[str, set[str]] = defaultdict(set)
+    for key in reachable_keys(mapping, pattern, index) if index is not None else ():
         if not named or key.item.type in named:
-            found[key.entity.name].add(key.item.type)
-    return found
+            types_by_entity[key.entity.name].add(key.item.type)
+    return types_by_entity
 
 
-def _index_risks(asked: Index | None) -> Iterator[str]:
-    if asked is not None and not asked.local:
+def _index_risks(index: Index | None) -> Iterator[str]:
+    if index is not None and not index.local:
         yield (
-            f"{asked.name} is a global index, which follows the table item by item, whatever was written together; "
+            f"{index.name} is a global index, which follows the table item by item, whatever was written together; "
             "ask the table"
         )
 
@@ -302,3 +309,10 @@ def _size_risks(read: dict[str, set[str]]) -> Iterator[str]:
         elif 2 * len(types) > TRANSACTION_ACTIONS:
             what = f"a row of {entity} makes up to {len(types)} of its items, and as many tombstones if all keys change"
             yield f"{what}; a transaction takes {TRANSACTION_ACTIONS}, and a row with more is written item by item"
+
+
+def patterns_reading(mapping: Mapping, names: Sequence[str]) -> list[str]:
+    """Patterns whose answers are made of items of the named entities."""
+    return [
+        name for name, pattern in mapping.patterns.items() if set(types_read(mapping, pattern)) & set(names)
+    ]

@@ -12,16 +12,14 @@ from migrator.mapping.language.document import Document, Path
 from migrator.mapping.patterns.param_sources import (
     Form,
     StoredKey,
-    asked_keys,
+    reachable_keys,
     same_forms,
     shown,
     stored_keys,
 )
-from migrator.model.entities import Mapping
 from migrator.model.errors import Fault, did_you_mean
-from migrator.model.expressions import Expression, Ref, Template
 from migrator.model.facts import EntityPlan, Kind
-from migrator.model.patterns import Part, Pattern, SortCondition
+from migrator.model.mapping import Expression, Mapping, Part, Pattern, Ref, SortCondition, Template, uses_in
 from migrator.model.table import Index, KeyAttribute
 
 # ── Whether the parameters of an access pattern are of types that its templates, filters and keys take ──
@@ -29,15 +27,14 @@ from migrator.model.table import Index, KeyAttribute
 _NUMBERS = frozenset({"integer", "number", "float"})
 
 
-def value_faults(pattern: Pattern, asked: Index, document: Document) -> Iterator[Fault]:
-    """Faults of the pattern's values; `asked` is its index, or the table seen as one."""
+def value_faults(pattern: Pattern, index: Index, document: Document) -> Iterator[Fault]:
+    """Faults of the pattern's values; `index` is the one that it queries, or the table's key as an index."""
     types = {param.name: Kind(param.type) for param in pattern.params}
     for at, expression in _expressions(pattern):
-        for ref in expression.refs if isinstance(expression, Template) else [expression]:
-            what = _ref_fault(ref, types) if isinstance(ref, Ref) else ""
-            if what:
+        for use in uses_in(expression):
+            if what := _ref_fault(use.ref, types):
                 yield document.fault(at, what)
-    for at, attribute, template, operator in key_templates(pattern, asked):
+    for at, attribute, template, operator in key_templates(pattern, index):
         what = _key_fault(attribute, template, operator)
         if what:
             yield document.fault(at, what)
@@ -47,12 +44,12 @@ def value_faults(pattern: Pattern, asked: Index, document: Document) -> Iterator
         yield document.fault(at, f"the parameter '{pattern.limit}' must be an integer")
 
 
-def key_templates(pattern: Pattern, asked: Index) -> Iterator[tuple[Path, KeyAttribute, Template, str]]:
-    """Where each template of the request's key stands, the attribute that it asks, and how."""
+def key_templates(pattern: Pattern, index: Index) -> Iterator[tuple[Path, KeyAttribute, Template, str]]:
+    """For each template of the request's key: its place, the key attribute that it is compared with, and the operator."""
     at: Path = ("access_patterns", pattern.name, pattern.operation, "key")
-    for attribute, template in zip(asked.partition, pattern.key, strict=False):
+    for attribute, template in zip(index.partition, pattern.key, strict=False):
         yield (*at, 0), attribute, template, "equal"
-    for attribute, condition in zip(asked.sort, pattern.sort, strict=False):
+    for attribute, condition in zip(index.sort, pattern.sort, strict=False):
         for template in condition.values:
             yield (*at, 1), attribute, template, condition.operator
 
@@ -64,9 +61,9 @@ def _expressions(pattern: Pattern) -> Iterator[tuple[Path, Expression]]:
     for condition in pattern.sort:
         for template in condition.values:
             yield (*at, "key", 1), template
-    for one in pattern.filters:
-        for value in one.values:
-            yield (*at, "filter", one.attribute), value
+    for comparison in pattern.filters:
+        for value in comparison.values:
+            yield (*at, "filter", comparison.attribute), value
 
 
 def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
@@ -81,7 +78,7 @@ def _ref_fault(ref: Ref, types: dict[str, Kind]) -> str:
             spec = FILTERS[used.name]
             if spec.takes and given.name not in spec.takes:
                 return f"the filter '{used.name}' takes {' or '.join(sorted(spec.takes))}; '{path}' is {given.name}"
-            given = given if used.name == "or" else spec.gives
+            given = given if spec.same_kind else spec.gives
     return ""
 
 
@@ -102,18 +99,18 @@ def _near_faults(pattern: Pattern, types: dict[str, Kind], document: Document) -
         yield document.fault(at, f"the parameter '{within}' must be a number of metres")
 
 
-# ── Keys of access patterns: whether the keys that they ask for are keys that items have ──
+# ── Keys of access patterns: whether any item has a key of the form that the pattern queries ──
 
 
 def pattern_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
     """Faults and warnings of all access patterns. `plans`: where the source is known, so that types of columns are too."""
     by_entity = {plan.entity.written: plan for plan in plans}
     for pattern in mapping.patterns.values():
-        asked = mapping.table.asked(pattern.index)
-        if asked is not None:  # else the parser has said so
-            check = _PatternCheck(mapping, pattern, asked, document, by_entity)
+        index = mapping.table.asked(pattern.index)
+        if index is not None:  # else the parser has said so
+            check = _PatternCheck(mapping, pattern, index, document, by_entity)
             yield from check.faults()
-            yield from value_faults(pattern, asked, document)
+            yield from value_faults(pattern, index, document)
 
 
 class _PatternCheck:
@@ -123,26 +120,26 @@ class _PatternCheck:
         self,
         mapping: Mapping,
         pattern: Pattern,
-        asked: Index,
+        index: Index,
         document: Document,
         plans: Dict[str, EntityPlan],
     ) -> None:
         self.plans = plans
         self.mapping = mapping
         self.pattern = pattern
-        self.asked = asked
+        self.index = index
         self.document = document
         self.at: Path = ("access_patterns", pattern.name)
         self.request_at: Path = (*self.at, pattern.operation)
         self.key_at: Path = (*self.request_at, "key")
 
     def faults(self) -> Iterator[Fault]:
-        keys = list(stored_keys(self.mapping, self.asked))
+        keys = list(stored_keys(self.mapping, self.index))
         matching = [key for key in keys if same_forms(self.pattern.key, key.partition)]
         if not matching:
-            known = shown([key.partition for key in keys])
-            where = self.asked.name or self.mapping.table.name
-            what = f"no item has a partition key of this form in {where}; there are: {known}"
+            existing_keys = shown([key.partition for key in keys])
+            where = self.index.name or self.mapping.table.name
+            what = f"no item has a partition key of this form in {where}; there are: {existing_keys}"
             yield self._fault((*self.key_at, 0), what)
             return
         yield from self._sort_faults(matching)
@@ -161,7 +158,7 @@ class _PatternCheck:
             at = (*self.key_at, 1, number) if several else (*self.key_at, 1)
             what = _sort_fault(condition, stored)
             if what:
-                yield self._fault(at, f"{what}; there are: {shown([(one,) for one in stored])}")
+                yield self._fault(at, f"{what}; there are: {shown([(form,) for form in stored])}")
 
     def _type_faults(self) -> Iterator[Fault]:
         types = {item.type for entity in self.mapping.entities.values() for item in entity.items}
@@ -182,7 +179,7 @@ class _PatternCheck:
         pattern = self.pattern
         if pattern.order != "exact" or pattern.operation != "query" or pattern.near or separator == "\u0001":
             return
-        for key in asked_keys(self.mapping, pattern, self.asked):
+        for key in reachable_keys(self.mapping, pattern, self.index):
             plan = self.plans.get(key.entity.written)
             for template in key.sort[-1:] or key.partition:
                 if template is not None and _text_before(template.parts, separator, plan):
@@ -195,11 +192,11 @@ class _PatternCheck:
 
     def _request_faults(self) -> Iterator[Fault]:
         pattern = self.pattern
-        if pattern.consistent and not self.asked.local:
-            what = f"{self.asked.name} is a global index, which is never read consistently; ask the table or a local index"
+        if pattern.consistent and not self.index.local:
+            what = f"{self.index.name} is a global index, which is never read consistently; ask the table or a local index"
             yield self._fault((*self.request_at, "consistent"), what)
-        keys = {attribute.name for attribute in self.asked.attributes}
-        for name in sorted(keys & {one.attribute for one in pattern.filters}):
+        keys = {attribute.name for attribute in self.index.attributes}
+        for name in sorted(keys & {comparison.attribute for comparison in pattern.filters}):
             what = f"'{name}' is a key attribute, which DynamoDB does not filter by; write the condition into key"
             yield self._fault((*self.request_at, "filter", name), what)
         if pattern.filters:
@@ -214,21 +211,24 @@ class _PatternCheck:
         yield from self._projection_faults()
 
     def _projection_faults(self) -> Iterator[Fault]:
-        """Attributes that are asked of an index which does not hold them."""
-        if self.asked.projection == "all":
+        """Attributes that the pattern reads from an index which does not project them."""
+        if self.index.projection == "all":
             return
         table = self.mapping.table
-        held = {attribute.name for attribute in (*table.key, *self.asked.attributes)}
-        held |= set(self.asked.projection) if isinstance(self.asked.projection, tuple) else set()
+        held = {attribute.name for attribute in (*table.key, *self.index.attributes)}
+        held |= set(self.index.projection) if isinstance(self.index.projection, tuple) else set()
         for at, name in self._needed():
             if name not in held:
-                what = f"the index {self.asked.name} does not hold '{name}'; add it to its project"
+                what = f"the index {self.index.name} does not hold '{name}'; add it to its project"
                 yield self._fault(at, what)
 
     def _needed(self) -> Iterator[tuple[Path, str]]:
         """Attributes that the answer is made of, each with the place that names it."""
         pattern = self.pattern
-        yield from (((*self.request_at, "filter", one.attribute), one.attribute) for one in pattern.filters)
+        yield from (
+            ((*self.request_at, "filter", comparison.attribute), comparison.attribute)
+            for comparison in pattern.filters
+        )
         yield from (((*self.at, "near", "at"), name) for name in (pattern.near.at if pattern.near else ()))
         for part in pattern.parts:
             at = (*self.at, "returns", part.name) if part.name else (*self.at, "returns")
@@ -237,16 +237,13 @@ class _PatternCheck:
                 yield at, self.mapping.table.type_attribute
 
 
-_FIXED = frozenset({"iso", "date", "month", "year", "bucket", "geohash", "hash", "shard"})
-"""Filters whose texts are of one width: none of them is the beginning of another."""
-
-
 def _closed(prefix: Template, separator: str) -> bool:
     """Whether a prefix ends where a value ends, so that it matches no longer name."""
     last = prefix.parts[-1] if prefix.parts else ""
     if isinstance(last, str):
         return last.endswith(separator)
-    return last.filters[-1].name in _FIXED if last.filters else last.format is not None
+    # Of texts of one width none is the beginning of another.
+    return FILTERS[last.filters[-1].name].width == "fixed" if last.filters else last.format is not None
 
 
 _UPPER = frozenset({"between", "le", "lt"})
@@ -257,12 +254,12 @@ def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:
     if None in stored:
         return ""
     if condition.operator == "equal":
-        fits = any(same_forms(condition.values, (one,)) for one in stored)
+        fits = any(same_forms(condition.values, (form,)) for form in stored)
         return "" if fits else "no item of this partition has such a sort key"
     for value in condition.values:
         begin = value.parts[0] if value.parts and isinstance(value.parts[0], str) else ""
         upper = condition.operator in _UPPER and value is condition.values[-1]
-        if not any(_compatible(begin, one) or (upper and _closes(begin, one)) for one in stored):
+        if not any(_compatible(begin, form) or (upper and _closes(begin, form)) for form in stored):
             return f"no sort key of this partition begins with '{begin}'"
     return ""
 
@@ -287,13 +284,13 @@ def _literal(stored: Form) -> str:
 def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | None) -> bool:
     """Whether a text of varying length stands right before the separator, as far as the column's type is known."""
     return any(
-        isinstance(one, Ref)
-        and one.format is None
-        and not one.filters
-        and (plan is None or not is_closed(one, plan, separator))
+        isinstance(part, Ref)
+        and part.format is None
+        and not part.filters
+        and (plan is None or not is_closed(part, plan, separator))
         and isinstance(following, str)
         and following.startswith(separator)
-        for one, following in pairwise(parts)
+        for part, following in pairwise(parts)
     )
 
 
@@ -302,11 +299,11 @@ def _text_before(parts: Sequence[object], separator: str, plan: EntityPlan | Non
 
 def return_faults(mapping: Mapping, document: Document, plans: Sequence[EntityPlan] = ()) -> Iterator[Fault]:
     """Faults and warnings of what patterns return. `plans`: where the source is known, so that keep: all is too."""
-    columns = {plan.entity.written: {one.name for one in plan.table.columns} for plan in plans}
+    columns = {plan.entity.written: {column.name for column in plan.table.columns} for plan in plans}
     for pattern in mapping.patterns.values():
-        asked = mapping.table.asked(pattern.index)
-        keys = list(asked_keys(mapping, pattern, asked)) if asked is not None else []
-        if asked is not None and keys:
+        index = mapping.table.asked(pattern.index)
+        keys = list(reachable_keys(mapping, pattern, index)) if index is not None else []
+        if index is not None and keys:
             yield from _Returns(mapping, pattern, keys, columns).faults(document)
     yield from _unread(mapping, document)
 
@@ -352,9 +349,9 @@ class _Returns:
             yield document.fault(self.at, what, warning=True)
 
     def _expiry(self, document: Document) -> Iterator[Fault]:
-        """DynamoDB deletes late, so readers hide what has expired; they cannot where the index does not say so."""
+        """DynamoDB deletes late, so readers hide expired items, which needs the TTL attribute in the index."""
         table = self.mapping.table
-        index = next((one for one in table.indexes if one.name == self.pattern.index), None)
+        index = next((other for other in table.indexes if other.name == self.pattern.index), None)
         held = (
             table.ttl is None or index is None or index.projection == "all" or table.ttl in index.projection
         )
@@ -368,19 +365,24 @@ class _Returns:
 
     def _attribute_fault(self, part: Part, name: str) -> str:
         keys = [key for key in self.keys if not part.type or key.item.type == part.type]
-        known = [self._attributes(key) for key in keys]
-        sure = [names for names in known if names is not None]
-        if not keys or len(sure) < len(known) or any(name in names for names in sure):
+        attributes = [self._attributes(key) for key in keys]
+        sure = [names for names in attributes if names is not None]
+        if not keys or len(sure) < len(attributes) or any(name in names for names in sure):
             return ""
         return f"no item that the key gives has '{name}'{did_you_mean(name, set().union(*sure))}"
 
     def _attributes(self, key: StoredKey) -> set[str] | None:
         """The attributes that the item may have; None where only the source could say."""
         table, item = self.mapping.table, key.item
-        names = {*table.own_attributes, table.type_attribute, *(one.name for one in table.key)}
+        names = {*table.own_attributes, table.type_attribute, *(part.name for part in table.key)}
         names |= {table.ttl} if table.ttl and item.expiry else set()
         entered = {entry.index for entry in item.entries}
-        names |= {one.name for index in table.indexes if index.name in entered for one in index.attributes}
+        names |= {
+            attribute.name
+            for index in table.indexes
+            if index.name in entered
+            for attribute in index.attributes
+        }
         names |= key.entity.attributes.keys() | item.attributes.keys()
         if isinstance(item.keep, tuple):
             return names | set(item.keep)
@@ -398,7 +400,9 @@ def _unread(mapping: Mapping, document: Document) -> Iterator[Fault]:
     for pattern in mapping.patterns.values():
         names = read.setdefault(pattern.index or "", set())
         names |= {name for part in pattern.parts for name in part.attributes}
-        names |= {one.attribute for one in pattern.filters} | set(pattern.near.at if pattern.near else ())
+        names |= {comparison.attribute for comparison in pattern.filters} | set(
+            pattern.near.at if pattern.near else ()
+        )
     for index in mapping.table.indexes:
         at: Path = ("table", "indexes", index.name)
         if index.name not in read:

@@ -7,26 +7,23 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from migrator.mapping.heart.expressions import keeps_every_value
-from migrator.mapping.heart.filters import FILTERS, SAME_KIND
+from migrator.mapping.heart.filters import DIGITS, FILTERS, MOMENT
+from migrator.mapping.heart.rows import keeps_every_value
 from migrator.mapping.language.document import Document
 from migrator.mapping.plan import Reference, references_of
-from migrator.model.entities import ItemDesign, Mapping
 from migrator.model.errors import Fault
-from migrator.model.expressions import Filter, Ref, Template
 from migrator.model.facts import Column, EntityPlan, Kind, column_of, kind_of
+from migrator.model.mapping import Filter, ItemDesign, Mapping, Ref, Template
 from migrator.model.table import NUMBER_DIGITS, TableDesign
 
-# ──
-# What is wrong with the use of a column's type: no form in an item, a list where text is wanted, too many
-# digits.
+# ── Faults in the use of a column's type: no form in an item, a list where text is wanted, too many digits ──
 
 NESTED = frozenset({"list", "map", "set"})
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def refused(path: str, column: Column, *, kept: bool = False) -> str:
-    """What to say of a column whose type has no form in an item, and what to write instead."""
+    """The message for a column whose type has no form in an item, with what to write instead."""
     alias, _, name = path.rpartition(".")
     sql = (column.kind.instead or "CAST({column} AS char)").replace("{column}", _quoted(name))
     what = f"'{path}' is of type {column.declared or 'an unknown type'}, which has no form in an item"
@@ -61,9 +58,9 @@ def nested_fault(path: str, kind: Kind, ref: Ref, *, text_wanted: bool) -> str:
     if kind.name not in NESTED:
         return ""
     for used in ref.filters:
-        if used.name == "json":
+        if FILTERS[used.name].nested:
             return ""
-        if used.name != "or":
+        if not FILTERS[used.name].null:
             return f"'{path}' is a {kind.name}; of the filters only json takes it, not '{used.name}'"
     return (
         f"'{path}' is a {kind.name}, which has no text of its own; write {path}|json" if text_wanted else ""
@@ -86,7 +83,6 @@ def row_key_fault(column: Column) -> str:
 # ── What is wrong with the values of an entity: types, formats and filters that do not fit each other ──
 
 _NUMBERS = frozenset({"integer", "number", "float"})
-_FIXED_WIDTH = frozenset({"iso", "date", "month", "year", "bucket"})
 
 
 def value_faults(mapping: Mapping, plan: EntityPlan, document: Document) -> Iterator[Fault]:
@@ -146,8 +142,9 @@ def _ref_fault(reference: Reference, ref: Ref, kind: Kind) -> str:
         what = _filter_fault(used, given, fixed=fixed)
         if what:
             return what
-        given = given if used.name in SAME_KIND else FILTERS[used.name].gives
-        fixed = used.name in _FIXED_WIDTH or (fixed and used.name in (*SAME_KIND, "desc"))
+        spec = FILTERS[used.name]
+        given = given if spec.same_kind else spec.gives
+        fixed = spec.order != "lost" and (spec.width == "fixed" or (fixed and spec.width == "given"))
     return ""
 
 
@@ -160,47 +157,21 @@ def _filter_fault(used: Filter, given: Kind, *, fixed: bool) -> str:
     return ""
 
 
-# ──
-# What can be proved about base keys before a row is read: that no two rows, or items, make the same one.
-
-_WHOLE = {
-    "date": frozenset(
-        {
-            Filter("date"),
-            Filter("bucket", ("day",)),
-            Filter("iso"),
-            Filter("iso", ("s",)),
-            Filter("iso", ("ms",)),
-        }
-    ),
-    "timestamp": frozenset({Filter("iso")}),
-}
-"""Filters that drop nothing of a value: a timestamp keeps its microseconds in |iso alone."""
+# ── What can be proved about base keys before a row is read: that no two rows, or items, make the same key ──
 
 _OPEN_KINDS = frozenset({"text", "json", "unknown", "binary", "plain", "list", "map", "set"})
-_DIGITS = "0123456789-."
-_MOMENT = f"{_DIGITS}:+TZ"
 _SPELLED = frozenset({"uuid", "date", "time", "timestamp"})
 """Kinds whose values can be spelled in two ways where the source keeps them as text."""
 
-_FILTER_TEXTS = {
-    **dict.fromkeys(("iso", "date", "month", "year", "bucket", "desc"), _MOMENT),
-    **dict.fromkeys(("epoch", "shard", "depth"), _DIGITS),
-    "hash": "0123456789abcdef",
-    "geohash": "0123456789bcdefghjkmnpqrstuvwxyz",
-    "escape": "%0123456789ABCDEF",
-}
-"""What stands in the text that a filter gives; a separator made of these can stand in it too."""
-
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ALPHABETS = {
-    "date": _MOMENT,
-    "time": _MOMENT,
-    "timestamp": _MOMENT,
-    "uuid": f"{_DIGITS}abcdef",
+    "date": MOMENT,
+    "time": MOMENT,
+    "timestamp": MOMENT,
+    "uuid": f"{DIGITS}abcdef",
     "boolean": _LETTERS,
 }
-_ANY_VALUE = f"{_MOMENT} ,/{_LETTERS}{_LETTERS.upper()}"
+_ANY_VALUE = f"{MOMENT} ,/{_LETTERS}{_LETTERS.upper()}"
 """What stands in the text of a value of a closed kind; with |text, that of one which its kind has no form for too."""
 
 
@@ -234,8 +205,16 @@ def key_facts(plan: EntityPlan, design: ItemDesign, table: TableDesign) -> KeyFa
 def _given_back(ref: Ref, plan: EntityPlan) -> str:
     """The path whose value an injective reference gives back: a climb's path ends in the row's own value."""
     alias, _, name = ref.paths[0].partition(".")
-    climbs = {one.collection.alias for one in plan.collections if one.collection.kind == "climb"}
-    return name if alias in climbs and any(used.name == "path" for used in ref.filters) else ref.paths[0]
+    climbs = {
+        collection.collection.alias
+        for collection in plan.collections
+        if collection.collection.kind == "climb"
+    }
+    return (
+        name
+        if alias in climbs and any(FILTERS[used.name].holds_list for used in ref.filters)
+        else ref.paths[0]
+    )
 
 
 def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
@@ -243,27 +222,25 @@ def is_closed(ref: Ref, plan: EntityPlan, separator: str) -> bool:
     kind = kind_of(ref.paths[0], plan)
     closed = ref.format is not None or kind is None or kind.name not in _OPEN_KINDS
     if closed and kind is not None:
-        alphabet = _ANY_VALUE if keeps_every_value(ref.filters) else _ALPHABETS.get(kind.name, _DIGITS)
+        alphabet = _ANY_VALUE if keeps_every_value(ref.filters) else _ALPHABETS.get(kind.name, DIGITS)
         closed = not set(separator) <= set(alphabet)
     for used in ref.filters:
-        promise = FILTERS[used.name].closed
-        if set(separator) <= set(_FILTER_TEXTS.get(used.name, "")):
-            promise = False
-        closed = closed if promise == "same" else promise
-        if used.name == "or" and separator in used.args[0]:
+        spec = FILTERS[used.name]
+        closed = closed if spec.closed == "same" else spec.closed
+        if set(separator) <= set(spec.alphabet) or (spec.null and separator in used.args[0]):
             closed = False
     return closed
 
 
 def unproved_items(plans: Sequence[EntityPlan], table: TableDesign) -> dict[str, frozenset[str]]:
-    """Item types per entity whose keys are not proved to be nobody else's; their keys are claimed at run time."""
+    """Item types per entity whose keys are not proved to be unique; these keys are claimed at run time."""
     unproved: dict[str, set[str]] = {plan.entity.name: set() for plan in plans}
     for plan in plans:
         for item in plan.entity.items:
             if not key_facts(plan, item, table).unique:
                 unproved[plan.entity.name].add(item.type)
-    for one, other in meeting_items(plans, table):
-        for plan, item in (one, other):
+    for first, second in meeting_items(plans, table):
+        for plan, item in (first, second):
             unproved[plan.entity.name].add(item.type)
     return {name: frozenset(types) for name, types in unproved.items()}
 
@@ -272,12 +249,12 @@ Design = tuple[EntityPlan, ItemDesign]
 
 
 def meeting_items(plans: Sequence[EntityPlan], table: TableDesign) -> list[tuple[Design, Design]]:
-    """Every two item designs whose keys can be equal, as far as their forms tell."""
+    """All pairs of item designs whose keys can be equal, judged by the forms of the keys."""
     designs = [(plan, item) for plan in plans for item in plan.entity.items]
     forms = [[_form(template, plan, table.separator) for template in item.key] for plan, item in designs]
     return [
-        (one, designs[second])
-        for first, one in enumerate(designs)
+        (design, designs[second])
+        for first, design in enumerate(designs)
         for second in range(first + 1, len(designs))
         if not any(_apart(a, b) for a, b in zip(forms[first], forms[second], strict=False))
     ]
@@ -289,9 +266,10 @@ def _injective(ref: Ref, plan: EntityPlan) -> bool:
     kind = kind_of(ref.paths[0], plan)
     if kind is not None and kind.name in _SPELLED and plan.loosely_typed:
         return False
-    if kind is not None and len(ref.filters) == 1 and ref.filters[0] in _WHOLE.get(kind.name, ()):
+    specs = [(FILTERS[used.name], used.args) for used in ref.filters]
+    if kind is not None and len(specs) == 1 and kind.name in specs[0][0].whole.get(specs[0][1], ()):
         return True
-    return all(FILTERS[used.name].injective for used in ref.filters)
+    return all(spec.injective for spec, _ in specs)
 
 
 def _holds_unique_key(plan: EntityPlan, kept: set[str]) -> bool:
@@ -338,7 +316,7 @@ def _width(ref: Ref, plan: EntityPlan) -> float:
 
 @dataclass(frozen=True)
 class _Form:
-    """The constant text that a key begins with, whether more follows, and its separators (None: nobody knows)."""
+    """The constant text that a key begins with, whether more follows, and its separators (None: cannot be known)."""
 
     beginning: str
     open_end: bool
@@ -356,13 +334,13 @@ def _form(template: Template, plan: EntityPlan, separator: str) -> _Form:
     return _Form("", bool(parts), separators)
 
 
-def _apart(one: _Form, other: _Form) -> bool:
-    shorter = min(len(one.beginning), len(other.beginning))
-    if one.beginning[:shorter] != other.beginning[:shorter]:
+def _apart(form: _Form, other_form: _Form) -> bool:
+    shorter = min(len(form.beginning), len(other_form.beginning))
+    if form.beginning[:shorter] != other_form.beginning[:shorter]:
         return True
-    if None not in (one.separators, other.separators) and one.separators != other.separators:
+    if None not in (form.separators, other_form.separators) and form.separators != other_form.separators:
         return True
-    constant = [form.beginning for form in (one, other) if not form.open_end]
+    constant = [form.beginning for form in (form, other_form) if not form.open_end]
     if len(constant) == 2:
-        return one.beginning != other.beginning
-    return bool(constant) and len(constant[0]) < max(len(one.beginning), len(other.beginning))
+        return form.beginning != other_form.beginning
+    return bool(constant) and len(constant[0]) < max(len(form.beginning), len(other_form.beginning))

@@ -1,1 +1,1 @@
-"""A row becomes items: values, filters, expressions, keys, and items_for()."""
+"""A row becomes items: values, filters, expressions, keys, items_for(), and encoders."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from migrator.mapping.heart.expressions import Places
-from migrator.model.capture import Captured, Lookup
-from migrator.model.entities import ItemDesign
-from migrator.model.expressions import Template
-from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
+from migrator.mapping.heart.rows import Places
+from migrator.model.facts import Captured, CollectionPlan, EntityPlan, JoinPlan, Lookup, TableFacts
+from migrator.model.mapping import ItemDesign, paths_in
 
 
 def captured_name(table: TableFacts) -> str:
@@ -17,12 +15,12 @@ def captured_name(table: TableFacts) -> str:
 
 def captured_tables(plans: Sequence[EntityPlan]) -> dict[str, Captured]:
     """Every table that the plans read, by name: roots, joined, collected and climbed ones."""
-    found: dict[str, Captured] = {}
+    tables: dict[str, Captured] = {}
     for plan in plans:
         for use in _uses(plan):
             name = captured_name(use.table)
-            found[name] = use if name not in found else _merged(found[name], use)
-    return found
+            tables[name] = use if name not in tables else _merged(tables[name], use)
+    return tables
 
 
 def needs_memory(plan: EntityPlan) -> bool:
@@ -42,13 +40,7 @@ def decided_elsewhere(plan: EntityPlan, design: ItemDesign) -> bool:
 
 def key_paths(plan: EntityPlan) -> tuple[str, ...]:
     """Paths that the base keys of the entity's items name."""
-    templates = (template for item in plan.entity.items for template in item.key)
-    return tuple(dict.fromkeys(path for template in templates for path in _paths(template)))
-
-
-def template_paths(templates: Sequence[Template]) -> frozenset[str]:
-    """Paths that the templates name."""
-    return frozenset(path for template in templates for path in _paths(template))
+    return tuple(dict.fromkeys(paths_in(template for item in plan.entity.items for template in item.key)))
 
 
 def image_places(plan: EntityPlan) -> Places:
@@ -56,10 +48,6 @@ def image_places(plan: EntityPlan) -> Places:
     own = _own_columns(plan)
     wanted = [path for path in key_paths(plan) if path in own]
     return Places({path: number for number, path in enumerate(wanted)}, {})
-
-
-def _paths(template: Template) -> Iterator[str]:
-    return (path for ref in template.refs for path in ref.paths)
 
 
 def _own_columns(plan: EntityPlan) -> set[str]:
@@ -74,12 +62,12 @@ def _own_columns(plan: EntityPlan) -> set[str]:
 def _uses(plan: EntityPlan) -> Iterator[Captured]:
     yield _root_use(plan)
     yield from _join_uses(plan, plan.joins, None)
-    for one in plan.collections:
-        if one.collection.kind == "climb":
-            yield _climb_use(plan, one)
+    for collection in plan.collections:
+        if collection.collection.kind == "climb":
+            yield _climb_use(plan, collection)
         else:
-            yield _child_use(plan, one)
-            yield from _join_uses(plan, one.joins, one)
+            yield _child_use(plan, collection)
+            yield from _join_uses(plan, collection.joins, collection)
     for table, columns in plan.changes:
         yield _captured(table, columns, None, Lookup(plan.entity.name, columns))
 
@@ -88,8 +76,8 @@ def _root_use(plan: EntityPlan) -> Captured:
     key = tuple(column.name for column in plan.key)
     columns = (*key, *(path for path in key_paths(plan) if path in _own_columns(plan)))
     slots = [slot.column.name for slot in plan.slots if slot.alias == ""]
-    links = [real for one in plan.joins if one.parent == "" for real, _ in one.on]
-    links += [real for one in plan.collections for _, real in one.link]
+    links = [real for joined in plan.joins if joined.parent == "" for real, _ in joined.on]
+    links += [real for joined in plan.collections for _, real in joined.link]
     watched = [*slots, *_written(plan.table, links), *(column.name for column, _ in plan.where)]
     return _captured(
         plan.table,
@@ -113,40 +101,42 @@ def _join_uses(
         lookup = Lookup(
             plan.entity.name, values, tuple(theirs for theirs, _ in join.on), join.parent, collection
         )
-        onward = [real for one in joins if one.parent == join.alias for real, _ in one.on]
+        onward = [
+            real for child_join in joins if child_join.parent == join.alias for real, _ in child_join.on
+        ]
         used = [slot.column.name for slot in slots if slot.alias == join.alias]
         ordered = () if collection is None else _ordering(collection, join.alias)
         watched = [*used, *ordered, *_written(join.table, onward)]
         yield _captured(join.table, values, None if _is_computed(join.table) else watched, lookup)
 
 
-def _child_use(plan: EntityPlan, one: CollectionPlan) -> Captured:
-    values = _written(one.table, [own for own, _ in one.link])
-    lookup = Lookup(plan.entity.name, values, tuple(theirs for _, theirs in one.link))
-    used = [slot.column.name for slot in one.slots if slot.alias == ""]
-    used += [] if one.column is None else [one.column.name]
-    links = [real for join in one.joins if join.parent == "" for real, _ in join.on]
+def _child_use(plan: EntityPlan, child: CollectionPlan) -> Captured:
+    values = _written(child.table, [own for own, _ in child.link])
+    lookup = Lookup(plan.entity.name, values, tuple(theirs for _, theirs in child.link))
+    used = [slot.column.name for slot in child.slots if slot.alias == ""]
+    used += [] if child.column is None else [child.column.name]
+    links = [real for join in child.joins if join.parent == "" for real, _ in join.on]
     # Its key too: it decides the order of children that are equal otherwise.
-    watched = [*used, *_ordering(one, ""), *one.table.primary_key, *_written(one.table, links)]
-    return _captured(one.table, values, watched, lookup)
+    watched = [*used, *_ordering(child, ""), *child.table.primary_key, *_written(child.table, links)]
+    return _captured(child.table, values, watched, lookup)
 
 
-def _climb_use(plan: EntityPlan, one: CollectionPlan) -> Captured:
-    values = _written(one.table, [theirs for _, theirs in one.link])
-    lookup = Lookup(plan.entity.name, values, tuple(own for own, _ in one.link), climb=one)
-    used = [slot.column.name for slot in one.slots if slot.alias == ""]
-    watched = [*used, *_written(one.table, [own for own, _ in one.link])]
-    return _captured(one.table, values, watched, lookup)
+def _climb_use(plan: EntityPlan, climb: CollectionPlan) -> Captured:
+    values = _written(climb.table, [theirs for _, theirs in climb.link])
+    lookup = Lookup(plan.entity.name, values, tuple(own for own, _ in climb.link), climb=climb)
+    used = [slot.column.name for slot in climb.slots if slot.alias == ""]
+    watched = [*used, *_written(climb.table, [own for own, _ in climb.link])]
+    return _captured(climb.table, values, watched, lookup)
 
 
-def _ordering(one: CollectionPlan, alias: str) -> tuple[str, ...]:
+def _ordering(collection: CollectionPlan, alias: str) -> tuple[str, ...]:
     """Columns of the alias that the list is ordered by."""
-    found = []
-    for path in one.order_by:
+    columns = []
+    for path in collection.order_by:
         head, dot, name = path.partition(".")
         if alias == (head if dot else ""):
-            found.append(name if dot else path)
-    return tuple(found)
+            columns.append(name if dot else path)
+    return tuple(columns)
 
 
 def _captured(
@@ -157,16 +147,21 @@ def _captured(
     return Captured(captured_name(table), table, held, seen, (lookup,))
 
 
-def _merged(one: Captured, other: Captured) -> Captured:
-    columns = tuple(dict.fromkeys([*one.columns, *other.columns]))
+def _merged(first: Captured, second: Captured) -> Captured:
+    columns = tuple(dict.fromkeys([*first.columns, *second.columns]))
     watched = None
-    if one.watched is not None and other.watched is not None:
-        watched = tuple(dict.fromkeys([*one.watched, *other.watched]))
+    if first.watched is not None and second.watched is not None:
+        watched = tuple(dict.fromkeys([*first.watched, *second.watched]))
     return Captured(
-        one.name, one.table, columns, watched, tuple(dict.fromkeys([*one.lookups, *other.lookups]))
+        first.name, first.table, columns, watched, tuple(dict.fromkeys([*first.lookups, *second.lookups]))
     )
 
 
 def _written(table: TableFacts, reals: Sequence[str]) -> tuple[str, ...]:
     names = {column.real: column.name for column in table.columns}
     return tuple(names[real] for real in reals)
+
+
+def direct_tables(direct_plans: Sequence[EntityPlan], plans: Sequence[EntityPlan]) -> list[str]:
+    """Tables of the source that direct entities alone read, and none of the other plans, as capture names them."""
+    return sorted(set(captured_tables(direct_plans)) - set(captured_tables(plans)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
@@ -14,8 +14,8 @@ from migrator.mapping.heart.geo import PRECISIONS, cell, cells_around
 from migrator.mapping.heart.scalars import moment_of
 from migrator.mapping.heart.values import json_text
 from migrator.model.errors import RowError
-from migrator.model.expressions import Filter
-from migrator.model.facts import Kind, KindName
+from migrator.model.facts import Alike, Kind, KindName
+from migrator.model.mapping import Filter
 from migrator.model.table import CLIMB_LEVELS
 
 # ──
@@ -39,15 +39,15 @@ def buckets_between(unit: str, since: date | datetime, until: date | datetime) -
 
     Raises: ValueError for more than 400.
     """
-    found: list[str] = []
+    buckets: list[str] = []
     last = bucket(unit, until)
     for text in _from(unit, _moment(since)):
         if text > last:
             break
-        if len(found) == MOST:
+        if len(buckets) == MOST:
             raise ValueError(f"more than {MOST} buckets ({unit}) between both times; ask for a shorter time")
-        found.append(text)
-    return found
+        buckets.append(text)
+    return buckets
 
 
 def following(unit: str, moment: datetime) -> datetime:
@@ -87,8 +87,12 @@ _NEXT: dict[str, Callable[[datetime], datetime]] = {
 # ── The filters of templates: what each takes, gives and promises about its text ──
 
 _TIMES: frozenset[KindName] = frozenset({"timestamp", "date"})
+_DATES: frozenset[KindName] = frozenset({"date"})
 _NUMBERS: frozenset[KindName] = frozenset({"integer", "number", "float"})
 _ANY: frozenset[KindName] = frozenset()
+DIGITS = "0123456789-."
+MOMENT = f"{DIGITS}:+TZ"
+"""What stands in the text of a number, and of a time."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +105,34 @@ class FilterContext:
 
 
 @dataclass(frozen=True)
-class FilterSpec:
-    """`make(args, surroundings)` gives the function of decoded values.
+class Way:
+    """The many texts that a `*` before a filter stands for: every shard, every bucket of a time, the cells of a place.
 
-    `takes`: kinds that it takes (none: every kind). `closed`: whether its text can hold the separator ('same' as
-    what it is given). `injective`: whether two values never give one result. `values`: how many values it takes.
-    `null`: whether it is called with NULL (otherwise NULL stays NULL). `of_list`: whether it makes one value of a list's
-    values. `fixed`: whether it takes text of fixed width only (a format, or a date).
+    `values`: how many parameters it takes; `texts(argument, values)` gives the texts.
+    """
+
+    of: Literal["shard", "time", "place"]
+    values: int
+    texts: Callable[[str, Sequence[Any]], list[str]]
+
+
+@dataclass(frozen=True)
+class FilterSpec:
+    """All that is known of a filter; nothing else knows one by its name. `make(args, surroundings)` gives the function
+    of decoded values.
+
+    What it takes: `takes`: kinds (none: every kind). `values`: how many. `null`: whether it is called with NULL, for
+    which it gives its argument (otherwise NULL stays NULL). `of_list`: whether it makes one value of a list's values.
+    `nested`: whether it takes lists and maps. `undecodable`: whether it takes values that their kind has no form for.
+    `fixed`: whether it takes text of fixed width only (a format, or a date). `of_map`: whether its argument names a map
+    of the mapping, and what the map does not list is refused. `of_schema`: whether a schema's name may have it.
+
+    What it promises: `same_kind`: that it gives a value of the kind that it is given, and not what `gives` says.
+    `closed`: that its text cannot hold the separator ('same': as what it is given), but for one that is made of its
+    `alphabet`. `width`: that all its texts are as long ('fixed'), or none is longer than what it is given ('given').
+    `order`: that its texts sort as what it is given does ('kept') or the other way round. `injective`: that two values
+    never give one result; `whole`: that with such arguments two values of these kinds do not. `unit`: the bucket of time
+    that its text names ({0} is its argument). `mends`: in what texts may differ of which it makes one.
     """
 
     make: Callable[[tuple[str, ...], FilterContext], Callable[..., Any]]
@@ -115,12 +140,39 @@ class FilterSpec:
     gives: Kind = Kind("text")
     args: tuple[int, int] = (0, 0)
     values: int = 1
-    closed: bool | Literal["same"] = True
-    injective: bool = False
     null: bool = False
     of_list: bool = False
+    nested: bool = False
+    undecodable: bool = False
     fixed: bool = False
+    of_map: bool = False
+    of_schema: bool = False
+    same_kind: bool = False
+    closed: bool | Literal["same"] = True
+    alphabet: str = ""
+    width: Literal["fixed", "given", "any"] = "any"
+    order: Literal["kept", "reversed", "lost"] = "lost"
+    injective: bool = False
+    whole: Mapping[tuple[str, ...], frozenset[KindName]] = field(default_factory=dict)
+    unit: str = ""
+    mends: Alike | None = None
+    way: Way | None = None
     check: Callable[[Sequence[str]], str] = lambda args: ""
+
+    @property
+    def writes_time(self) -> bool:
+        """Whether it gives the text of a time: a day begins as its moments do."""
+        return self.takes == _TIMES and self.gives.name == "text"
+
+    @property
+    def holds_list(self) -> bool:
+        """Whether each of a list's values stands in what it gives."""
+        return self.of_list and self.injective
+
+
+def unit_of(used: Filter) -> str:
+    """The bucket of time that the filter's text names; '' where it names none."""
+    return FILTERS[used.name].unit.format(*used.args)
 
 
 def _iso(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
@@ -180,10 +232,10 @@ def _map(args: tuple[str, ...], around: FilterContext) -> Callable[[Any], str]:
     table = around.maps[args[0]]
 
     def apply(value: Any) -> str:
-        found = table.get(values.text(value))
-        if found is None:
+        mapped = table.get(values.text(value))
+        if mapped is None:
             raise RowError(f"a value that the map '{args[0]}' does not list; add it to maps")
-        return found
+        return mapped
 
     return apply
 
@@ -212,7 +264,7 @@ def _bucket(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
 
 def _geohash(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
     precision = int(args[0])
-    return lambda place: cell(place[0], place[1], precision)
+    return lambda point: cell(point[0], point[1], precision)
 
 
 def _hash(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
@@ -245,10 +297,10 @@ def _json(args: tuple[str, ...], _: FilterContext) -> Callable[[Any], str]:
 
 
 def _path(args: tuple[str, ...], around: FilterContext) -> Callable[[list[Any]], str | None]:
-    def apply(found: list[Any]) -> str | None:
-        if None in found:
+    def apply(elements: list[Any]) -> str | None:
+        if None in elements:
             return None
-        parts = [values.text(value) for value in found]
+        parts = [values.text(value) for value in elements]
         if any(around.separator in part for part in parts):
             raise RowError("a part of the path holds the separator; write |escape before |path")
         return around.separator.join(parts)
@@ -257,20 +309,20 @@ def _path(args: tuple[str, ...], around: FilterContext) -> Callable[[list[Any]],
 
 
 def _first(args: tuple[str, ...], _: FilterContext) -> Callable[[list[Any]], Any]:
-    return lambda found: found[0] if found else None
+    return lambda elements: elements[0] if elements else None
 
 
 def _at(args: tuple[str, ...], _: FilterContext) -> Callable[[list[Any]], Any]:
-    place = int(args[0])
-    return lambda found: found[place - 1] if len(found) >= place else None
+    number = int(args[0])
+    return lambda elements: elements[number - 1] if len(elements) >= number else None
 
 
 def _depth(args: tuple[str, ...], _: FilterContext) -> Callable[[list[Any]], int]:
     return len
 
 
-def _one_of(*known: str) -> Callable[[Sequence[str]], str]:
-    return lambda args: "" if not args or args[0] in known else f"knows {', '.join(known)}, not '{args[0]}'"
+def _one_of(*words: str) -> Callable[[Sequence[str]], str]:
+    return lambda args: "" if not args or args[0] in words else f"knows {', '.join(words)}, not '{args[0]}'"
 
 
 def _plain(apply: Callable[[str], str]) -> Callable[[tuple[str, ...], FilterContext], Callable[[Any], str]]:
@@ -293,56 +345,89 @@ def _count(args: Sequence[str]) -> str:
     )
 
 
-def _place(args: Sequence[str]) -> str:
-    known = args[0].isdecimal() and 1 <= int(args[0]) <= CLIMB_LEVELS
-    return "" if known else f"takes a place from 1 to {CLIMB_LEVELS}"
+def _list_position(args: Sequence[str]) -> str:
+    is_number = args[0].isdecimal() and 1 <= int(args[0]) <= CLIMB_LEVELS
+    return "" if is_number else f"takes a place from 1 to {CLIMB_LEVELS}"
 
 
 def _precision(args: Sequence[str]) -> str:
-    known = args[0].isdecimal() and int(args[0]) in PRECISIONS
-    return "" if known else "takes a number of characters from 1 to 12"
+    is_number = args[0].isdecimal() and int(args[0]) in PRECISIONS
+    return "" if is_number else "takes a number of characters from 1 to 12"
 
+
+def _shards(argument: str, _: Sequence[Any]) -> list[str]:
+    return [shard_text(number, int(argument)) for number in range(int(argument))]
+
+
+def _cells(argument: str, values: Sequence[Any]) -> list[str]:
+    return cells_around(values[0], values[1], int(argument))
+
+
+def _calendar(
+    unit: str, make: Callable[[tuple[str, ...], FilterContext], Callable[[Any], str]]
+) -> FilterSpec:
+    """A filter that gives a bucket of time; `unit` is {0} where its argument says which."""
+    way = Way(
+        "time", 2, lambda argument, values: buckets_between(unit.format(argument), values[0], values[1])
+    )
+    return FilterSpec(make, _TIMES, alphabet=MOMENT, width="fixed", order="kept", unit=unit, way=way)
+
+
+def _same(
+    make: Callable[[tuple[str, ...], FilterContext], Callable[[Any], Any]], **promises: Any
+) -> FilterSpec:
+    """A filter whose text is not wider than its input, and holds the separator where its input does."""
+    return FilterSpec(make, closed="same", width="given", **promises)
+
+
+_ISO_WHOLE = {(): _TIMES, ("s",): _DATES, ("ms",): _DATES}
+_BUCKET = replace(_calendar("{0}", _bucket), args=(1, 1), check=_one_of(*UNITS))
+_GEOHASH = FilterSpec(
+    _geohash,
+    _NUMBERS,
+    args=(1, 1),
+    values=2,
+    alphabet="0123456789bcdefghjkmnpqrstuvwxyz",
+    width="fixed",
+    way=Way("place", 2, _cells),
+    check=_precision,
+)
 
 FILTERS: dict[str, FilterSpec] = {
-    "iso": FilterSpec(_iso, _TIMES, args=(0, 2), check=_iso_form),
-    "date": FilterSpec(_part(10), _TIMES),
-    "month": FilterSpec(_part(7), _TIMES),
-    "year": FilterSpec(_part(4), _TIMES),
-    "epoch": FilterSpec(_epoch, _TIMES, gives=Kind("integer")),
-    "lower": FilterSpec(_plain(str.lower), closed="same"),
-    "upper": FilterSpec(_plain(str.upper), closed="same"),
-    "trim": FilterSpec(_plain(_trimmed), closed="same"),
-    "or": FilterSpec(_or, args=(1, 1), closed="same", null=True),
-    "map": FilterSpec(_map, args=(1, 1), closed=False),
-    "text": FilterSpec(_text, closed="same", injective=True),
-    "escape": FilterSpec(_escape, injective=True),
-    "hash": FilterSpec(_hash),
-    "shard": FilterSpec(_shard, args=(1, 1), check=_count),
-    "desc": FilterSpec(_desc, closed="same", injective=True, fixed=True),
-    "json": FilterSpec(_json, closed=False),
+    "iso": FilterSpec(
+        _iso,
+        _TIMES,
+        args=(0, 2),
+        alphabet=MOMENT,
+        width="fixed",
+        order="kept",
+        whole=_ISO_WHOLE,
+        check=_iso_form,
+    ),
+    "epoch": FilterSpec(_epoch, _TIMES, Kind("integer"), alphabet=DIGITS, order="kept"),
+    "lower": _same(_plain(str.lower), mends="case", of_schema=True),
+    "upper": _same(_plain(str.upper), mends="case", of_schema=True),
+    "trim": _same(_plain(_trimmed), mends="trailing spaces"),
+    "or": _same(_or, args=(1, 1), null=True, same_kind=True, order="kept"),
+    "map": FilterSpec(_map, args=(1, 1), closed=False, of_map=True),
+    "text": _same(_text, injective=True, undecodable=True, of_schema=True),
+    "escape": FilterSpec(_escape, injective=True, alphabet="%0123456789ABCDEF"),
+    "hash": FilterSpec(_hash, alphabet="0123456789abcdef", width="fixed"),
+    "shard": FilterSpec(
+        _shard, args=(1, 1), alphabet=DIGITS, width="fixed", way=Way("shard", 0, _shards), check=_count
+    ),
+    "desc": _same(_desc, injective=True, fixed=True, alphabet=MOMENT, order="reversed"),
+    "json": FilterSpec(_json, closed=False, nested=True),
     "path": FilterSpec(_path, closed=False, injective=True, of_list=True),
-    "first": FilterSpec(_first, closed="same", of_list=True),
-    "at": FilterSpec(_at, args=(1, 1), closed="same", of_list=True, check=_place),
-    "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True),
-    "bucket": FilterSpec(_bucket, _TIMES, args=(1, 1), check=_one_of(*UNITS)),
-    "geohash": FilterSpec(_geohash, _NUMBERS, args=(1, 1), values=2, check=_precision),
+    "first": _same(_first, of_list=True, same_kind=True, order="kept"),
+    "at": _same(_at, args=(1, 1), of_list=True, same_kind=True, order="kept", check=_list_position),
+    "depth": FilterSpec(_depth, gives=Kind("integer"), of_list=True, alphabet=DIGITS),
+    "bucket": replace(_BUCKET, whole={("day",): _DATES}),
+    "date": replace(_calendar("day", _part(10)), whole={(): _DATES}),
+    "month": _calendar("month", _part(7)),
+    "year": _calendar("year", _part(4)),
+    "geohash": _GEOHASH,
 }
-
-SAME_KIND = frozenset({"or", "first", "at"})
-"""Filters that give a value of the kind that they are given."""
-
-
-# ──
-# The many texts that a reference with a `*` stands for: every shard, every bucket of a time, the cells of
-# a place.
-
-
-@dataclass(frozen=True)
-class Way:
-    """`values`: how many parameters it takes; `texts(argument, values)` gives what it stands for."""
-
-    values: int
-    texts: Callable[[str, Sequence[Any]], list[str]]
 
 
 def texts_of(used: Filter, values: Sequence[Any]) -> list[str]:
@@ -350,22 +435,6 @@ def texts_of(used: Filter, values: Sequence[Any]) -> list[str]:
 
     Raises: RowError or ValueError for values that have no such texts, or more than a question may ask.
     """
-    return WAYS[used.name].texts(used.args[0] if used.args else "", values)
-
-
-def _shards(argument: str, _: Sequence[Any]) -> list[str]:
-    return [shard_text(number, int(argument)) for number in range(int(argument))]
-
-
-def _buckets(unit: str) -> Callable[[str, Sequence[Any]], list[str]]:
-    return lambda argument, values: buckets_between(unit or argument, values[0], values[1])
-
-
-WAYS: dict[str, Way] = {
-    "shard": Way(0, _shards),
-    "bucket": Way(2, _buckets("")),
-    "date": Way(2, _buckets("day")),
-    "month": Way(2, _buckets("month")),
-    "year": Way(2, _buckets("year")),
-    "geohash": Way(2, lambda argument, values: cells_around(values[0], values[1], int(argument))),
-}
+    way = FILTERS[used.name].way
+    assert way is not None
+    return way.texts(used.args[0] if used.args else "", values)

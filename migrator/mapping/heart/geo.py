@@ -35,22 +35,22 @@ def cells_around(latitude: Number, longitude: Number, precision: int) -> list[st
     """
     middle = pygeohash.decode_exactly(cell(latitude, longitude, precision))
     height, width = _cell_degrees(precision)
-    found = {cell(middle.latitude, middle.longitude, precision): None}
+    cells = {cell(middle.latitude, middle.longitude, precision): None}
     for up in (-1, 0, 1):
         lat = middle.latitude + up * height
         if abs(lat) < 90:
             for right in (-1, 0, 1):
                 lng = (middle.longitude + right * width + 180) % 360 - 180
-                found[cell(lat, lng, precision)] = None
-    return list(found)
+                cells[cell(lat, lng, precision)] = None
+    return list(cells)
 
 
-def distance_m(one: tuple[Number, Number], other: tuple[Number, Number]) -> float:
+def distance_m(start: tuple[Number, Number], end: tuple[Number, Number]) -> float:
     """Metres between two places (latitude, longitude) over the ground, by the haversine formula on a sphere."""
-    lat, lng, other_lat, other_lng = (math.radians(float(value)) for value in (*one, *other))
+    lat, lng, end_lat, end_lng = (math.radians(float(value)) for value in (*start, *end))
     half = (
-        math.sin((other_lat - lat) / 2) ** 2
-        + math.cos(lat) * math.cos(other_lat) * math.sin((other_lng - lng) / 2) ** 2
+        math.sin((end_lat - lat) / 2) ** 2
+        + math.cos(lat) * math.cos(end_lat) * math.sin((end_lng - lng) / 2) ** 2
     )
     return 2 * EARTH_RADIUS_M * math.asin(math.sqrt(min(1.0, half)))
 
@@ -68,7 +68,9 @@ def reach_m(latitude: Number, precision: int) -> float:
 
 def precision_for(latitude: Number, radius_m: float) -> int | None:
     """The highest precision whose cells reach `radius_m` at this latitude; None where no cell is that large."""
-    return next((one for one in reversed(PRECISIONS) if reach_m(latitude, one) >= radius_m), None)
+    return next(
+        (precision for precision in reversed(PRECISIONS) if reach_m(latitude, precision) >= radius_m), None
+    )
 
 
 def _cell_degrees(precision: int) -> tuple[float, float]:

@@ -1,15 +1,17 @@
-"""items_for(): the one place where a row becomes items, with their keys and S3 objects."""
+"""items_for(): the one place where a row becomes items, with their keys and S3 objects; and the rows of a page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from migrator.mapping.heart.changes import decided_elsewhere
-from migrator.mapping.heart.expressions import (
+from migrator.mapping.heart.filters import FilterContext, epoch_seconds
+from migrator.mapping.heart.rows import (
     Compiled,
     Content,
     Places,
@@ -19,17 +21,15 @@ from migrator.mapping.heart.expressions import (
     compile_value,
     compile_values,
     content_of,
+    places_of,
 )
-from migrator.mapping.heart.filters import FilterContext, epoch_seconds
-from migrator.mapping.heart.rows import Transform, places_of, refused_row_decoder, row_decoder
-from migrator.mapping.heart.scalars import fitting
-from migrator.mapping.heart.sizes import item_bytes, value_bytes
-from migrator.mapping.heart.values import attribute
-from migrator.model.entities import Entity, ItemDesign, Mapping
+from migrator.mapping.heart.transforms import Transform, refused_row_decoder, row_decoder
+from migrator.mapping.heart.values import attribute, fitting
+from migrator.mapping.heart.wire import item_bytes, value_bytes
 from migrator.model.errors import RowError
-from migrator.model.expressions import Stored
-from migrator.model.facts import EntityPlan
-from migrator.model.keys import encode_key, source_text
+from migrator.model.facts import EntityPlan, kept_columns
+from migrator.model.journal import Finding
+from migrator.model.mapping import Entity, IndexEntry, ItemDesign, Mapping, Stored
 from migrator.model.table import (
     ITEM_BYTES,
     PARTITION_KEY_BYTES,
@@ -41,6 +41,9 @@ from migrator.model.table import (
     RowTree,
     SourceKey,
     TableDesign,
+    encode_key,
+    item_key_text,
+    source_text,
 )
 
 # ── The base key of an item, made out of a decoded row ──
@@ -86,10 +89,10 @@ def compile_contents(
 ) -> tuple[Callable[[Row], Content | None], ...]:
     """For each stored attribute of each item a function giving what S3 is to keep; None where nothing."""
     return tuple(
-        _content(one, places, around, compile_conditions(item.when, places))
+        _content(expression, places, around, compile_conditions(item.when, places))
         for item in entity.items
-        for one in {**entity.attributes, **item.attributes}.values()
-        if isinstance(one, Stored)
+        for expression in {**entity.attributes, **item.attributes}.values()
+        if isinstance(expression, Stored)
     )
 
 
@@ -108,6 +111,7 @@ class CompiledEntity:
     """An entity as functions. Made once by `compile_entity`, safe to share between threads."""
 
     plan: EntityPlan
+    mapping: Mapping
     table: TableDesign
     decode: Callable[[RowTree], Row]
     decode_refused: Callable[[RowTree], Row]
@@ -117,13 +121,13 @@ class CompiledEntity:
     keys: tuple[tuple[bool, Callable[[Row, Item], None]], ...] = ()
     """Per item design, whether more than the root row decides if it is there, and what writes its base key."""
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.plan.entity.name
 
     def source_key(self, row: RowTree) -> SourceKey:
         """The root row's key as text, from the values as the driver gave them."""
-        return encode_key([row[place] for place in self.key_places])
+        return encode_key([row[index] for index in self.key_places])
 
 
 def items_for(entity: CompiledEntity, row: RowTree) -> list[Item]:
@@ -152,8 +156,8 @@ def objects_for(entity: CompiledEntity, row: RowTree) -> dict[str, bytes]:
     if not entity.contents:
         return {}
     decoded = entity.decode(row)
-    found = (content(decoded) for content in entity.contents)
-    return {one.name: one.data for one in found if one is not None}
+    contents = (content(decoded) for content in entity.contents)
+    return {content.name: content.data for content in contents if content is not None}
 
 
 def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[ItemKey]:
@@ -163,8 +167,8 @@ def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[Item
     those of all. Keys that cannot be built are left out. Pure.
     """
     wanted = [make for foreign, make in entity.keys if foreign or refused]
-    found: set[ItemKey] = set()
-    # Piece by piece: what refused the row need not be what its keys are made of.
+    keys: set[ItemKey] = set()
+    # Key by key: the value that refused the row need not be part of every key.
     decoded = entity.decode_refused(row) if wanted else []
     for make in wanted:
         item: Item = {}
@@ -172,8 +176,8 @@ def keys_for(entity: CompiledEntity, row: RowTree, *, refused: bool) -> set[Item
             make(decoded, item)
         except RowError:
             continue
-        found.add(entity.table.key_of(item))
-    return found
+        keys.add(entity.table.key_of(item))
+    return keys
 
 
 def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | None = None) -> CompiledEntity:
@@ -185,6 +189,7 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
     places = places_of(plan)
     return CompiledEntity(
         plan=plan,
+        mapping=mapping,
         table=mapping.table,
         decode=row_decoder(plan, transform),
         decode_refused=refused_row_decoder(plan, transform),
@@ -198,7 +203,7 @@ def compile_entity(mapping: Mapping, plan: EntityPlan, transform: Transform | No
     )
 
 
-# ── items ───────────────────────────────────────────────────────────────────────────────────────
+# ── what an item is made of ──
 
 
 def _maker(
@@ -211,8 +216,8 @@ def _maker(
     base = compile_base_key(table, design, places, around)
     entries = _entries(table, design, places, around)
     attributes = _attributes(plan, design, places, around)
-    plain_keys = _plain_keys(plan, table, design)
-    expiry = _expiry(mapping, design, places)
+    last = (_plain_keys(plan, table, design), _expiry(mapping, design, places))
+    steps = (*entries, attributes, *(step for step in last if step is not None))
     fixed = {table.type_attribute: design.type, table.revision_attribute: mapping.revision}
 
     def make(row: Row, source: str) -> Item | None:
@@ -223,17 +228,20 @@ def _maker(
             base(row, item)
             item.update(fixed)
             item[table.source_attribute] = source
-            for entry in entries:
-                entry(row, item)
-            attributes(row, item)
-            plain_keys(row, item)
-            expiry(row, item)
+            for step in steps:
+                step(row, item)
             _check_size(item)
         except RowError as error:
             raise RowError(f"{at}: {error}") from None
         return item
 
     return make
+
+
+def index_keys(table: TableDesign, entry: IndexEntry) -> tuple[KeyAttribute, ...]:
+    """The attributes that an index entry writes: the index's own, without those of the table's key."""
+    index = next(index for index in table.indexes if index.name == entry.index)
+    return index.own_attributes(table)
 
 
 def _entries(
@@ -267,10 +275,10 @@ def _entry(
     def step(row: Row, item: Item) -> None:
         if when is not None and not when(row):
             return
-        found = {name: (get(row), limit) for name, get, limit in parts}
-        if any(value is None for value, _ in found.values()):
+        values = {name: (get(row), limit) for name, get, limit in parts}
+        if any(value is None for value, _ in values.values()):
             return
-        item.update({name: checked_key(name, value, limit) for name, (value, limit) in found.items()})
+        item.update({name: checked_key(name, value, limit) for name, (value, limit) in values.items()})
 
     return step
 
@@ -282,14 +290,19 @@ def _limit(index: Index, attribute: KeyAttribute) -> int:
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {"text": (str,), "number": (int, Decimal), "binary": (bytes,)}
 
 
-def _plain_keys(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> Step:
-    """Looks at plain attributes that are index keys by their name: DynamoDB takes no other type, and no empty one."""
-    written = {**plan.entity.attributes, **design.attributes}.keys() | set(kept_columns(plan, design))
+def _plain_keys(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> Step | None:
+    """Looks at plain attributes that are index keys by their name: DynamoDB takes no other type, and no empty one.
+
+    None where there are no such attributes.
+    """
+    names = watched_names(plan, table, design)
+    if not names:
+        return None
     watched = [
         (attribute.name, _PYTHON_TYPES[attribute.type], attribute.type, _limit(index, attribute))
         for index in table.indexes
         for attribute in index.own_attributes(table)
-        if attribute.name in written
+        if attribute.name in names
     ]
 
     def step(row: Row, item: Item) -> None:
@@ -304,15 +317,21 @@ def _plain_keys(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> Ste
     return step
 
 
+def watched_names(plan: EntityPlan, table: TableDesign, design: ItemDesign) -> set[str]:
+    """Plain attributes of an item that are keys of an index by their names."""
+    written = {**plan.entity.attributes, **design.attributes}.keys() | set(kept_columns(plan, design))
+    return {one.name for index in table.indexes for one in index.own_attributes(table)} & written
+
+
 def _attributes(plan: EntityPlan, design: ItemDesign, places: Places, around: FilterContext) -> Step:
     written = {**plan.entity.attributes, **design.attributes}
     kept = [(name, places.columns[name]) for name in kept_columns(plan, design) if name not in written]
     getters = compile_values(written, places, around)
 
     def step(row: Row, item: Item) -> None:
-        for name, place in kept:
-            if row[place] is not None:
-                item[name] = attribute(row[place])
+        for name, index in kept:
+            if row[index] is not None:
+                item[name] = attribute(row[index])
         name = ""
         try:
             for name, get in getters:
@@ -325,30 +344,37 @@ def _attributes(plan: EntityPlan, design: ItemDesign, places: Places, around: Fi
     return step
 
 
-def kept_columns(plan: EntityPlan, design: ItemDesign) -> tuple[str, ...]:
-    """Names of the root's columns that the item keeps under their own names."""
-    if design.keep == "none":
-        return ()
-    if isinstance(design.keep, tuple):
-        return design.keep
-    columns = (column.name for column in plan.table.columns if column.sql is None)
-    return tuple(name for name in columns if name not in design.keep_except)
-
-
-def _expiry(mapping: Mapping, design: ItemDesign, places: Places) -> Step:
-    expiry, name = design.expiry, mapping.table.ttl
-    if expiry is None or name is None:
-        return lambda row, item: None
-    place = places.columns[expiry.path]
-    zone = ZoneInfo(mapping.timezone or "UTC")
+def _expiry(mapping: Mapping, design: ItemDesign, places: Places) -> Step | None:
+    """Puts the item's TTL into it; None where its design has none."""
+    get, name = compile_expiry(mapping, design, places), mapping.table.ttl
+    if get is None or name is None:
+        return None
 
     def step(row: Row, item: Item) -> None:
-        value = fitting(row[place])
-        if value is not None:
-            seconds = value if isinstance(value, int) else epoch_seconds(value, zone)
-            item[name] = seconds + expiry.days * 86_400
+        seconds = get(row)
+        if seconds is not None:
+            item[name] = seconds
 
     return step
+
+
+def compile_expiry(
+    mapping: Mapping, design: ItemDesign, places: Places
+) -> Callable[[Row], int | None] | None:
+    """A function giving an item's TTL in epoch seconds, None where it has none; None where its design has none."""
+    expiry = design.expiry
+    if expiry is None or mapping.table.ttl is None:
+        return None
+    index = places.columns[expiry.path]
+    zone = ZoneInfo(mapping.timezone or "UTC")
+
+    def seconds(row: Row) -> int | None:
+        value = fitting(row[index])
+        if value is None:
+            return None
+        return int(value if isinstance(value, int) else epoch_seconds(value, zone)) + expiry.days * 86_400
+
+    return seconds
 
 
 def _check_size(item: Item) -> None:
@@ -357,3 +383,60 @@ def _check_size(item: Item) -> None:
         largest = max(item, key=lambda name: value_bytes(item[name]))
         what = f"the item takes {size} bytes; DynamoDB takes {ITEM_BYTES} at most"
         raise RowError(f"{what}; most of them are {largest}: keep it in S3 with {{from: …, to: s3}}")
+
+
+# ── Rows of a page as items and refusals: what every stage does before it writes or compares ──
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Items of a page's rows, in the rows' order, and the objects that they point to. `expired` items are left out."""
+
+    rows: int
+    items: list[Item]
+    expired: list[Item]
+    refused: list[Finding]
+    objects: dict[str, bytes]
+
+
+def project(entity: CompiledEntity, rows: Sequence[RowTree], now_s: float) -> Projection:
+    """The items of `rows`; a row that `items_for` refuses is a finding, and the others go on."""
+    items: list[Item] = []
+    expired: list[Item] = []
+    refused: list[Finding] = []
+    objects: dict[str, bytes] = {}
+    for row in rows:
+        try:
+            made = items_for(entity, row)
+            objects |= objects_for(entity, row)
+        except RowError as error:
+            refused.append(Finding("refused", entity.name, str(error), row_key(entity, row)))
+            continue
+        for item in made:
+            (expired if is_expired(item, entity.table, now_s) else items).append(item)
+    return Projection(len(rows), items, expired, refused, objects)
+
+
+def is_expired(item: Item, table: TableDesign, now_s: float) -> bool:
+    """Whether the item's TTL has passed. Such an item is clean present or absent: DynamoDB deletes late."""
+    expiry = item.get(table.ttl) if table.ttl else None
+    return isinstance(expiry, int) and expiry <= now_s
+
+
+def key_text(table: TableDesign, item: Item) -> str:
+    """The item's key as JSON text, for findings."""
+    return item_key_text(table.key_of(item))
+
+
+def stamp(items: Iterable[Item], table: TableDesign, ticket: int) -> None:
+    """Writes the ticket of the reading into each item."""
+    for item in items:
+        item[table.ticket_attribute] = ticket
+
+
+def row_key(entity: CompiledEntity, row: RowTree) -> str:
+    """The row's key; '' where it holds what no key should."""
+    try:
+        return entity.source_key(row)
+    except TypeError:
+        return ""

@@ -1,81 +1,102 @@
-"""Row trees decoded: from what the drivers gave, in SQL's order, to one Python value per place."""
+"""Rows decoded, a mapping's expressions compiled into functions of one, and pointers to values kept in S3."""
 
 from __future__ import annotations
 
-import copy
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+import hashlib
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
 
-from migrator.mapping.heart.expressions import Places, Row
-from migrator.mapping.heart.scalars import NoFormError, Undecodable, as_text, of_column
-from migrator.mapping.heart.values import Decoder, decoder
+from migrator.mapping.heart import values
+from migrator.mapping.heart.filters import FILTERS, FilterContext
+from migrator.mapping.heart.scalars import NoFormError, Undecodable, of_column
+from migrator.mapping.heart.templates import format_width
+from migrator.mapping.heart.values import Decoder, decoder, fitting, json_text
 from migrator.model.errors import RowError
 from migrator.model.facts import CollectionPlan, EntityPlan, Kind
-from migrator.model.table import CLIMB_LEVELS, RowTree
+from migrator.model.mapping import Condition, Const, Each, Expression, Filter, MapOf, Ref, Stored, Template
+from migrator.model.table import CLIMB_LEVELS, KeyAttribute, RowTree, Value
 
-Transform: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""A user's function: the decoded row by path (`name`, `customer.name`; lists as lists of dicts) in, a dict of new values by
-name out. A value that DynamoDB has no form for (NaN, a number of 39 digits) is its text."""
+# ── Values kept in S3: the pointer that an item holds, and the bytes that it points to ──
 
-_PLAIN = decoder(Kind("plain"))
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """An object: its name (64 hex digits of SHA-256 over `data`), its bytes, and what they are."""
+
+    name: str
+    data: bytes
+    form: str
+
+    @property
+    def pointer(self) -> dict[str, Value]:
+        return {"s3": self.name, "bytes": len(self.data), "form": self.form}
+
+
+def content_of(value: Any, over: int) -> Content | None:
+    """What S3 is to keep of an attribute's value; None where the value is NULL or takes `over` bytes at most."""
+    if value is None:
+        return None
+    data, form = _bytes(value)
+    if len(data) <= over:
+        return None
+    return Content(hashlib.sha256(data).hexdigest(), data, form)
+
+
+def _bytes(value: Any) -> tuple[bytes, str]:
+    if isinstance(value, str):
+        return value.encode(), "text"
+    if isinstance(value, bytes):
+        return value, "binary"
+    if isinstance(value, (dict, list)):
+        return json_text(value).encode(), "json"
+    raise RowError("only text, binary and JSON can be kept in S3")
+
+
+# ── Row trees decoded: from what the drivers gave, in SQL's order, to one Python value per place ──
+
+Row = Sequence[Any]
+"""A decoded row: one Python value per place, children as a list of decoded rows."""
+
+Compiled = Callable[[Row], Any]
+
+_EXACT = Context(prec=400)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where each path stands in a decoded row, and the places of each list's children."""
+
+    columns: Dict[str, int]
+    lists: Dict[str, tuple[int, Places]]
 
 
 def places_of(plan: EntityPlan) -> Places:
     """Where each path stands in a decoded row: slots, collections, then what the transform gives."""
     columns = {slot.path: number for number, slot in enumerate(plan.slots)}
     lists = {}
-    for number, one in enumerate(plan.collections, start=len(plan.slots)):
-        if one.collection.is_list:
-            inner = {slot.path: place for place, slot in enumerate(one.slots)}
-            lists[one.collection.alias] = (number, Places(inner, {}))
+    for number, collection in enumerate(plan.collections, start=len(plan.slots)):
+        if collection.collection.is_list:
+            inner = {slot.path: index for index, slot in enumerate(collection.slots)}
+            lists[collection.collection.alias] = (number, Places(inner, {}))
         else:
-            columns[one.collection.alias] = number
+            columns[collection.collection.alias] = number
     first = len(plan.slots) + len(plan.collections)
     columns |= {path: number for number, path in enumerate(plan.transformed, start=first)}
     return Places(columns, lists)
 
 
-def row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowTree], Row]:
-    """A function from a row tree to the decoded row. Raises: RowError, also for a transform that is not pure."""
-    decode = _decoder(_steps(plan))
-    if transform is None:
-        return decode
-    transformed = _transformer(plan, transform)
-    return lambda row: transformed(decode(row))
-
-
-def refused_row_decoder(plan: EntityPlan, transform: Transform | None) -> Callable[[RowTree], Row]:
-    """The same for a row that is refused: what cannot be decoded stands there as Undecodable, and the rest as it is."""
-    steps = _steps(plan)
-    transformed = None if transform is None else _transformer(plan, transform)
-
-    def decode(row: RowTree) -> Row:
-        decoded = [_or_unfit(step, raw) for (_, step), raw in zip(steps, row, strict=True)]
-        if transformed is None:
-            return decoded
-        try:
-            return transformed(decoded)
-        except RowError as error:
-            return [*decoded, *(Undecodable(None, str(error)) for _ in plan.transformed)]
-
-    return decode
-
-
-def _or_unfit(step: Decoder, raw: Any) -> Any:
-    try:
-        return step(raw)
-    except (RowError, TypeError) as error:
-        return Undecodable(getattr(error, "text", None), str(error))
-
-
-def _steps(plan: EntityPlan) -> list[tuple[str, Decoder]]:
+def decoding_steps(plan: EntityPlan) -> list[tuple[str, Decoder]]:
     """What decodes each place of the plan's row tree, and the path of it."""
     steps = [(slot.path, decoder(slot.column.kind)) for slot in plan.slots]
-    return steps + [(one.collection.alias, _collection_decoder(one)) for one in plan.collections]
+    return steps + [
+        (collection.collection.alias, _collection_decoder(collection)) for collection in plan.collections
+    ]
 
 
-def _decoder(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]], list[Any]]:
+def decoder_of(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]], list[Any]]:
     def decode(row: Sequence[Any]) -> list[Any]:
         decoded: list[Any] = []
         try:
@@ -91,16 +112,16 @@ def _decoder(steps: Sequence[tuple[str, Decoder]]) -> Callable[[Sequence[Any]], 
     return decode
 
 
-# ── collections ─────────────────────────────────────────────────────────────────────────────────
+# ── Collections decoded ──
 
 
-def _collection_decoder(one: CollectionPlan) -> Decoder:
-    collection = one.collection
+def _collection_decoder(plan: CollectionPlan) -> Decoder:
+    collection = plan.collection
     if collection.kind == "count":
         return decoder(Kind("integer"))
     if not collection.is_list:
-        return decoder(one.column.kind if one.column else Kind("unknown"))
-    decode = _decoder([(slot.path, decoder(slot.column.kind)) for slot in one.slots])
+        return decoder(plan.column.kind if plan.column else Kind("unknown"))
+    decode = decoder_of([(slot.path, decoder(slot.column.kind)) for slot in plan.slots])
     if collection.kind == "climb":
         return _climb_decoder(decode)
 
@@ -123,56 +144,206 @@ def _climb_decoder(decode: Callable[[Sequence[Any]], Row]) -> Decoder:
     return line
 
 
-# ── transforms ──────────────────────────────────────────────────────────────────────────────────
+# ── Expressions of a mapping compiled into functions of one decoded row ──
 
 
-def _transformer(plan: EntityPlan, transform: Transform) -> Callable[[Row], Row]:
-    wanted = [path.partition(".")[2] for path in plan.transformed]
-    lists = {
-        one.collection.alias: [slot.path for slot in one.slots]
-        for one in plan.collections
-        if one.collection.is_list
-    }
-    names = [slot.path for slot in plan.slots] + [one.collection.alias for one in plan.collections]
-
-    def view(row: Row) -> dict[str, Any]:
-        # A copy all the way down: what a transform does to a document must not reach the items.
-        named = dict(zip(names, copy.deepcopy([as_text(value) for value in row]), strict=True))
-        for alias, paths in lists.items():
-            named[alias] = [dict(zip(paths, map(as_text, child), strict=True)) for child in named[alias]]
-        return named
-
-    def transformed(row: Row) -> Row:
-        # Twice, each time from a fresh view: what reads a clock, chance or its own memory gives itself away.
-        first, again = (_called(transform, view(row), wanted) for _ in range(2))
-        if first != again:
-            raise RowError(
-                "the transform gives two results for one row; it must be pure (no clock, no chance)"
-            )
-        return [*row, *first]
-
-    return transformed
+def compile_value(expression: Expression, places: Places, around: FilterContext) -> Compiled:
+    """A function giving the attribute's value, None for NULL."""
+    if isinstance(expression, Ref):
+        decoded = compile_ref(expression, places, around)
+        return lambda row: values.attribute(decoded(row))
+    if isinstance(expression, Template):
+        return compile_text(expression, places, around)
+    if isinstance(expression, Const):
+        return lambda row: expression.value
+    if isinstance(expression, MapOf):
+        return _map(compile_values(expression.entries, places, around))
+    if isinstance(expression, Stored):
+        return _pointer(expression, places, around)
+    return _each(expression, places, around)
 
 
-def _line(error: Exception) -> int:
-    """Where in the user's own code the error was raised, or passed last."""
-    steps = traceback.extract_tb(error.__traceback__)
-    own = [step.lineno or 0 for step in steps if step.filename == steps[min(1, len(steps) - 1)].filename]
-    return own[-1]
+def _pointer(stored: Stored, places: Places, around: FilterContext) -> Compiled:
+    """The pointer to the value, or the value itself where it is small enough to stay."""
+    value = compile_value(stored.value, places, around)
+
+    def pointer(row: Row) -> Any:
+        computed = value(row)
+        content = content_of(computed, stored.over)
+        return computed if content is None else content.pointer
+
+    return pointer
 
 
-def _called(transform: Transform, view: dict[str, Any], wanted: Sequence[str]) -> list[Any]:
-    try:
-        given = transform(view)
-    except Exception as error:  # a user's function may raise anything; its message may quote the row
-        said = f"the transform raised {type(error).__name__}"
-        raise RowError(said, private=f"line {_line(error)} of its module: {error}") from None
-    if not isinstance(given, Mapping):
-        raise RowError(f"the transform gave {type(given).__name__}, not a dict of names and values")
-    missing = [name for name in wanted if name not in given]
-    if missing:
-        raise RowError(f"the transform gave no '{missing[0]}'; give it, as None where there is no value")
-    try:
-        return [_PLAIN(given[name]) for name in wanted]
-    except RowError as error:
-        raise RowError(f"the transform's value: {error}") from None
+def compile_values(
+    expressions: Dict[str, Expression], places: Places, around: FilterContext
+) -> tuple[tuple[str, Compiled], ...]:
+    return tuple(
+        (name, compile_value(expression, places, around)) for name, expression in expressions.items()
+    )
+
+
+def compile_text(template: Template, places: Places, around: FilterContext) -> Compiled:
+    """A function giving the template's text, None where one of its values is NULL."""
+    parts = [part if isinstance(part, str) else _ref_text(part, places, around) for part in template.parts]
+    if all(isinstance(part, str) for part in parts):
+        constant = "".join(part for part in parts if isinstance(part, str))
+        return lambda row: constant
+
+    def render(row: Row) -> str | None:
+        pieces = []
+        for part in parts:
+            piece = part if isinstance(part, str) else part(row)
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return "".join(pieces)
+
+    return render
+
+
+def compile_key(
+    template: Template, attribute: KeyAttribute, places: Places, around: FilterContext
+) -> Compiled:
+    """A function giving a key attribute's value in the attribute's own type, None where a part is NULL."""
+    if attribute.type == "text":
+        return compile_text(template, places, around)
+    if len(template.parts) != 1 or not isinstance(template.parts[0], Ref):
+        raise ValueError(f"{attribute.name} is a {attribute.type} key: it takes one value in braces")
+    value = compile_ref(template.parts[0], places, around)
+    accepted: tuple[type, ...] = (int, Decimal) if attribute.type == "number" else (bytes,)
+
+    def typed(row: Row) -> Any:
+        key_value = value(row)
+        if key_value is not None and (not isinstance(key_value, accepted) or isinstance(key_value, bool)):
+            raise RowError(f"the key attribute {attribute.name} takes a {attribute.type}")
+        return key_value
+
+    return typed
+
+
+def compile_ref(ref: Ref, places: Places, around: FilterContext) -> Compiled:
+    """A function giving the referenced value, decoded and filtered but not yet an attribute."""
+    alias, _, name = ref.paths[0].partition(".")
+    if ref.paths[0] not in places.columns and alias in places.lists:
+        return _list_ref(ref, places.lists[alias], name, around)
+    indexes = [places.columns[path] for path in ref.paths]
+    whole = len(indexes) == 1 and ref.format is None and keeps_every_value(ref.filters)
+    get: Compiled = _getter(indexes) if len(indexes) > 1 else _single_getter(indexes[0], whole=whole)
+    if ref.format is not None:
+        get = _formatted(get, ref.format)
+    return _with_filters(get, ref.filters, around)
+
+
+def _list_ref(ref: Ref, rows: tuple[int, Places], name: str, around: FilterContext) -> Compiled:
+    """One value of a list's: filters before the list filter work on each element, those behind it on its result."""
+    index, inner = rows
+    cut = next(number for number, used in enumerate(ref.filters) if FILTERS[used.name].of_list)
+    element = compile_ref(Ref((name,), ref.format, ref.filters[:cut]), inner, around)
+    combine = FILTERS[ref.filters[cut].name].make(ref.filters[cut].args, around)
+    return _with_filters(
+        lambda row: combine([element(child) for child in row[index]]), ref.filters[cut + 1 :], around
+    )
+
+
+def _with_filters(get: Compiled, filters: tuple[Filter, ...], around: FilterContext) -> Compiled:
+    for used in filters:
+        spec = FILTERS[used.name]
+        get = _filtered(get, spec.make(used.args, around), with_null=spec.null)
+    return get
+
+
+def compile_conditions(conditions: tuple[Condition, ...], places: Places) -> Callable[[Row], bool] | None:
+    """A function saying whether all conditions hold; None where there are none."""
+    if not conditions:
+        return None
+    tests = [(places.columns[condition.path], condition.allowed) for condition in conditions]
+    return lambda row: all(_holds(row[index], allowed) for index, allowed in tests)
+
+
+def _holds(value: Any, allowed: tuple[Value, ...] | None) -> bool:
+    if allowed is None or value is None:
+        return value is not None if allowed is None else None in allowed
+    return any(_same(value, permitted) for permitted in allowed)
+
+
+def _same(value: Any, allowed: Value) -> bool:
+    if isinstance(value, bool) or isinstance(allowed, bool):
+        return value is allowed
+    if isinstance(value, (int, Decimal)) and isinstance(allowed, (int, Decimal)):
+        return value == allowed
+    return allowed is not None and values.text(value) == str(allowed)
+
+
+def keeps_every_value(filters: tuple[Filter, ...]) -> bool:
+    """Whether the first thing done to a value (but for a NULL's) is to take its text, which is there of every value."""
+    specs = (FILTERS[used.name] for used in filters)
+    return next((spec.undecodable for spec in specs if not spec.null), False)
+
+
+def _single_getter(index: int, *, whole: bool) -> Compiled:
+    return (lambda row: row[index]) if whole else (lambda row: fitting(row[index]))
+
+
+def _getter(indexes: list[int]) -> Compiled:
+    def several(row: Row) -> tuple[Any, ...] | None:
+        gathered = tuple(fitting(row[index]) for index in indexes)
+        return None if None in gathered else gathered
+
+    return several
+
+
+def _ref_text(ref: Ref, places: Places, around: FilterContext) -> Compiled:
+    get = compile_ref(ref, places, around)
+
+    def text(row: Row) -> str | None:
+        value = get(row)
+        return None if value is None else values.text(value)
+
+    return text
+
+
+def _filtered(get: Compiled, apply: Callable[..., Any], *, with_null: bool) -> Compiled:
+    def filtered(row: Row) -> Any:
+        value = get(row)
+        return None if value is None and not with_null else apply(value)
+
+    return filtered
+
+
+def _formatted(get: Compiled, format_spec: str) -> Compiled:
+    width, decimals = format_width(format_spec)
+    quantum = Decimal(1).scaleb(-decimals, _EXACT)
+
+    def formatted(row: Row) -> str | None:
+        value = get(row)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+            raise RowError(f"the format {format_spec} is for numbers")
+        if value < 0:
+            raise RowError(f"a negative number cannot be padded to sort ({format_spec})")
+        number = Decimal(value)
+        rounded = number.quantize(quantum, context=_EXACT)
+        if number != rounded:
+            raise RowError(f"the number has more decimals than its format {format_spec}")
+        text = format(rounded, f"0{width}.{decimals}f")
+        if len(text) > width:
+            raise RowError(f"the number is wider than its format {format_spec}")
+        return text
+
+    return formatted
+
+
+def _map(entries: tuple[tuple[str, Compiled], ...]) -> Compiled:
+    def build(row: Row) -> dict[str, Value]:
+        fields = ((name, get(row)) for name, get in entries)
+        return {name: value for name, value in fields if value is not None}
+
+    return build
+
+
+def _each(each: Each, places: Places, around: FilterContext) -> Compiled:
+    index, inner = places.lists[each.collection]
+    build = _map(compile_values(each.attributes, inner, around))
+    return lambda row: [build(child) for child in row[index]]

@@ -40,9 +40,9 @@ def without_advice(error: RowError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """What stands in a decoded row for such a value: whoever takes it as anything but text refuses the row.
+    """Stands in a decoded row for such a value: every use of it as anything but text refuses the row.
 
-    `text` None: it has none either, as a list of too many children, and whoever takes it refuses.
+    `text` None: it has none either, as a list of too many children, and every use refuses the row.
     """
 
     text: str | None
@@ -79,13 +79,6 @@ def as_text(value: Any) -> Any:
     return value.text if type(value) is Undecodable else value
 
 
-def fitting(value: Any) -> Any:
-    """`value`, if it is none of those. Raises: RowError."""
-    if type(value) is Undecodable:
-        raise RowError(value.reason)
-    return value
-
-
 # ── Numbers: from what a driver gives to an exact int or Decimal that DynamoDB can hold ──
 
 _EXACT = Context(prec=400)
@@ -114,18 +107,7 @@ def checked_number(value: Decimal) -> Decimal:
     return value
 
 
-def integer_decoder(_: Kind) -> Callable[[Any], int]:
-    def decode(raw: Any) -> int:
-        if isinstance(raw, int):
-            return int(raw)
-        if isinstance(raw, (Decimal, float)) and _is_finite(raw) and raw == int(raw):
-            return int(raw)
-        raise misfit("the value is no integer, though the column is declared as one", raw)
-
-    return decode
-
-
-def _is_finite(raw: Decimal | float) -> bool:
+def is_finite(raw: Decimal | float) -> bool:
     # math.isfinite raises for a signalling NaN.
     return raw.is_finite() if isinstance(raw, Decimal) else math.isfinite(raw)
 

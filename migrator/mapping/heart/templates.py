@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from migrator.mapping.heart.filters import FILTERS, WAYS
+from migrator.mapping.heart.filters import FILTERS
 from migrator.model.errors import did_you_mean
-from migrator.model.expressions import Filter, Ref, Template
+from migrator.model.mapping import Filter, Ref, Template
 
 _FORMAT = re.compile(r"0(?P<width>[1-9][0-9]*)(?:d|\.(?P<decimals>[0-9]+)f)?")
 _QUOTED_NAME = re.compile(r'"((?:[^"]|"")+)"')
@@ -57,13 +57,12 @@ def _every(text: str) -> Ref:
     head, *filter_texts = _split(text[1:], "|")
     paths = tuple(path.strip() for path in head.split(",")) if head.strip() else ()
     filters = tuple(_filter(part) for part in filter_texts)
-    if len(filters) != 1 or filters[0].name not in WAYS:
-        raise ValueError(
-            f"'{text}' says not what its * stands for; write one of the filters {', '.join(WAYS)}"
-        )
-    wanted = WAYS[filters[0].name].values
-    if len(paths) != wanted or not all(paths):
-        raise ValueError(f"'{text}' names {len(paths)} parameter(s) where {wanted} is/are taken")
+    way = FILTERS[filters[0].name].way if len(filters) == 1 else None
+    if way is None:
+        fan_outs = ", ".join(name for name, spec in FILTERS.items() if spec.way)
+        raise ValueError(f"'{text}' says not what its * stands for; write one of the filters {fan_outs}")
+    if len(paths) != way.values or not all(paths):
+        raise ValueError(f"'{text}' names {len(paths)} parameter(s) where {way.values} is/are taken")
     return Ref(paths, None, filters, every=True)
 
 

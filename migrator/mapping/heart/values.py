@@ -15,9 +15,8 @@ from migrator.mapping.heart.scalars import (
     checked_number,
     date_decoder,
     decimal_of,
-    fitting,
     float_decoder,
-    integer_decoder,
+    is_finite,
     misfit,
     number_decoder,
     time_decoder,
@@ -55,10 +54,10 @@ def list_decoder(kind: Kind, scalars: Scalars) -> Step:
     of_json, of_driver = _of_json(element, scalars), scalars(element)
 
     def decode(raw: Any) -> list[Any]:
-        found = _parsed(raw) if isinstance(raw, str) else raw
-        if not isinstance(found, list):
+        elements = _parsed(raw) if isinstance(raw, str) else raw
+        if not isinstance(elements, list):
             raise RowError("the value is no array, though the column is declared as one")
-        return _elements(found, of_json if isinstance(raw, str) else of_driver)  # type: ignore[no-any-return]
+        return _elements(elements, of_json if isinstance(raw, str) else of_driver)  # type: ignore[no-any-return]
 
     return _refusing_whole(decode)
 
@@ -68,10 +67,10 @@ def map_decoder(kind: Kind, scalars: Scalars) -> Step:
     of_json = _map_of_json(kind, scalars)
 
     def decode(raw: Any) -> dict[str, Any]:
-        found = _parsed(raw) if isinstance(raw, str) else raw
-        if not isinstance(found, Mapping):
+        fields = _parsed(raw) if isinstance(raw, str) else raw
+        if not isinstance(fields, Mapping):
             raise RowError("the value has no fields, though the column is declared with some")
-        return of_json(found)  # type: ignore[no-any-return]
+        return of_json(fields)  # type: ignore[no-any-return]
 
     return _refusing_whole(decode)
 
@@ -82,7 +81,7 @@ def set_decoder(_: Kind) -> Step:
     def decode(raw: Any) -> list[str]:
         if not isinstance(raw, str):
             raise RowError("the value is no set, though the column is declared as one")
-        return [encodable(one) for one in raw.split(",")] if raw else []
+        return [encodable(member) for member in raw.split(",")] if raw else []
 
     return decode
 
@@ -153,14 +152,16 @@ def _whole_number(value: Any) -> Any:
 
 def _elements(value: Any, element: Step) -> Any:
     if isinstance(value, list):
-        return [None if one is None else _elements(one, element) for one in value]
+        return [None if child is None else _elements(child, element) for child in value]
     return element(value)
 
 
 def _map_of_json(kind: Kind, scalars: Scalars) -> Step:
     if kind.element is not None:
         each = _of_json(kind.element, scalars)
-        return lambda value: {name: None if one is None else each(one) for name, one in value.items()}
+        return lambda value: {
+            name: None if field_value is None else each(field_value) for name, field_value in value.items()
+        }
     fields = [(name, _of_json(field, scalars)) for name, field in kind.fields]
     return lambda value: {name: of(value[name]) for name, of in fields if value.get(name) is not None}
 
@@ -182,6 +183,13 @@ def decoder(kind: Kind) -> Decoder:
     """
     decode = _DECODERS[kind.name](kind)
     return lambda raw: None if raw is None else decode(raw)
+
+
+def fitting(value: Any) -> Any:
+    """`value`, if it is none of those. Raises: RowError."""
+    if type(value) is Undecodable:
+        raise RowError(value.reason)
+    return value
 
 
 def attribute(value: Any) -> Value:
@@ -217,6 +225,17 @@ def text(value: Any) -> str:
 def undamaged_text(value: Any) -> str:
     """The same, and the whole text of a value that its kind has no form for."""
     return value.text if isinstance(value, Undecodable) and value.text is not None else text(value)
+
+
+def _integer(_: Kind) -> Decoder:
+    def decode(raw: Any) -> int:
+        if isinstance(raw, int):
+            return int(raw)
+        if isinstance(raw, (Decimal, float)) and is_finite(raw) and raw == int(raw):
+            return int(raw)
+        raise misfit("the value is no integer, though the column is declared as one", raw)
+
+    return decode
 
 
 def _text(_: Kind) -> Decoder:
@@ -274,7 +293,7 @@ def _in_item(kind: Kind) -> Decoder:
 
 
 def _as_given(_: Kind) -> Decoder:
-    """A value of a type that nobody declared: by the driver's own Python type."""
+    """A value of an undeclared type: by the driver's own Python type."""
 
     def decode(raw: Any) -> Any:
         for types, name in _BY_PYTHON_TYPE:
@@ -307,7 +326,7 @@ def _unknown(kind: Kind) -> Decoder:
 
 
 _DECODERS: dict[KindName, Callable[[Kind], Decoder]] = {
-    "integer": integer_decoder,
+    "integer": _integer,
     "number": number_decoder,
     "float": float_decoder,
     "text": _text,
@@ -338,7 +357,7 @@ def json_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_quoted(name)}:{json_text(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ",".join(json_text(one) for one in value) + "]"
+        return "[" + ",".join(json_text(element) for element in value) + "]"
     if isinstance(value, Decimal):
         whole = value == value.to_integral_value()
         return format(value.to_integral_value() if whole else value.normalize(), "f")

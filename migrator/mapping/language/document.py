@@ -27,7 +27,7 @@ MAX_NODES = 1_000_000
 
 @dataclass(frozen=True)
 class Ours:
-    """What tells a file of ours from any other: its first word, others that stand at its top; what is said of no such file.
+    """How a job or a mapping file is recognised: its first word, other words at its top, and the message for other files.
 
     Nothing of another file is quoted: a symbolic link may lead to one that holds passwords.
     """
@@ -42,7 +42,7 @@ class Ours:
         return self.first in data or len(self.words & data.keys()) >= _ENOUGH_WORDS
 
     def mistaken(self, data: object) -> str:
-        """What is said of the other kind of our files; '' for this kind, and for files of others."""
+        """The message where a job was given instead of a mapping, or the reverse; '' otherwise."""
         if not isinstance(data, dict) or _OWN_WORDS[self.first] & data.keys():
             return ""
         others = set().union(*(words for kind, words in _OWN_WORDS.items() if kind != self.first))
@@ -71,9 +71,9 @@ class Document:
     def line(self, path: Sequence[str | int]) -> int:
         """The line of a path, or of the longest part of it that stands in the file."""
         for end in range(len(path), -1, -1):
-            found = self.lines.get(tuple(path[:end]))
-            if found is not None:
-                return found
+            line = self.lines.get(tuple(path[:end]))
+            if line is not None:
+                return line
         return 1
 
     def fault(self, path: Sequence[str | int], what: str, *, warning: bool = False) -> Fault:
@@ -129,7 +129,7 @@ def load_document(text: str, file: str, ours: Ours) -> Document:
 
 @lru_cache(maxsize=8)
 def _composed(text: str) -> Node | None:
-    """A file's nodes, which nobody changes: a command, or a service, reads its mapping more than once."""
+    """A file's nodes, cached because a command or a service reads its mapping more than once; nothing changes them."""
     node: Node | None = YAML(typ="safe", pure=True).compose(text)
     return node
 
@@ -139,27 +139,28 @@ def schema_faults(error: ValidationError, document: Document, fields: dict[str, 
 
     `fields`: the names that each pydantic model knows, by model name, for did-you-mean.
     """
-    known = sorted({name for names in fields.values() for name in names})
+    words = sorted({name for names in fields.values() for name in names})
     faults: dict[tuple[Path, str], Fault] = {}
     for problem in error.errors(include_url=False, include_input=False):
         path = real_path(problem["loc"], document)
-        what = _sentence(problem, path, known)
+        what = _sentence(problem, path, words)
         faults[(path, what)] = document.fault(path, what)
     return list(faults.values())
 
 
-def _sentence(problem: Any, path: Path, known: list[str]) -> str:
+def _sentence(problem: Any, path: Path, words: list[str]) -> str:
     if problem["type"] == "extra_forbidden":
         if _may_be_url(path[-1]):
             return "this looks like a URL, and is not a word of this place; write a name before it, such as `url: `"
-        return f"'{path[-1]}' is not a word of this place{did_you_mean(str(path[-1]), known)}"
+        return f"'{path[-1]}' is not a word of this place{did_you_mean(str(path[-1]), words)}"
     if problem["type"] == "missing":
         return f"'{problem['loc'][-1]}' is missing; write it here"
     if problem["type"] in ("model_type", "model_attributes_type", "dict_type"):
         return "write names with values here, one a line"
     if problem["type"] == "value_error":
         return str(problem["ctx"]["error"])
-    message = str(problem["msg"])
+    # YAML has no tuples, as which frozen settings keep their lists.
+    message = str(problem["msg"]).replace("Tuple", "list").replace("tuple", "list")
     return message[0].lower() + message[1:]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping as Dict
 from typing import Any
 
+from migrator.mapping.heart.filters import FILTERS
 from migrator.mapping.heart.templates import parse_ref, parse_template
 from migrator.mapping.language.document import Document, Path
 from migrator.model.errors import Fault, did_you_mean
-from migrator.model.expressions import SCHEMA_PATH, Expression, Ref, Template
+from migrator.model.mapping import SCHEMA_PATH, Expression, Ref, Template
 
 
 class ExpressionReader:
@@ -24,7 +25,7 @@ class ExpressionReader:
         self.faults.append(self.document.fault(path, what))
 
     def template(self, text: str, path: Path, *, every: bool = False) -> Template:
-        """A text of a key: what has no braces is a literal. `every`: a reference may have a `*`."""
+        """The template of a key; text without braces is a literal. `every`: a reference may have a `*`."""
         try:
             template = parse_template(text, every=every)
         except ValueError as error:
@@ -35,7 +36,7 @@ class ExpressionReader:
         return template
 
     def value(self, text: str, path: Path) -> Expression:
-        """A text of an attribute: what has no braces is a column."""
+        """The value of an attribute; text without braces is a column."""
         if "{" in text or "}" in text:
             return self.template(text, path)
         try:
@@ -48,7 +49,7 @@ class ExpressionReader:
 
     def _check_ref(self, ref: Ref, path: Path) -> None:
         for used in ref.filters:
-            if used.name == "map" and used.args[0] not in self.maps:
+            if FILTERS[used.name].of_map and used.args[0] not in self.maps:
                 what = f"there is no map '{used.args[0]}'{did_you_mean(used.args[0], self.maps)}"
                 self.fault(path, what)
         if SCHEMA_PATH in ref.paths:

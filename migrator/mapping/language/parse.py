@@ -1,4 +1,4 @@
-"""A mapping file's text as a Mapping, or all that is wrong with its form at once."""
+"""Parses the text of a mapping file to a Mapping, or reports every fault of its form at once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from migrator.mapping.heart.filters import FILTERS
 from migrator.mapping.language import forms, value_forms
 from migrator.mapping.language.document import (
     Document,
@@ -24,9 +25,13 @@ from migrator.mapping.language.document import (
 from migrator.mapping.language.expression_reader import ExpressionReader
 from migrator.mapping.language.parse_entity import EntityParser, unknown_word
 from migrator.mapping.language.parse_pattern import PatternParser
-from migrator.mapping.language.tenants import schema_fault
-from migrator.model.entities import Mapping
 from migrator.model.errors import Fault, MappingError
+from migrator.model.mapping import (
+    SCHEMA_PATH,
+    Filter,
+    Mapping,
+    Ref,
+)
 from migrator.model.table import Index, KeyAttribute, TableDesign
 
 
@@ -53,8 +58,8 @@ _OURS = Ours(
 def examine_mapping(text: str, file: str) -> ParsedMapping:
     """The mapping that `text` describes; `file` is its name in messages.
 
-    With every fault of the form (unknown words, templates, filters, index and map names) in it, where as much is left as
-    a check can go on with. Raises: MappingError where nothing is left.
+    It holds every fault of the form (unknown words, templates, filters, index and map names), if what remains without the
+    faulty places can still be checked. Raises: MappingError if it cannot.
     """
     document = load_document(text, file, _OURS)
     form, faults = _form(document)
@@ -64,8 +69,8 @@ def examine_mapping(text: str, file: str) -> ParsedMapping:
         what = schema_fault(ref, mapping)
         if what:
             reader.fault(path, what)
-    found = sorted([*faults, *reader.faults], key=lambda fault: fault.line)
-    return ParsedMapping(mapping, document, tuple(found))
+    all_faults = sorted([*faults, *reader.faults], key=lambda fault: fault.line)
+    return ParsedMapping(mapping, document, tuple(all_faults))
 
 
 def _form(document: Document) -> tuple[forms.MappingForm, list[Fault]]:
@@ -77,8 +82,8 @@ def _form(document: Document) -> tuple[forms.MappingForm, list[Fault]]:
         try:
             return forms.MappingForm.model_validate(data), faults
         except ValidationError as error:
-            found = schema_faults(error, document, forms.known_words())
-            faults += [_worded(fault, document) for fault in found if not _follows(fault, taken_out)]
+            form_faults = schema_faults(error, document, forms.known_words())
+            faults += [_worded(fault, document) for fault in form_faults if not _follows(fault, taken_out)]
             paths = [real_path(problem["loc"], document) for problem in error.errors()]
             if any(problem["type"] == "missing" for problem in error.errors()):
                 break
@@ -89,12 +94,12 @@ def _form(document: Document) -> tuple[forms.MappingForm, list[Fault]]:
 
 
 def _follows(fault: Fault, taken_out: set[str]) -> bool:
-    """Whether the fault is there because something in its place was taken out, which has been told."""
+    """Whether the fault only follows from a place that was taken out, whose own fault is already reported."""
     return any(f"{where}.".startswith(f"{fault.where}.") for where in taken_out)
 
 
 def _worded(fault: Fault, document: Document) -> Fault:
-    """The fault, said better of a word that patterns had, and where an item has one that is no word of its and no index."""
+    """The fault, with a better message for an obsolete word of a pattern and for an unknown index of an item."""
     path = fault.where.split(".")
     if path[0] == "access_patterns" and path[2:] == ["frequency"]:
         return document.fault(path, "frequency is not used: delete the line")
@@ -107,12 +112,12 @@ def _worded(fault: Fault, document: Document) -> Fault:
         return fault
     table = document.data.get("table")
     indexes = table.get("indexes") if isinstance(table, dict) else None
-    known = list(indexes) if isinstance(indexes, dict) else []
-    return fault if path[4] in known else document.fault(path, unknown_word(path[4], known))
+    index_names = list(indexes) if isinstance(indexes, dict) else []
+    return fault if path[4] in index_names else document.fault(path, unknown_word(path[4], index_names))
 
 
 def _take_out(data: Any, path: Path) -> None:
-    """Takes the value at `path` out of `data`; in a list a null stays, so that the other places keep their number."""
+    """Removes the value at `path` from `data`; stops at a list, whose places keep their numbers."""
     for part in path[:-1]:
         data = data[part] if isinstance(data, dict) and part in data else None
         if not isinstance(data, dict):
@@ -148,7 +153,7 @@ def _map_texts(entries: Dict[str, value_forms.Scalar]) -> dict[str, str]:
 
 
 def _revision(data: Any) -> str:
-    """12 hex digits over all that shapes items; access patterns can change without making other items."""
+    """12 hex digits over everything that shapes items; access patterns are left out, since they do not."""
     shaping = {word: value for word, value in data.items() if word != "access_patterns"}
     shaping["entities"] = {
         name: {word: value for word, value in entity.items() if word != "changes"}
@@ -179,8 +184,26 @@ def _key_attribute(form: str | value_forms.TypedKeyForm) -> KeyAttribute:
 
 def _index(name: str, form: value_forms.IndexForm) -> Index:
     parts = [
-        tuple(_key_attribute(one) for one in part) if isinstance(part, list) else (_key_attribute(part),)
+        tuple(_key_attribute(attribute) for attribute in part)
+        if isinstance(part, list)
+        else (_key_attribute(part),)
         for part in form.key
     ]
     projection = tuple(form.project) if isinstance(form.project, list) else form.project
     return Index(name, parts[0], parts[1] if len(parts) > 1 else (), projection, form.local)
+
+
+def schema_fault(ref: Ref, mapping: Mapping) -> str:
+    """What is wrong with a reference to @schema; '' for any other."""
+    if SCHEMA_PATH not in ref.paths:
+        return ""
+    if not mapping.schemas:
+        return "'@schema' stands for one of source.schemas; write source: {schemas: […]}"
+    if len(ref.paths) > 1 or ref.format is not None or not all(map(_takes_schema, ref.filters)):
+        filters = ", ".join(name for name, spec in FILTERS.items() if spec.of_schema)
+        return f"'@schema' takes no format, and of the filters {filters}"
+    return ""
+
+
+def _takes_schema(used: Filter) -> bool:
+    return FILTERS[used.name].of_schema

@@ -1,33 +1,41 @@
-"""Entities of a mapping file as model values."""
+"""Parser for the entities of a mapping file: joins, collections, items, attributes, conditions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping as Dict
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, get_args
 
 from migrator.mapping.language import forms as language_forms
 from migrator.mapping.language import value_forms
 from migrator.mapping.language.document import Path
-from migrator.model.entities import (
+from migrator.model.errors import did_you_mean
+from migrator.model.mapping import (
     TRANSFORM,
+    Aggregate,
     Collection,
+    CollectionKind,
     Computed,
+    Condition,
+    Const,
+    Each,
     Entity,
     Expiry,
+    Expression,
     IndexEntry,
     ItemDesign,
     Join,
+    Keep,
+    MapOf,
+    Ref,
+    Stored,
     Version,
 )
-from migrator.model.errors import did_you_mean
-from migrator.model.expressions import Condition, Const, Each, Expression, MapOf, Ref, Stored
 from migrator.model.table import TableDesign, Value
 
 if TYPE_CHECKING:
     from migrator.mapping.language.expression_reader import ExpressionReader
 
-Kind = Literal["list", "count", "sum", "min", "max"]
-_AGGREGATES: tuple[Kind, ...] = ("count", "sum", "min", "max")
+_AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 
 
 class EntityParser:
@@ -44,9 +52,10 @@ class EntityParser:
         joins = self._joins(form.join, (*self.at, "join"))
         table = form.table or self.name
         collections = [
-            self._collection(alias, one, (*self.at, "collect", alias)) for alias, one in form.collect.items()
+            self._collection(alias, collection, (*self.at, "collect", alias))
+            for alias, collection in form.collect.items()
         ]
-        collections += [_climb(alias, one, table) for alias, one in form.climb.items()]
+        collections += [_climb(alias, climb, table) for alias, climb in form.climb.items()]
         version = self._version(form)
         attributes = self._values(form.attributes, (*self.at, "attributes"))
         attributes |= {version.attribute: Ref((version.column,))} if version else {}
@@ -59,7 +68,7 @@ class EntityParser:
             joins=joins,
             collections=tuple(collections),
             attributes=attributes,
-            computed={name: _computed(one) for name, one in form.columns.items()},
+            computed={name: _computed(column) for name, column in form.columns.items()},
             transform=form.transform,
             changes=tuple(
                 (name, (columns,) if isinstance(columns, str) else tuple(columns))
@@ -69,7 +78,7 @@ class EntityParser:
         )
 
     def _names(self, form: language_forms.EntityForm) -> None:
-        """Faults of names that could not be told from something else."""
+        """Faults of names that would be ambiguous."""
         if set(self.name) & set(":@"):
             self.reader.fault(self.at, "the name of an entity takes no ':' and no '@'; choose another name")
         places = {"join": list(form.join), "collect": list(form.collect), "climb": list(form.climb)}
@@ -88,27 +97,27 @@ class EntityParser:
     def _joins(self, forms: Dict[str, language_forms.JoinForm], at: Path) -> tuple[Join, ...]:
         joins: list[Join] = []
         for alias, form in forms.items():
-            known = {join.alias for join in joins}
-            joins.append(self._join(alias, form, known, (*at, alias)))
+            aliases = {join.alias for join in joins}
+            joins.append(self._join(alias, form, aliases, (*at, alias)))
         return tuple(joins)
 
-    def _join(self, alias: str, form: language_forms.JoinForm, known: set[str], at: Path) -> Join:
+    def _join(self, alias: str, form: language_forms.JoinForm, aliases: set[str], at: Path) -> Join:
         if isinstance(form, language_forms.OnForm):
-            parent, columns = self._parent(list(form.on), known, (*at, "on"))
+            parent, columns = self._parent(list(form.on), aliases, (*at, "on"))
             return Join(alias, parent, (), form.table, tuple(zip(columns, form.on.values(), strict=True)))
         names = [form] if isinstance(form, str) else form
-        parent, columns = self._parent(names, known, at)
+        parent, columns = self._parent(names, aliases, at)
         return Join(alias, parent, tuple(columns))
 
-    def _parent(self, names: list[str], known: set[str], at: Path) -> tuple[str, list[str]]:
-        """The one alias that all of `names` belong to ('' is the row itself), and the names without it."""
+    def _parent(self, names: list[str], earlier: set[str], at: Path) -> tuple[str, list[str]]:
+        """The alias that all of `names` share ('' is the row itself), and the names without it."""
         split = [name.partition(".") if "." in name else ("", "", name) for name in names]
         aliases = {alias for alias, _, _ in split}
         parent = aliases.pop()
         if aliases:
             self.reader.fault(at, "its columns belong to several aliases; a join goes out from one")
-        if parent and parent not in known:
-            what = f"there is no earlier alias '{parent}'{did_you_mean(parent, known)}"
+        if parent and parent not in earlier:
+            what = f"there is no earlier alias '{parent}'{did_you_mean(parent, earlier)}"
             self.reader.fault(at, what)
         return parent, [name for _, _, name in split]
 
@@ -116,7 +125,7 @@ class EntityParser:
         kinds = [name for name in _AGGREGATES if getattr(form, name) is not None]
         if len(kinds) > 1:
             self.reader.fault(at, f"is {' and '.join(kinds)} at once; write one collection for each")
-        kind: Kind = kinds[0] if kinds else "list"
+        kind: CollectionKind = kinds[0] if kinds else "list"
         if kind != "list" and (form.order_by or form.at_most or form.first or form.join):
             self.reader.fault(at, f"a {kind} takes no join, order_by, at_most or first")
         if form.at_most and form.first:
@@ -148,7 +157,7 @@ class EntityParser:
             key=tuple(
                 self.reader.template(text, (*at, "key", number)) for number, text in enumerate(form.key)
             ),
-            entries=tuple(one for one in made if one is not None),
+            entries=tuple(entry for entry in made if entry is not None),
             when=self._conditions(form.when, (*at, "when")),
             keep=keep,
             keep_except=keep_except,
@@ -190,8 +199,8 @@ class EntityParser:
             form.version.from_ if isinstance(form.version, language_forms.VersionAsForm) else form.version
         )
         name = form.version.attribute if isinstance(form.version, language_forms.VersionAsForm) else column
-        found = self.reader.value(column, at)
-        if not isinstance(found, Ref) or found != Ref(found.paths[:1]) or "." in found.paths[0]:
+        ref = self.reader.value(column, at)
+        if not isinstance(ref, Ref) or ref != Ref(ref.paths[:1]) or "." in ref.paths[0]:
             self.reader.fault(at, "name one column of the row itself, without a filter")
             return None
         self._own_name(name, (*self.at, "version"))
@@ -201,7 +210,7 @@ class EntityParser:
             if name in attributes:
                 what = f"'{name}' stands in {place} too; leave it out there, every item has it"
                 self.reader.fault((*self.at, "version"), what)
-        return Version(name, found.paths[0])
+        return Version(name, ref.paths[0])
 
     def _own_name(self, name: str, at: Path) -> None:
         own = {*self.table.own_attributes, self.table.type_attribute, self.table.ttl}
@@ -219,12 +228,17 @@ class EntityParser:
         if isinstance(form, value_forms.ConstForm):
             return Const(self._const(form.const, (*at, "const")))
         if isinstance(form, value_forms.MapForm):
-            return MapOf({name: self._value(one, (*at, "map", name)) for name, one in form.map.items()})
+            return MapOf(
+                {name: self._value(inner_form, (*at, "map", name)) for name, inner_form in form.map.items()}
+            )
         if isinstance(form, value_forms.StoredForm):
             if len(at) != (6 if at[2] == "items" else 4):
                 self.reader.fault(at, "only a whole attribute of an item can be kept in S3")
             return Stored(self._value(form.from_, (*at, "from")), form.over)
-        inner = {name: self._value(one, (*at, "attributes", name)) for name, one in form.attributes.items()}
+        inner = {
+            name: self._value(inner_form, (*at, "attributes", name))
+            for name, inner_form in form.attributes.items()
+        }
         return Each(form.each, inner)
 
     def _const(self, value: object, at: Path) -> Value:
@@ -258,14 +272,14 @@ def _computed(form: language_forms.ComputedForm) -> Computed:
 
 
 def unknown_word(name: str, indexes: list[str]) -> str:
-    """What is wrong with a word of an item that is none and no index either."""
+    """The message for a name in an item that is neither a word of the language nor an index."""
     words = [*indexes, *language_forms.ItemForm.model_fields]
     return f"'{name}' is no index of the table and no word of an item{did_you_mean(name, words)}"
 
 
 def _keep(
     form: language_forms.KeepForm | None,
-) -> tuple[Literal["all", "none"] | tuple[str, ...], tuple[str, ...]]:
+) -> tuple[Keep, tuple[str, ...]]:
     if form is None:
         return "none", ()
     if isinstance(form, language_forms.ExceptForm):

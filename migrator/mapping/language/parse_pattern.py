@@ -1,26 +1,32 @@
-"""Access patterns of a mapping file parsed to model values: keys, filters, returns, comparison."""
+"""Parser for the access patterns of a mapping file: keys, filters, returns, comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from migrator.mapping.language import pattern_forms
+from migrator.mapping.heart.filters import FILTERS
+from migrator.mapping.language import forms as pattern_forms
 from migrator.mapping.language.document import Path
 from migrator.model.errors import did_you_mean
-from migrator.model.expressions import Const, Expression, Ref, Template
-from migrator.model.patterns import (
+from migrator.model.mapping import (
     CompareRules,
+    Const,
+    Expression,
     FilterCondition,
     Near,
+    Operation,
     Operator,
     Param,
     ParamType,
     Part,
     Pattern,
+    Ref,
     SortCondition,
+    Template,
+    paths_in,
 )
 from migrator.model.table import Index, KeyAttribute, TableDesign
 
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
     from migrator.mapping.language.expression_reader import ExpressionReader
 
 
-# ── What an access pattern says about comparing and showing its answers, as model values ──
+# ── Comparison and redaction rules of an access pattern, as model values ──
 
 
 def rules_of(form: pattern_forms.CompareForm) -> CompareRules:
@@ -46,15 +52,15 @@ def rules_of(form: pattern_forms.CompareForm) -> CompareRules:
 def rule_faults(
     reader: ExpressionReader, pattern: Pattern, form: pattern_forms.PatternForm, at: Path
 ) -> None:
-    """Tells the reader of every name that the pattern does not return, and of parts of which nothing is compared."""
+    """Reports every name that the pattern does not return, and parts whose attributes are all ignored."""
     returned = {name for part in pattern.parts for name in part.attributes}
     for place, name in _named(form.compare):
         if name not in returned:
             reader.fault((*at, "compare", *place), _unknown(pattern, name, returned))
-    known = returned | {param.name for param in pattern.params}
+    names = returned | {param.name for param in pattern.params}
     for number, name in enumerate(form.redact):
-        if name not in known:
-            reader.fault((*at, "redact", number), _unknown(pattern, name, known))
+        if name not in names:
+            reader.fault((*at, "redact", number), _unknown(pattern, name, names))
     for part in pattern.parts:
         if set(part.attributes) <= pattern.compare.ignore:
             where = f"the part '{part.name}'" if part.name else "the answer"
@@ -68,17 +74,15 @@ def _named(form: pattern_forms.CompareForm) -> Iterator[tuple[Path, str]]:
     yield from ((("normalise", name), name) for name in form.normalise)
 
 
-def _unknown(pattern: Pattern, name: str, known: set[str]) -> str:
-    return f"{pattern.name} returns no '{name}'{did_you_mean(name, known)}"
+def _unknown(pattern: Pattern, name: str, names: set[str]) -> str:
+    return f"{pattern.name} returns no '{name}'{did_you_mean(name, names)}"
 
 
-# ──
-# The key that an access pattern asks for, as templates and conditions that fit the table or the index
-# asked.
+# ── The key condition of an access pattern, as templates and conditions on the table or the index ──
 
 
 @dataclass(frozen=True)
-class AskedKey:
+class KeyCondition:
     """A template for each partition attribute, a condition for each sort attribute that is asked."""
 
     partition: tuple[Template, ...]
@@ -93,37 +97,41 @@ class PatternKeyParser:
         self.table = table
         self.at = at
 
-    def key(self, form: pattern_forms.QueryForm | pattern_forms.GetForm) -> AskedKey:
+    def key(self, form: pattern_forms.QueryForm | pattern_forms.GetForm) -> KeyCondition:
         return self._query(form) if isinstance(form, pattern_forms.QueryForm) else self._whole(form)
 
-    def _whole(self, form: pattern_forms.GetForm) -> AskedKey:
+    def _whole(self, form: pattern_forms.GetForm) -> KeyCondition:
         """The whole key of the table, nothing but equalities."""
         at = (*self.at, "key")
         if len(form.key) != len(self.table.key):
             wanted = " and ".join(attribute.name for attribute in self.table.key)
             self.reader.fault(at, f"has {len(form.key)} part(s); the table's key is {wanted}")
         made = [self.reader.template(text, (*at, number)) for number, text in enumerate(form.key)]
-        return AskedKey(tuple(made[:1]), tuple(SortCondition("equal", (one,)) for one in made[1:]))
+        return KeyCondition(
+            tuple(made[:1]), tuple(SortCondition("equal", (template,)) for template in made[1:])
+        )
 
-    def _query(self, form: pattern_forms.QueryForm) -> AskedKey:
-        made = AskedKey(self._partition(form.key[0]), self._sort(form.key[1]) if len(form.key) > 1 else ())
-        asked = self.table.asked(form.index)
-        if asked is None:
-            known = [index.name for index in self.table.indexes]
-            what = f"there is no index '{form.index}'{did_you_mean(form.index or '', known)}"
+    def _query(self, form: pattern_forms.QueryForm) -> KeyCondition:
+        made = KeyCondition(
+            self._partition(form.key[0]), self._sort(form.key[1]) if len(form.key) > 1 else ()
+        )
+        key_index = self.table.asked(form.index)
+        if key_index is None:
+            index_names = [index.name for index in self.table.indexes]
+            what = f"there is no index '{form.index}'{did_you_mean(form.index or '', index_names)}"
             self.reader.fault((*self.at, "index"), what)
         else:
-            self._check_parts(made, asked)
+            self._check_parts(made, key_index)
         return made
 
-    def _check_parts(self, made: AskedKey, asked: Index) -> None:
+    def _check_parts(self, made: KeyCondition, index: Index) -> None:
         at = (*self.at, "key")
-        if len(made.partition) != len(asked.partition):
-            wanted = _listed(asked.partition)
+        if len(made.partition) != len(index.partition):
+            wanted = _listed(index.partition)
             what = f"has {len(made.partition)} part(s); the partition key is {wanted}: give each of them"
             self.reader.fault((*at, 0), what)
-        if len(made.sort) > len(asked.sort):
-            what = f"has {len(made.sort)} condition(s); attributes of the sort key: {_listed(asked.sort)}"
+        if len(made.sort) > len(index.sort):
+            what = f"has {len(made.sort)} condition(s); attributes of the sort key: {_listed(index.sort)}"
             self.reader.fault((*at, 1), what)
 
     def _partition(self, form: pattern_forms.PatternKeyForm) -> tuple[Template, ...]:
@@ -145,10 +153,10 @@ class PatternKeyParser:
         at = (*self.at, "key", 1)
         given = form if isinstance(form, list) else [form]
         made = [
-            self._condition(one, (*at, number) if isinstance(form, list) else at)
-            for number, one in enumerate(given)
+            self._condition(condition, (*at, number) if isinstance(form, list) else at)
+            for number, condition in enumerate(given)
         ]
-        if any(one.operator != "equal" for one in made[:-1]):
+        if any(condition.operator != "equal" for condition in made[:-1]):
             self.reader.fault(
                 at, "only the last condition on a sort key may be a range; those before it are texts"
             )
@@ -168,10 +176,11 @@ def _listed(attributes: Sequence[KeyAttribute]) -> str:
 def only_condition(
     reader: ExpressionReader, form: pattern_forms.SortForm | pattern_forms.RangeForm, at: Path, of: str
 ) -> tuple[Operator, list[Any]]:
-    """The one condition that a form holds, and its one or two values."""
+    """The operator of the single condition that a form holds, and its one or two values."""
     given: list[tuple[Any, Any]] = [(word, value) for word, value in form if value is not None]
     if len(given) != 1:
-        reader.fault(at, f"{of} takes exactly one condition (one of begins_with, between, ge, gt, le, lt)")
+        words = ", ".join(type(form).model_fields)
+        reader.fault(at, f"{of} takes exactly one condition (one of {words})")
         return "equal", [""]
     operator, value = given[0]
     return operator, value if isinstance(value, list) else [value]
@@ -179,7 +188,6 @@ def only_condition(
 
 # ── Access patterns of a mapping file as model values ──
 
-Operation = Literal["query", "get", "batch_get"]
 _OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 _PARAM_TYPES: tuple[str, ...] = get_args(ParamType)
 
@@ -260,7 +268,7 @@ class PatternParser:
             at = (*at, operator)
         else:
             operands = [form]
-        return FilterCondition(attribute, operator, tuple(self._operand(one, at) for one in operands))
+        return FilterCondition(attribute, operator, tuple(self._operand(operand, at) for operand in operands))
 
     def _operand(self, form: pattern_forms.OperandForm, at: Path) -> Expression:
         if isinstance(form, str):
@@ -273,11 +281,12 @@ class PatternParser:
             return Const("")
         return Const(value)
 
-    def _near(self, form: pattern_forms.NearForm | None, key: AskedKey) -> Near | None:
+    def _near(self, form: pattern_forms.NearForm | None, key: KeyCondition) -> Near | None:
         if form is None:
             return None
         star = next((ref for template in key.partition for ref in template.refs if ref.every), None)
-        if star is None or star.filters[0].name != "geohash":
+        way = FILTERS[star.filters[0].name].way if star else None
+        if star is None or way is None or way.of != "place":
             what = "near needs a query whose partition key has a geohash, such as {*lat,lng|geohash:6}"
             self.reader.fault((*self.at, "near"), what)
         elif star.paths != tuple(form.from_):
@@ -304,14 +313,14 @@ class PatternParser:
     # ── parameters ──
 
     def _check_params(self, pattern: Pattern) -> None:
-        known = [param.name for param in pattern.params]
-        for name in sorted(_names(pattern) - set(known)):
-            what = f"there is no parameter '{name}'{did_you_mean(name, known)}"
+        param_names = [param.name for param in pattern.params]
+        for name in sorted(_names(pattern) - set(param_names)):
+            what = f"there is no parameter '{name}'{did_you_mean(name, param_names)}"
             self.reader.fault(self.at, what)
         for condition in pattern.filters:
             for ref in (value for value in condition.values if isinstance(value, Ref)):
-                for name in sorted(set(ref.paths) - set(known)):
-                    what = f"there is no parameter '{name}'{did_you_mean(name, known)}"
+                for name in sorted(set(ref.paths) - set(param_names)):
+                    what = f"there is no parameter '{name}'{did_you_mean(name, param_names)}"
                     at = (*self.at, "query", "filter", condition.attribute)
                     self.reader.fault(at, f"{what}; a constant is written {{const: {name}}}")
         types = {param.name: param.type for param in pattern.params}
@@ -330,11 +339,13 @@ class PatternParser:
 
 
 def _names(pattern: Pattern) -> set[str]:
-    """Parameters that the pattern names, those of its filter's plain values apart."""
-    conditions = [template for one in pattern.sort for template in one.values]
-    filtering = [value for one in pattern.filters for value in one.values if isinstance(value, Template)]
+    """Parameters that the pattern names, except those that stand alone as a value of its filter."""
+    conditions = [template for condition in pattern.sort for template in condition.values]
+    filtering = [
+        value for comparison in pattern.filters for value in comparison.values if isinstance(value, Template)
+    ]
     templates = [*pattern.key, *conditions, *filtering]
-    names = {path for template in templates for ref in template.refs for path in ref.paths}
+    names = set(paths_in(templates))
     if pattern.near is not None:
         names |= set(pattern.near.origin)
         names |= {pattern.near.within_m} if isinstance(pattern.near.within_m, str) else set()
@@ -344,5 +355,8 @@ def _names(pattern: Pattern) -> set[str]:
 
 
 def _filtering(pattern: Pattern) -> set[str]:
-    values = [value for one in pattern.filters for value in one.values if isinstance(value, Ref)]
-    return {path for ref in values for path in ref.paths}
+    return set(
+        paths_in(
+            value for comparison in pattern.filters for value in comparison.values if isinstance(value, Ref)
+        )
+    )

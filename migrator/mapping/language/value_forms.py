@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from migrator.model.table import KeyType, Projection
+
 # ── What all forms of a mapping file are made of: maps of known words, and the choice between shapes ──
 
 Scalar = str | int | float | bool | None
@@ -51,7 +53,7 @@ COLUMN_TYPE = r"^(integer|number(\((0|[1-9]\d?)\))?|float|text|boolean|date|time
 
 class TypedKeyForm(Form):
     name: Name
-    type: Literal["text", "number", "binary"] = "text"
+    type: KeyType = "text"
 
 
 KeyAttributeForm = Annotated[
@@ -68,7 +70,7 @@ IndexKeyForm = Annotated[
 
 class IndexForm(Form):
     key: list[IndexKeyForm] = Field(min_length=1, max_length=2)
-    project: Literal["all", "keys"] | list[Name] = "all"
+    project: Projection | list[Name] = "all"
     local: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Answers of access patterns: items and SQL rows brought to the same attributes."""
+"""Parameters and answers of access patterns: texts to parameters; items and SQL rows to the same attributes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard
 
 from migrator.mapping.heart import values
-from migrator.mapping.heart.expressions import Places, compile_ref
 from migrator.mapping.heart.filters import FilterContext
 from migrator.mapping.heart.geo import distance_m
-from migrator.mapping.heart.items import kept_columns
+from migrator.mapping.heart.rows import Places, compile_ref
 from migrator.mapping.heart.scalars import NotHeldError, checked_number, without_advice
 from migrator.mapping.heart.values import attribute, decoder
-from migrator.model.entities import Mapping
 from migrator.model.errors import RowError, SettingsError, did_you_mean
-from migrator.model.expressions import Expression, Ref
-from migrator.model.facts import EntityPlan, Kind, kind_of
-from migrator.model.patterns import Nearby, Param, ParamType, Part, Pattern
+from migrator.model.facts import EntityPlan, Kind, kept_columns, kind_of
+from migrator.model.mapping import Expression, Mapping, Nearby, Param, ParamType, Part, Pattern, Ref
 from migrator.model.table import Item, Value
 
-# ── Values of SQL answers in the form that an item has them, attribute by attribute ──
+# ── Values of SQL answers, converted to the form that they have in an item, attribute by attribute ──
 
 Reader = Callable[[Any], Any]
 
@@ -34,14 +31,14 @@ _TIMES = frozenset({"timestamp", "date"})
 def readers_for(mapping: Mapping, plans: Sequence[EntityPlan], part: Part) -> tuple[Reader, ...]:
     """Per attribute of the part, a function from the driver's value to the item's.
 
-    By the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times.
-    A value that is not of that type, and that of an attribute that is more than one column, stays as it is.
+    It goes by the declared type of the attribute's column: SQLite gives floats for exact numbers and text for times.
+    A value that is not of that type, or whose attribute is made of several columns, stays as it is.
     """
     return tuple(_reader(mapping, set(_columns(plans, part.type, name))) for name in part.attributes)
 
 
 def _columns(plans: Sequence[EntityPlan], type_: str, name: str) -> Iterator[tuple[Kind, Ref] | None]:
-    """The column behind the attribute, and its filters, in every item type that has it; None: it is no one column."""
+    """The column behind the attribute, with its filters, for every item type that has it; None for one made of several."""
     for plan in plans:
         for item in plan.entity.items:
             written = {**plan.entity.attributes, **item.attributes}
@@ -55,7 +52,7 @@ def _column(plan: EntityPlan, expression: Expression) -> tuple[Kind, Ref] | None
     if not isinstance(expression, Ref) or len(expression.paths) != 1:
         return None
     kind = kind_of(expression.paths[0], plan)
-    # A statement may well give the very text that a filter makes; of times alone can one tell which of the two it is.
+    # A statement may already give the text that a filter makes; only for times can the two be told apart.
     plain = not expression.filters and expression.format is None
     if kind is None or not (plain or kind.name in _TIMES):
         return None
@@ -80,7 +77,7 @@ def _reader(mapping: Mapping, columns: set[tuple[Kind, Ref] | None]) -> Reader:
     return read
 
 
-# ── Access patterns around their requests: parameters out of texts, answers out of items and rows ──
+# ── Parameters from texts, and answers from items and rows ──
 
 _TRUTHS = {"true": True, "false": False}
 
@@ -89,20 +86,20 @@ _TRUTHS = {"true": True, "false": False}
 
 
 def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
-    """The pattern's parameters out of texts, by their declared types; an unset optional one is None.
+    """The pattern's parameters parsed from texts by their declared types; an unset optional parameter is None.
 
     A list is written with commas, or as a JSON array; binary values are base64.
     Raises: SettingsError naming every parameter that is unknown, missing or not of its type.
     """
-    known = {param.name: param for param in pattern.params}
+    params = {param.name: param for param in pattern.params}
     faults = [
-        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, known)}"
-        for name in given.keys() - known.keys()
+        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, params)}"
+        for name in given.keys() - params.keys()
     ]
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for param in pattern.params:
         try:
-            found[param.name] = _param(param, given.get(param.name))
+            values[param.name] = _param(param, given.get(param.name))
         except (ValueError, InvalidOperation, RowError) as error:
             faults.append(f"parameter '{param.name}' is not of type {_type(param)}{_how(param, error)}")
         except KeyError:
@@ -111,11 +108,11 @@ def read_params(pattern: Pattern, given: Dict[str, str]) -> dict[str, Any]:
             )
     if faults:
         raise SettingsError("\n".join(sorted(faults)))
-    return found
+    return values
 
 
 def sample_params(pattern: Pattern) -> dict[str, Any]:
-    """Values of the parameters' types, to ask whether a source understands the SQL; NULL where any type takes it."""
+    """Sample values of the parameters' types, to test whether a source accepts the SQL; NULL where any type takes it."""
     samples = {param.name: _SAMPLES.get(param.type) for param in pattern.params}
     return {
         param.name: [samples[param.name]] if param.many else samples[param.name] for param in pattern.params
@@ -129,15 +126,15 @@ def schema_of(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> str
     """
     if pattern.schema is None:
         return None
-    found = str(params[pattern.schema])
-    if found not in mapping.schemas:
-        what = f"source.schemas has no '{found}'{did_you_mean(found, mapping.schemas)}"
+    schema = str(params[pattern.schema])
+    if schema not in mapping.schemas:
+        what = f"source.schemas has no '{schema}'{did_you_mean(schema, mapping.schemas)}"
         raise SettingsError(f"parameter '{pattern.schema}': {what}")
-    return found
+    return schema
 
 
 def _how(param: Param, error: Exception) -> str:
-    """Why a text is not of its parameter's type, where that can be said without it, and how one is written."""
+    """Why a text is not of its parameter's type, if that can be said without quoting it, and how to write it."""
     why = f": {without_advice(error)}" if isinstance(error, NotHeldError) else ""
     written = _WRITTEN[param.type]
     return f"{why}; write it as {f'{written},{_WRITTEN_TOO[param.type]}' if param.many else written}"
@@ -153,7 +150,7 @@ def _param(param: Param, text: str | None) -> Any:
             return None
         raise KeyError(param.name)
     read = _READERS[param.type]
-    return [read(one) for one in _listed(text)] if param.many else read(text)
+    return [read(part) for part in _listed(text)] if param.many else read(text)
 
 
 def _listed(text: str) -> list[str]:
@@ -161,11 +158,11 @@ def _listed(text: str) -> list[str]:
     if not text.strip():
         return []
     if not text.lstrip().startswith("["):
-        return [one.strip() for one in text.split(",")]
-    found = json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_number)
-    if any(not isinstance(one, (str, bool)) for one in found):
+        return [part.strip() for part in text.split(",")]
+    values = json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_number)
+    if any(not isinstance(value, (str, bool)) for value in values):
         raise ValueError("a list of plain values is taken")
-    return [one if isinstance(one, str) else str(one).lower() for one in found]
+    return [value if isinstance(value, str) else str(value).lower() for value in values]
 
 
 def _no_number(text: str) -> str:
@@ -173,10 +170,10 @@ def _no_number(text: str) -> str:
 
 
 def _truth(text: str) -> bool:
-    found = _TRUTHS.get(text.lower())
-    if found is None:
+    truth = _TRUTHS.get(text.lower())
+    if truth is None:
         raise ValueError(text)
-    return found
+    return truth
 
 
 def _number(text: str) -> Decimal:
@@ -215,7 +212,7 @@ _SAMPLES: dict[ParamType, Value] = {"integer": 1, "number": Decimal(1), "boolean
 
 
 def answer_of(mapping: Mapping, pattern: Pattern, items: list[Item]) -> dict[str, list[tuple[Any, ...]]]:
-    """Per part of the answer the returned attributes of its items, in order; an attribute not there is None."""
+    """Per part of the answer the returned attributes of its items, in order; a missing attribute is None."""
     type_attribute = mapping.table.type_attribute
     return {
         part.name: [
@@ -235,7 +232,7 @@ def nearest(items: list[Item], near: Nearby, key: tuple[str, ...]) -> list[Item]
     placed = [(place, item) for item in items if (place := _place(item, near)) is not None]
     measured = [(distance_m(near.origin, place), item) for place, item in placed]
     within = [(metres, item) for metres, item in measured if metres <= near.within_m]
-    within.sort(key=lambda one: (one[0], [one[1][name] for name in key]))
+    within.sort(key=lambda pair: (pair[0], [pair[1][name] for name in key]))
     return [item for _, item in within]
 
 
@@ -251,7 +248,7 @@ def _is_number(value: Value) -> TypeGuard[int | Decimal]:
 def plain_rows(
     part: Part, rows: list[tuple[Any, ...]], readers: Sequence[Reader] = ()
 ) -> list[tuple[Any, ...]]:
-    """Rows of the part's SQL as the items would say them, for comparison. `readers`: of its attributes, if known."""
+    """Rows of the part's SQL, converted to the form of items for comparison. `readers`: of its attributes, if known."""
     reading = readers or [lambda raw: raw] * len(part.attributes)
     return [tuple(_plain(read(value)) for read, value in zip(reading, row, strict=False)) for row in rows]
 

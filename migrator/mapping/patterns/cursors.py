@@ -13,18 +13,18 @@ from decimal import Decimal
 from typing import Any
 
 from migrator.model.errors import SettingsError
-from migrator.model.phase import Side
+from migrator.model.evidence import Side
 from migrator.model.table import Item, Value
 
 _SIGNED_BYTES = 16
 _FORM = 1
 Start = Item | None
-"""Of one partition: the key attributes of the last item that was given; None where none was yet."""
+"""Where one partition goes on: the key attributes of the last item that was given; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where a paging goes on, and of which question it is. `given`: items or rows on the pages before.
+    """The state of a read page by page. `given`: items or rows on the pages before.
 
     `asked`: a digest of the parameters; `begun_at`: seconds since 1970, of the first page. `starts`: the table's
     partitions; `row`: a digest of the last row, SQL's.
@@ -49,7 +49,7 @@ def row_digest(text: str) -> str:
 
 
 def signed(cursor: Cursor, key: str) -> str:
-    """The cursor as text. It can be read by whoever has it, and changed by nobody without the key."""
+    """The cursor as signed text: it is not encrypted, and cannot be changed without the key."""
     content = [
         _FORM,
         cursor.pattern,
@@ -58,7 +58,7 @@ def signed(cursor: Cursor, key: str) -> str:
         cursor.side,
         cursor.begun_at,
         cursor.given,
-        [one and [_plain(name, one[name]) for name in one] for one in cursor.starts],
+        [start and [_plain(name, start[name]) for name in start] for start in cursor.starts],
         cursor.row,
     ]
     body = json.dumps(content, separators=(",", ":")).encode()
@@ -74,11 +74,11 @@ def opened(text: str, key: str) -> Cursor:
     signature, body = whole[:_SIGNED_BYTES], whole[_SIGNED_BYTES:]
     if not hmac.compare_digest(signature, _signature(body, key)):
         raise _forged()
-    form, pattern, asked, revision, side, begun_at, given, starts, row = json.loads(body)
+    form, pattern, params_digest, revision, side, begun_at, given, starts, row = json.loads(body)
     if form != _FORM:
         raise SettingsError("the cursor was made by another version of migrator; begin the paging anew")
-    read = tuple(None if one is None else dict(map(_value, one)) for one in starts)
-    return Cursor(pattern, asked, revision, side, begun_at, given, read, row)
+    read = tuple(None if start is None else dict(map(_value, start)) for start in starts)
+    return Cursor(pattern, params_digest, revision, side, begun_at, given, read, row)
 
 
 def _forged() -> SettingsError:

@@ -9,16 +9,13 @@ from decimal import Context, Decimal
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from migrator.mapping.heart.items import kept_columns
-from migrator.model.entities import ItemDesign
-from migrator.model.entities import Mapping as MappingModel
 from migrator.model.evidence import Diff, DiffClass, Row
-from migrator.model.expressions import Ref
-from migrator.model.facts import EntityPlan
-from migrator.model.patterns import Part, Pattern
+from migrator.model.facts import EntityPlan, kept_columns
+from migrator.model.mapping import ItemDesign, Part, Pattern, Ref
+from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.table import Item, Value
 
-# ── What differs between the item that a row says there should be and the item that is stored ──
+# ── Differences between the item that a row makes and the item that is stored ──
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +42,33 @@ def differences(expected: Item, stored: Item, ignored: frozenset[str] = frozense
         yield Difference(name, "unexpected")
 
 
-def equal(one: Value, other: Value) -> bool:
+def equal(value: Value, other: Value) -> bool:
     """Whether two values are the same in type and content, all the way down."""
-    if type_of(one) != type_of(other):
+    if type_of(value) != type_of(other):
         return False
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return one == other
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(equal(value[name], other[name]) for name in value)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(equal, value, other))
+    return value == other
 
 
 def type_of(value: Value) -> str:
-    """DynamoDB's type, as far as values are compared: all numbers are one."""
+    """The type of a value for comparison: all numbers have the same."""
     if isinstance(value, bool):
         return "BOOL"
     return "N" if isinstance(value, (int, Decimal)) else type(value).__name__
 
 
-# ── How two answers of one access pattern differ: which rows, which attributes, and in what way. Pure ──
+# ── Differences between two answers of an access pattern: which rows, which attributes, of which kind. Pure ──
 
 Tolerances: TypeAlias = Mapping[str, Decimal]
 
 _EXACT = Context(prec=400)
 _COMPARED_AT_MOST = 4_000
-"""Values that are compared to pair rows, some milliseconds' worth; callers wait for the interpreter meanwhile."""
+"""Values compared at most to pair rows: some milliseconds, during which callers wait for the interpreter."""
 _PAIRED_AT_MOST = 100_000
-"""Values of rows and items that are paired by their names, each of which is looked at once."""
+"""Values of rows and items that are paired by their keys at most; each is read once."""
 
 
 def diffs(
@@ -83,10 +80,10 @@ def diffs(
     tolerances: Tolerances = MappingProxyType({}),
     key: Sequence[str] | None = None,
 ) -> list[Diff]:
-    """What differs; nothing where the answers are the same. `ordered`: whether their order counts.
+    """The differences; an empty list where the answers are the same. `ordered`: whether their order counts.
 
-    Rows that are on one side alone are paired with those of the other that have the same `key` (see row_key), else with
-    those that they are most like (at least half of their attributes), so that one value that differs is told as one.
+    Rows that are on one side only are paired with rows of the other side that have the same `key` (see row_key), else
+    with the most similar ones (at least half of the attributes), so that one changed value is reported as one.
     `tolerances`: by attribute how far apart numbers may be.
     """
     left_rows, left_items = _alone(rows, items)
@@ -104,20 +101,20 @@ def diffs(
         )
     ]
     rest_rows, rest_items = _rest(left_rows, left_items, pairs)
-    found = [
+    all_diffs = [
         diff
         for at, other in pairs
         for diff in _of_pair(attributes, left_rows[at], left_items[other], same, named)
     ]
-    found += [named.missing(left_rows[at]) for at in rest_rows]
-    found += [named.unexpected(left_items[at]) for at in rest_items]
-    return found
+    all_diffs += [named.missing(left_rows[at]) for at in rest_rows]
+    all_diffs += [named.unexpected(left_items[at]) for at in rest_items]
+    return all_diffs
 
 
 def _rest(
     rows: Sequence[Row], items: Sequence[Row], pairs: Sequence[tuple[int, int]]
 ) -> tuple[list[int], list[int]]:
-    """Places of rows and of items that are in no pair."""
+    """Indexes of the rows and of the items that are in no pair."""
     of_rows, of_items = {at for at, _ in pairs}, {other for _, other in pairs}
     return (
         [at for at in range(len(rows)) if at not in of_rows],
@@ -133,7 +130,7 @@ class _Named:
 
     @classmethod
     def by(cls, key: Sequence[str] | None, attributes: Sequence[str]) -> _Named:
-        """One of them may be ignored by the pattern, and so is not compared."""
+        """The places of `key` in `attributes`; unknown if the pattern ignores one of the key's attributes."""
         if key is None or not set(key) <= set(attributes):
             return cls(None)
         return cls(tuple(attributes.index(name) for name in key))
@@ -148,13 +145,13 @@ class _Named:
         return Diff("unexpected", item=item, sign=self.key(item), key=self.key(item))
 
     def pairs(self, rows: Sequence[Row], items: Sequence[Row]) -> list[tuple[int, int]]:
-        """Places of rows and items of one name; nothing where two of a side have the same one, or there are too many."""
+        """Pairs of rows and items with the same key; empty where a side has a key twice, or there are too many values."""
         if self.places is None or not rows or not items:
             return []
         if (len(rows) + len(items)) * len(rows[0]) > _PAIRED_AT_MOST:
             return []
         by_row, by_item = (
-            {as_text(self.key(one) or ()): at for at, one in enumerate(side)} for side in (rows, items)
+            {as_text(self.key(row) or ()): at for at, row in enumerate(side)} for side in (rows, items)
         )
         if len(by_row) < len(rows) or len(by_item) < len(items):
             return []
@@ -162,7 +159,7 @@ class _Named:
 
 
 def _alone(rows: Sequence[Row], items: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Rows and items without an equal one on the other side, each as often as it is there too many."""
+    """Rows and items without an equal one on the other side; of duplicates only the surplus."""
     by_text: dict[str, list[int]] = defaultdict(list)
     for number, item in enumerate(items):
         by_text[as_text(item)].append(number)
@@ -176,7 +173,7 @@ def _alone(rows: Sequence[Row], items: Sequence[Row]) -> tuple[list[Row], list[R
 
 
 def _pairs(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple[int, int]]:
-    """Places of rows and items that are likest each other, each in one pair at most; of many those with the same name."""
+    """Pairs of the most similar rows and items, each in one pair at most; of very many, those with the same id."""
     if not rows or not items:
         return []
     if len(rows) * len(items) * len(rows[0]) > _COMPARED_AT_MOST:
@@ -187,22 +184,22 @@ def _pairs(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple
         for other, item in enumerate(items)
         if 2 * (alike := same.count(row, item)) >= len(row)
     ]
-    found, used_rows, used_items = [], set(), set()
+    pairs, used_rows, used_items = [], set(), set()
     for _, at, other in sorted(likeness):
         if at not in used_rows and other not in used_items:
             used_rows.add(at)
             used_items.add(other)
-            found.append((at, other))
-    return found
+            pairs.append((at, other))
+    return pairs
 
 
 def _of_one_name(rows: Sequence[Row], items: Sequence[Row], same: _Same) -> list[tuple[int, int]]:
-    """By the first attribute that tells all rows and all items apart, as an id does; nothing where there are too many."""
+    """Pairs by the first attribute that is unique on both sides, as an id is; empty where there are too many values."""
     if (len(rows) + len(items)) * len(rows[0]) > _COMPARED_AT_MOST:
         return []
     for place in range(len(rows[0])):
         by_row, by_item = (
-            {as_text((one[place],)): at for at, one in enumerate(side)} for side in (rows, items)
+            {as_text((row[place],)): at for at, row in enumerate(side)} for side in (rows, items)
         )
         both = by_row.keys() & by_item.keys()
         if both and len(by_row) == len(rows) and len(by_item) == len(items):
@@ -224,19 +221,19 @@ class _Same:
         return sum(self.each(row, item))
 
 
-def _is_near(one: Any, other: Any, allowed: Decimal | None) -> bool:
-    if allowed is None or not (type_of(one) == type_of(other) == "N"):
-        return equal(one, other)
-    return abs(Decimal(one) - Decimal(other)) <= allowed
+def _is_near(value: Any, other: Any, allowed: Decimal | None) -> bool:
+    if allowed is None or not (type_of(value) == type_of(other) == "N"):
+        return equal(value, other)
+    return abs(Decimal(value) - Decimal(other)) <= allowed
 
 
 def _of_pair(attributes: Sequence[str], row: Row, item: Row, same: _Same, named: _Named) -> Iterator[Diff]:
     key = named.key(row)
-    for name, one, other, is_same in zip(attributes, row, item, same.each(row, item), strict=True):
+    for name, value, other, is_same in zip(attributes, row, item, same.each(row, item), strict=True):
         if not is_same:
-            kind = _kind(one, other)
-            # A value that a relay is behind with is another one at each look.
-            values = (one, other) if kind == "value" else ()
+            kind = _kind(value, other)
+            # While the relay is behind, the value can be another one at each comparison.
+            values = (value, other) if kind == "value" else ()
             yield Diff(kind, name, row, item, None if key is None else (*key, *values), key)
 
 
@@ -255,24 +252,24 @@ def _comparable(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _comparable(value[name]) for name in sorted(value)}
     if isinstance(value, (list, tuple)):
-        return [_comparable(one) for one in value]
+        return [_comparable(element) for element in value]
     number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     return ("N", Decimal(value).normalize(_EXACT)) if number else value
 
 
-# ── Which attributes of an answer name the row or the item that it came from. Pure ──
+# ── The attributes of an answer that identify the row or the item it came from. Pure ──
 
 
 def row_key(
     mapping: MappingModel, plans: Sequence[EntityPlan], pattern: Pattern, part: Part
 ) -> tuple[str, ...] | None:
-    """Attributes of the part that no two rows of its answer have alike; none of them where it has one row at most.
+    """The attributes that identify a row in the part's answer; an empty tuple where it has one row at most.
 
-    None where the pattern does not return them, or item types that can be in the answer have others.
+    None where the pattern does not return them, or where the item types in the answer have different ones.
     """
     if part.one or pattern.operation == "get":
         return ()
-    stored = tuple(one.name for one in mapping.table.key)
+    stored = tuple(attribute.name for attribute in mapping.table.key)
     if set(stored) <= set(part.attributes):
         return stored
     keys = {_of_design(plan, design, part) for plan, design in _designs(plans, part)}
@@ -292,21 +289,21 @@ def _names(plan: EntityPlan, design: ItemDesign) -> set[str]:
 
 
 def _of_design(plan: EntityPlan, design: ItemDesign, part: Part) -> tuple[str, ...] | None:
-    """For each column of the row's key an attribute that holds it as it is."""
+    """For each column of the row's key an attribute that holds it unchanged; None where one has none."""
     written = {**plan.entity.attributes, **design.attributes}
     kept = kept_columns(plan, design)
-    found = []
+    attributes = []
     for column in plan.key:
         plain = Ref((column.name,))
         name = next(
             (
-                one
-                for one in part.attributes
-                if written.get(one, Ref((one,)) if one in kept else None) == plain
+                attribute
+                for attribute in part.attributes
+                if written.get(attribute, Ref((attribute,)) if attribute in kept else None) == plain
             ),
             None,
         )
         if name is None:
             return None
-        found.append(name)
-    return tuple(found)
+        attributes.append(name)
+    return tuple(attributes)

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from migrator.mapping.patterns.diff import as_text
 from migrator.model.evidence import Row
-from migrator.model.patterns import CompareRules, Normaliser
+from migrator.model.mapping import CompareRules, Normaliser
 
 Step = Callable[[Any], Any]
 
@@ -29,7 +29,7 @@ class Normalised:
 def ruled(
     attributes: Sequence[str], rows: Sequence[Row], items: Sequence[Row], rules: CompareRules
 ) -> Normalised:
-    """Both sides under the rules. A number near enough to the row's stands in the item as the row has it."""
+    """Both sides after the rules are applied; a number of an item within the tolerance is replaced by the row's."""
     places = [place for place, name in enumerate(attributes) if name not in rules.ignore]
     kept = tuple(attributes[place] for place in places)
     steps = [_steps(rules.normalise.get(name, ())) for name in kept]
@@ -47,27 +47,27 @@ def ruled(
 
 
 def _brought_near(rows: list[Row], items: list[Row], tolerances: dict[int, Decimal]) -> list[Row]:
-    """The items, each with the numbers of a row that it is near to and that is no other item's."""
+    """The items, each replaced by a row that lies within the tolerances; no row is used twice."""
     by_rest: dict[str, tuple[list[Row], list[int]]] = defaultdict(lambda: ([], []))
     for row in rows:
         by_rest[_rest(row, tolerances)][0].append(row)
     for number, item in enumerate(items):
         by_rest[_rest(item, tolerances)][1].append(number)
-    found = list(items)
+    near_items = list(items)
     for group, numbers in by_rest.values():
         waiting = sorted(numbers, key=lambda number: _numbers(items[number], tolerances))
         # In the order of their numbers the first one that is near enough is never the wrong one to take.
         for row in sorted(group, key=lambda row: _numbers(row, tolerances)):
             near = _first_near(row, waiting, items, tolerances)
             if near is not None:
-                found[waiting.pop(near)] = row
-    return found
+                near_items[waiting.pop(near)] = row
+    return near_items
 
 
 def _first_near(
     row: Row, waiting: list[int], items: Sequence[Row], tolerances: dict[int, Decimal]
 ) -> int | None:
-    """The place among those `waiting`, which are in the order of their numbers, of the first that is near the row."""
+    """The index in `waiting` (sorted by their numbers) of the first item that is near the row."""
     first = next((place for place in tolerances if _is_number(row[place])), None)
     if first is None:
         return None
@@ -120,7 +120,7 @@ def _steps(names: Sequence[Normaliser]) -> Step:
 
 
 def _of_text(change: Callable[[str], str]) -> Step:
-    """A step that changes texts and leaves all else, which is then a difference of type."""
+    """A step that changes texts only; any other value stays, and then shows as a difference of type."""
     return lambda value: change(value) if isinstance(value, str) else value
 
 
@@ -132,7 +132,7 @@ def _day(text: str) -> str:
 
 
 def _unordered(value: Any) -> Any:
-    return sorted(value, key=lambda one: as_text((one,))) if isinstance(value, list) else value
+    return sorted(value, key=lambda element: as_text((element,))) if isinstance(value, list) else value
 
 
 _NORMALISERS: dict[Normaliser, Step] = {

@@ -6,24 +6,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from migrator.mapping.heart.filters import FILTERS, SAME_KIND
-from migrator.mapping.heart.items import kept_columns
-from migrator.model.entities import Entity, ItemDesign, Mapping
-from migrator.model.expressions import Const, Expression, Filter, Ref, Template
-from migrator.model.facts import EntityPlan
-from migrator.model.patterns import Operator, Pattern, SortCondition
+from migrator.mapping.heart.filters import FILTERS, unit_of
+from migrator.model.facts import EntityPlan, kept_columns
+from migrator.model.mapping import (
+    Const,
+    Entity,
+    Expression,
+    ItemDesign,
+    Mapping,
+    Operator,
+    Pattern,
+    Ref,
+    SortCondition,
+    Template,
+    paths_in,
+)
 from migrator.model.table import Index
 
-# ── The keys that items have, in the table or in an index, as far as the mapping alone says ──
+# ── The keys that items have in the table or in an index, as far as the mapping tells ──
 
 Form = Template | None
-"""How a key attribute is made; None where it is a plain attribute, which any template may ask for."""
-
-_SAME_TEXTS = {
-    Filter("bucket", ("day",)): Filter("date"),
-    Filter("bucket", ("month",)): Filter("month"),
-    Filter("bucket", ("year",)): Filter("year"),
-}
+"""The template of a key attribute; None for a plain attribute, which matches any template."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +39,20 @@ class StoredKey:
     item: ItemDesign
 
 
-def stored_keys(mapping: Mapping, asked: Index) -> Iterator[StoredKey]:
+def stored_keys(mapping: Mapping, index: Index) -> Iterator[StoredKey]:
     """The key of every item design that is in the index (or in the table, an index without a name)."""
     for entity in mapping.entities.values():
         for item in entity.items:
-            forms = _forms(mapping, entity, item, asked)
-            count = len(asked.partition)
+            forms = _forms(mapping, entity, item, index)
+            count = len(index.partition)
             # An item that lacks one attribute of an index's key is not in the index.
-            if len(forms) == len(asked.attributes):
+            if len(forms) == len(index.attributes):
                 yield StoredKey(tuple(forms[:count]), tuple(forms[count:]), entity, item)
 
 
-def asked_keys(mapping: Mapping, pattern: Pattern, asked: Index) -> Iterator[StoredKey]:
-    """Those of the stored keys that the pattern's key condition can give, as far as constant text tells."""
-    for key in stored_keys(mapping, asked):
+def reachable_keys(mapping: Mapping, pattern: Pattern, index: Index) -> Iterator[StoredKey]:
+    """The stored keys that can match the pattern's key condition, judged by their constant text."""
+    for key in stored_keys(mapping, index):
         if same_forms(pattern.key, key.partition) and all(
             may_give(condition, stored) for condition, stored in zip(pattern.sort, key.sort, strict=False)
         ):
@@ -57,7 +60,7 @@ def asked_keys(mapping: Mapping, pattern: Pattern, asked: Index) -> Iterator[Sto
 
 
 def may_give(condition: SortCondition, stored: Form) -> bool:
-    """Whether a sort key of this form can hold the condition."""
+    """Whether a sort key of this form can satisfy the condition."""
     if stored is None:
         return True
     if condition.operator == "equal":
@@ -92,36 +95,43 @@ def _at_most(begin: str, beyond: bool, bound: tuple[str, bool]) -> bool:
     return begin < text or (begin == text and not beyond)
 
 
-def same_forms(asked: Sequence[Template], stored: Sequence[Form]) -> bool:
+def same_forms(templates: Sequence[Template], stored: Sequence[Form]) -> bool:
     """Whether the templates agree in literals, formats and filters; names may differ."""
     return all(
-        form is None or _form(template) == _form(form) for template, form in zip(asked, stored, strict=False)
+        form is None or _form(template) == _form(form)
+        for template, form in zip(templates, stored, strict=False)
     )
 
 
-def same_ref(asked: Ref, stored: Ref) -> bool:
-    """Whether both make one text of one value."""
-    return _ref_form(asked) == _ref_form(stored)
+def same_ref(wanted: Ref, stored: Ref) -> bool:
+    """Whether both make the same text of the same value."""
+    return _ref_form(wanted) == _ref_form(stored)
 
 
 def shown(forms: Sequence[Sequence[Form]]) -> str:
-    """The forms as a person wrote them, each once."""
-    texts = {" + ".join("(an attribute)" if one is None else one.source for one in form) for form in forms}
+    """The forms as they are written in the mapping, each once."""
+    texts = {
+        " + ".join("(an attribute)" if template is None else template.source for template in form)
+        for form in forms
+    }
     return ", ".join(sorted(texts)) or "none"
 
 
-def _forms(mapping: Mapping, entity: Entity, item: ItemDesign, asked: Index) -> list[Form]:
+def _forms(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -> list[Form]:
     """Forms of the key's attributes, up to the first one that the item does not have."""
-    entry = next((entry.values for entry in item.entries if entry.index == asked.name), ())
+    entry = next((entry.values for entry in item.entries if entry.index == index.name), ())
     attributes = {**entity.attributes, **item.attributes}
     keys = {attribute.name: form for attribute, form in zip(mapping.table.key, item.key, strict=False)}
-    own = asked.own_attributes(mapping.table)
+    own = index.own_attributes(mapping.table)
     keys |= {attribute.name: form for attribute, form in zip(own, entry, strict=False)}
     forms: list[Form] = []
     by_entry = any(
-        one.index == asked.name for e in mapping.entities.values() for i in e.items for one in i.entries
+        item_entry.index == index.name
+        for e in mapping.entities.values()
+        for i in e.items
+        for item_entry in i.entries
     )
-    for name in (attribute.name for attribute in asked.attributes):
+    for name in (attribute.name for attribute in index.attributes):
         if name in keys:
             forms.append(keys[name])
         elif name in attributes:
@@ -146,37 +156,31 @@ def _keeps(item: ItemDesign, name: str, *, by_entry: bool) -> bool:
     return item.keep == "all" and name not in item.keep_except and not by_entry
 
 
-_JOINED = frozenset(name for name, spec in FILTERS.items() if spec.of_list) - SAME_KIND
-"""Filters that make one value of a list's (a path, a depth). A pattern's parameter is that value, as it is stored."""
-
-
 def _form(template: Template) -> list[object]:
     """What two templates must have in common; a `*` stands for one text of its filter."""
     return [part if isinstance(part, str) else _ref_form(part) for part in template.parts]
 
 
 def _ref_form(ref: Ref) -> tuple[object, ...]:
-    joined = [place for place, one in enumerate(ref.filters) if one.name in _JOINED]
+    specs = [FILTERS[used.name] for used in ref.filters]
+    # What a filter makes of a whole list (a path, a depth) a pattern's parameter is, as it is stored.
+    joined = [place for place, spec in enumerate(specs) if spec.of_list and not spec.same_kind]
     filters = ref.filters[joined[0] + 1 :] if joined else ref.filters
-    kept = [_SAME_TEXTS.get(one, one) for one in filters if one.name not in SAME_KIND]
+    kept = [unit_of(used) or used for used in filters if not FILTERS[used.name].same_kind]
     return None if joined else ref.format, kept
 
 
-# ──
-# Where the parameters of an access pattern come from: columns of the entities whose items its key can
-# reach. Pure.
+# ── Sources of a pattern's parameters: columns of the entities whose items its key can reach. Pure ──
 
 Role = Literal["equal", "low", "high", "bucket"]
-"""How a parameter is asked: for equality, as a bound, or for the bucket of time that it falls into."""
-
-_UNITS = {"date": "day", "month": "month", "year": "year"}
+"""How a parameter is compared: for equality, as a bound, or by the time bucket that it falls into."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParamSource:
-    """What of a row gives the parameter. `place`: which one of the values of `ref`, where it has several.
+    """The value of a row that gives the parameter. `place`: the index in `ref.paths`, where it has several.
 
-    `unit`: of a bucket, how long it is.
+    `unit`: the length of a bucket.
     """
 
     ref: Ref
@@ -191,40 +195,43 @@ class ParamSource:
 
 @dataclass(frozen=True)
 class EntityParamSources:
-    """One entity whose rows give parameters of the pattern, by their names."""
+    """An entity whose rows give parameters of the pattern. `of`: the sources by parameter name."""
 
     plan: EntityPlan
     of: dict[str, ParamSource] = field(default_factory=dict)
 
 
 def origins_of(mapping: Mapping, pattern: Pattern, plans: Sequence[EntityPlan]) -> list[EntityParamSources]:
-    """The entities that give most of the pattern's parameters; one that gives none where no entity gives any."""
-    asked = mapping.table.asked(pattern.index)
-    assert asked is not None
-    known = {param.name for param in pattern.params}
-    found = []
-    for key in asked_keys(mapping, pattern, asked):
+    """The entities that give the most parameters of the pattern (possibly none)."""
+    index = mapping.table.asked(pattern.index)
+    assert index is not None
+    names = {param.name for param in pattern.params}
+    sources = []
+    for key in reachable_keys(mapping, pattern, index):
         for plan in plans:
             if plan.entity.written == key.entity.name:
                 design = next(item for item in plan.entity.items if item.type == key.item.type)
-                paired = _Pairing(pattern, key, plan, design).origins([one.name for one in asked.attributes])
-                found.append(
-                    EntityParamSources(plan, {name: one for name, one in paired.items() if name in known})
+                paired = _Pairing(pattern, key, plan, design).origins(
+                    [attribute.name for attribute in index.attributes]
                 )
-    most = max((len(one.of) for one in found), default=0)
-    return [one for one in found if len(one.of) == most]
+                sources.append(
+                    EntityParamSources(
+                        plan, {name: source for name, source in paired.items() if name in names}
+                    )
+                )
+    most = max((len(source.of) for source in sources), default=0)
+    return [source for source in sources if len(source.of) == most]
 
 
-def redacted_params(pattern: Pattern, found: Sequence[EntityParamSources]) -> frozenset[str]:
-    """Parameters whose values are not to be shown: those named, and those of columns behind attributes that are named."""
+def redacted_params(pattern: Pattern, sources: Sequence[EntityParamSources]) -> frozenset[str]:
+    """Parameters whose values must not be shown: those named in `redact`, and those from columns behind named attributes."""
     hidden = {param.name for param in pattern.params} & set(pattern.redact)
-    for one in found:
-        entity = one.plan.entity
+    for source in sources:
+        entity = source.plan.entity
         written = [entity.attributes, *(item.attributes for item in entity.items)]
         behind = [attributes[name] for attributes in written for name in pattern.redact if name in attributes]
-        templates = [_as_template(value) for value in behind if isinstance(value, (Ref, Template))]
-        paths = {path for template in templates for ref in template.refs for path in ref.paths}
-        hidden |= {name for name, origin in one.of.items() if origin.path in paths | set(pattern.redact)}
+        paths = set(paths_in(behind))
+        hidden |= {name for name, origin in source.of.items() if origin.path in paths | set(pattern.redact)}
     return frozenset(hidden)
 
 
@@ -239,12 +246,12 @@ class _Pairing:
         self.kept = kept_columns(plan, design)
 
     def origins(self, attributes: Sequence[str]) -> dict[str, ParamSource]:
-        """By parameter; `attributes`: of the key that is asked. What is asked for equality goes before bounds."""
-        found: dict[str, ParamSource] = {}
+        """Sources by parameter, equality before bounds. `attributes`: names of the attributes of the queried key."""
+        by_name: dict[str, ParamSource] = {}
         for name, origin in self._pairs(attributes):
-            if name not in found or (origin.role == "equal" and found[name].role != "equal"):
-                found[name] = origin
-        return found
+            if name not in by_name or (origin.role == "equal" and by_name[name].role != "equal"):
+                by_name[name] = origin
+        return by_name
 
     def _pairs(self, attributes: Sequence[str]) -> Iterator[tuple[str, ParamSource]]:
         count = len(self.key.partition)
@@ -255,14 +262,14 @@ class _Pairing:
         for condition, form in zip(self.pattern.sort, forms[count:], strict=False):
             for role, template in zip(_ROLES[condition.operator], condition.values, strict=False):
                 yield from _paired(template, form, role)
-        for one in self.pattern.filters:
-            form = self._form(one.attribute, None)
-            for role, value in zip(_ROLES[one.operator], one.values, strict=False):
+        for comparison in self.pattern.filters:
+            form = self._form(comparison.attribute, None)
+            for role, value in zip(_ROLES[comparison.operator], comparison.values, strict=False):
                 if isinstance(value, (Ref, Template)):
                     yield from _paired(_as_template(value), form, role)
 
     def _form(self, name: str, form: Form) -> Form:
-        """How the attribute is made, one that is no template as a template of its one value."""
+        """The attribute's template; a single reference becomes a template of it."""
         if form is not None:
             return form
         expression = self.written.get(name)
@@ -286,54 +293,50 @@ _ROLES: dict[Operator, tuple[Role, Role]] = {
 }
 
 
-def _paired(asked: Template, stored: Form, role: Role) -> Iterator[tuple[str, ParamSource]]:
-    """The parameters of a template beside the references of a stored one, in their order."""
+def _paired(template: Template, stored: Form, role: Role) -> Iterator[tuple[str, ParamSource]]:
+    """Each parameter of the template with the reference that stands at its position in the stored one."""
     if stored is None:
         return
-    for one, other in zip(asked.refs, stored.refs, strict=False):
-        if one.every:
-            yield from _starred(one, other)
-        elif same_ref(one, other) or (_is_time(one) and _is_time(other)):
-            yield from _values(one, other, role)
-        elif not one.filters and one.format is None:
+    for ref, stored_ref in zip(template.refs, stored.refs, strict=False):
+        if ref.every:
+            yield from _starred(ref, stored_ref)
+        elif same_ref(ref, stored_ref) or (_writes_time(ref) and _writes_time(stored_ref)):
+            yield from _values(ref, stored_ref, role)
+        elif not ref.filters and ref.format is None:
             # The parameter is the text that the filters made.
-            yield one.paths[0], ParamSource(other, role)
+            yield ref.paths[0], ParamSource(stored_ref, role)
 
 
-def _starred(asked: Ref, stored: Ref) -> Iterator[tuple[str, ParamSource]]:
-    """Of a place both values; of a time its bounds; a shard takes none."""
-    if asked.filters[0].name == "geohash":
-        yield from _values(asked, stored, "equal")
+def _starred(ref: Ref, stored: Ref) -> Iterator[tuple[str, ParamSource]]:
+    """For a place both values, for a time its bounds; a shard takes no parameter."""
+    way = FILTERS[ref.filters[0].name].way
+    if way is not None and way.of == "place":
+        yield from _values(ref, stored, "equal")
         return
-    for name, role in zip(asked.paths, _ROLES["between"], strict=False):
+    for name, role in zip(ref.paths, _ROLES["between"], strict=False):
         yield name, ParamSource(_plain(stored), role)
 
 
-def _values(asked: Ref, stored: Ref, role: Role) -> Iterator[tuple[str, ParamSource]]:
+def _values(ref: Ref, stored: Ref, role: Role) -> Iterator[tuple[str, ParamSource]]:
     plain = _plain(stored)
-    unit = next((found for used in asked.filters if (found := _unit(used))), "")
-    falling = any(used.name == "desc" for used in asked.filters)
+    unit = next((bucket_unit for used in ref.filters if (bucket_unit := unit_of(used))), "")
+    falling = any(FILTERS[used.name].order == "reversed" for used in ref.filters)
     if role == "equal" and unit:
         role = "bucket"
     elif falling and role != "equal":
         role = "high" if role == "low" else "low"
-    for place, name in enumerate(asked.paths[: len(plain.paths)]):
+    for place, name in enumerate(ref.paths[: len(plain.paths)]):
         yield name, ParamSource(plain, role, place, unit)
 
 
-def _is_time(ref: Ref) -> bool:
-    """Whether it makes the text of a time: a day begins as its moments do."""
-    return any(used.name == "iso" or _unit(used) for used in ref.filters)
-
-
-def _unit(used: Filter) -> str:
-    return used.args[0] if used.name == "bucket" else _UNITS.get(used.name, "")
+def _writes_time(ref: Ref) -> bool:
+    return any(FILTERS[used.name].writes_time for used in ref.filters)
 
 
 def _plain(ref: Ref) -> Ref:
-    """The reference as far as it makes the value that both templates begin with: one out of a list, or a column's."""
+    """The reference without the filters that write text: a column, or one value chosen from a list."""
     lists = [place for place, used in enumerate(ref.filters) if FILTERS[used.name].of_list]
     if not lists:
         return replace(ref, format=None, filters=())
-    chosen = ref.filters[lists[0]].name in SAME_KIND
+    chosen = FILTERS[ref.filters[lists[0]].name].same_kind
     return replace(ref, format=None if chosen else ref.format, filters=ref.filters[: lists[0] + 1])

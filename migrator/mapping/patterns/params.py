@@ -1,4 +1,4 @@
-"""Parameters of access patterns: checked, and as text for the command line."""
+"""Parameters of access patterns: validation of a caller's values, and their text form for the command line."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from migrator.mapping.heart.scalars import NotHeldError, checked_number, without
 from migrator.mapping.heart.values import decoder, encodable, text
 from migrator.model.errors import RowError, SettingsError, did_you_mean
 from migrator.model.facts import Kind
-from migrator.model.patterns import Param, ParamType, Pattern
+from migrator.model.mapping import Param, ParamType, Pattern
 
-# ── Parameters as they are written on the command line, out of the decoded values of rows. Pure ──
+# ── Parameters as text for the command line, from the decoded values of rows. Pure ──
 
 
 def param_text(value: Any, type_: ParamType) -> str:
-    """What `read_params` reads the value from. Raises: RowError for a value that has no text."""
+    """The text that `read_params` parses back to the value. Raises: RowError for a value that has no text."""
     if type_ == "binary" and isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if type_ == "date" and isinstance(value, datetime):
@@ -58,23 +58,23 @@ _WHOLE: dict[str, Callable[[str], str]] = {
 
 
 _PAST = 20
-"""What part of the range of known numbers the absent one lies behind its end."""
+"""The absent number lies behind the end of the known numbers by this fraction (1/20) of their range."""
 
 
 def absent_value(values: Sequence[Any]) -> Any:
-    """A value of their kind that is past the last one; None where the kind has none that is sure to be no row's."""
-    numbers = [one for one in values if isinstance(one, (int, Decimal)) and not isinstance(one, bool)]
+    """A value of the same type past the largest one; None for types where that may still be a row's value."""
+    numbers = [value for value in values if isinstance(value, (int, Decimal)) and not isinstance(value, bool)]
     if numbers:
         # Well past the last one that is known, since the very last row of the table may not be.
         return max(numbers) + 1 + int(max(numbers) - min(numbers)) // _PAST
-    texts = [one for one in values if isinstance(one, str)]
+    texts = [value for value in values if isinstance(value, str)]
     if texts:
         return f"{max(texts)}0"
-    times = [one for one in values if isinstance(one, date)]
+    times = [value for value in values if isinstance(value, date)]
     return max(times) + timedelta(days=366) if times else None
 
 
-# ── Parameters of access patterns as a program gives them: checked, and as texts. Pure ──
+# ── Parameters as a program gives them: validated, and as texts. Pure ──
 
 Checked = Callable[[Any], Any]
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
@@ -91,17 +91,17 @@ def checked_params(pattern: Pattern, given: Mapping[str, Any]) -> dict[str, Any]
     Times and UUIDs may also be given as their texts. Raises: SettingsError naming every parameter that is unknown, missing,
     not of its type or an integer beyond 64 bits, without any value.
     """
-    known = {param.name: param for param in pattern.params}
+    params = {param.name: param for param in pattern.params}
     faults = [
-        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, known)}"
+        f"{pattern.name} has no parameter '{name}'{did_you_mean(name, params)}"
         for name in given
-        if name not in known
+        if name not in params
     ]
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for param in pattern.params:
         value = given.get(param.name)
         try:
-            found[param.name] = None if value is None and param.optional else _checked(param, value)
+            values[param.name] = None if value is None and param.optional else _checked(param, value)
         except _TooLargeError:
             faults.append(f"{pattern.name}: parameter '{param.name}' is an integer beyond 64 bits")
         except NotHeldError as error:
@@ -111,13 +111,13 @@ def checked_params(pattern: Pattern, given: Mapping[str, Any]) -> dict[str, Any]
             faults.append(_fault(pattern, param, value, missing=param.name not in given))
     if faults:
         raise SettingsError("\n".join(faults))
-    return found
+    return values
 
 
 def texts_of(pattern: Pattern, values: Mapping[str, Any]) -> dict[str, str]:
-    """The parameters that are set as texts that `read_params` reads; `values` as `checked_params` gives them."""
+    """The set parameters as texts that `read_params` parses; `values` as `checked_params` returns them."""
     return {
-        param.name: list_text([param_text(one, param.type) for one in values[param.name]])
+        param.name: list_text([param_text(value, param.type) for value in values[param.name]])
         if param.many
         else param_text(values[param.name], param.type)
         for param in pattern.params
@@ -128,7 +128,7 @@ def texts_of(pattern: Pattern, values: Mapping[str, Any]) -> dict[str, str]:
 def kind_of(pattern: Pattern, values: Mapping[str, Any]) -> str:
     """The optional parameters that are set, joined by commas."""
     return ",".join(
-        sorted(one.name for one in pattern.params if one.optional and values[one.name] is not None)
+        sorted(param.name for param in pattern.params if param.optional and values[param.name] is not None)
     )
 
 
@@ -146,12 +146,12 @@ def _checked(param: Param, value: Any) -> Any:
         return check(value)
     if not isinstance(value, (list, tuple)):
         raise TypeError
-    return [check(one) for one in value]
+    return [check(element) for element in value]
 
 
 def _of(*types: type, but: type | None = None) -> Checked:
     def check(value: Any) -> Any:
-        # Python counts with true and false, and takes a datetime for a date.
+        # In Python a bool is an int, and a datetime is a date.
         if not isinstance(value, types) or (but is not None and isinstance(value, but)):
             raise TypeError
         return value
@@ -164,16 +164,16 @@ def _text(value: Any) -> str:
 
 
 def _integer(value: Any) -> int:
-    found = int(_of(int, but=bool)(value))
-    if not _LOWEST <= found <= _HIGHEST:
+    number = int(_of(int, but=bool)(value))
+    if not _LOWEST <= number <= _HIGHEST:
         raise _TooLargeError
-    return found
+    return number
 
 
 def _number(value: Any) -> Decimal:
-    found = _of(int, float, Decimal, but=bool)(value)
+    number = _of(int, float, Decimal, but=bool)(value)
     # The shortest decimal of a float is the one that was written.
-    return checked_number(Decimal(repr(found)) if isinstance(found, float) else Decimal(found))
+    return checked_number(Decimal(repr(number)) if isinstance(number, float) else Decimal(number))
 
 
 def _date(value: Any) -> date:

@@ -9,23 +9,31 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from migrator.mapping.heart.expressions import Compiled, Places, compile_key, compile_value
 from migrator.mapping.heart.filters import FilterContext, texts_of
 from migrator.mapping.heart.geo import precision_for, reach_m
-from migrator.model.entities import Mapping
+from migrator.mapping.heart.rows import Compiled, Places, compile_key, compile_value
 from migrator.model.errors import RowError, SettingsError
-from migrator.model.expressions import Expression, Ref, Template
-from migrator.model.patterns import Nearby, Operator, Pattern, Request
+from migrator.model.mapping import (
+    Expression,
+    Mapping,
+    Nearby,
+    Operator,
+    Pattern,
+    Ref,
+    Request,
+    Template,
+    paths_in,
+)
 from migrator.model.table import BATCH_GET_KEYS, Index, ItemKey, KeyAttribute, TableDesign
 
-# ── A pattern's templates and expressions with its parameters put in ──
+# ── A pattern's templates and expressions, rendered with its parameters ──
 
 _KEYS = 256
-"""Key templates of one pattern that are kept compiled: its own, and those of the newest texts that its `*` stood for."""
+"""Size of the cache of compiled key templates per pattern: its own, and those with recent texts for its `*`."""
 
 
 class Templates:
-    """What a pattern's parameters are put into, compiled once. Safe to share between threads."""
+    """A pattern's templates and expressions, compiled once. Safe to share between threads."""
 
     def __init__(self, mapping: Mapping, pattern: Pattern) -> None:
         self.pattern = pattern
@@ -39,11 +47,11 @@ class Templates:
         return compile_key(template, attribute, self._places, self._around)
 
     def value(self, expression: Expression) -> Compiled:
-        """Of one of the pattern's own expressions, which live as long as this does: so an id names one of them."""
-        found = self._values.get(id(expression))
-        if found is None:
-            found = self._values[id(expression)] = compile_value(expression, self._places, self._around)
-        return found
+        """The compiled expression, cached by id: the pattern's expressions live as long as this object."""
+        compiled = self._values.get(id(expression))
+        if compiled is None:
+            compiled = self._values[id(expression)] = compile_value(expression, self._places, self._around)
+        return compiled
 
 
 class Renderer:
@@ -64,13 +72,13 @@ class Renderer:
 
     def set_key(self, template: Template, attribute: KeyAttribute) -> Any:
         """The value of a key attribute that must not be left out."""
-        found = self.key(template, attribute)
-        if found is None:
+        value = self.key(template, attribute)
+        if value is None:
             raise unset(self.pattern)
-        return found
+        return value
 
     def texts(self, star: Ref) -> list[str]:
-        """What the `*` stands for."""
+        """The texts that the `*` stands for."""
         values = [self.params[path] for path in star.paths]
         if None in values:
             raise unset(self.pattern)
@@ -93,7 +101,7 @@ def unset(pattern: Pattern) -> SettingsError:
     return SettingsError(f"{pattern.name}: a parameter of the key is not set")
 
 
-# ── Access patterns compiled to requests: parameters in, what DynamoDB is asked out ──
+# ── Requests to DynamoDB, made from an access pattern and its parameters ──
 
 CONDITIONS: dict[Operator, str] = {
     "equal": "{0} = {1}",
@@ -107,7 +115,7 @@ CONDITIONS: dict[Operator, str] = {
 
 
 def request_for(mapping: Mapping, pattern: Pattern, params: Dict[str, Any]) -> Request:
-    """What answers the pattern for these parameters (see patterns.read_params); who asks more than once keeps `Requests`.
+    """The request for these parameters (see answers.read_params); a caller with many requests keeps a `Requests`.
 
     Raises: SettingsError where a parameter of the key is not set or does not fit it.
     """
@@ -122,7 +130,7 @@ class Requests:
         self._pattern = pattern
         self._templates = Templates(mapping, pattern)
         self._key = tuple(attribute.name for attribute in mapping.table.key)
-        self._asked = mapping.table.asked(pattern.index)
+        self._index = mapping.table.asked(pattern.index)
         self._star = pattern.star
 
     def of(self, params: Dict[str, Any]) -> Request:
@@ -131,7 +139,7 @@ class Requests:
         return replace(self._request(params), type_attribute=table.type_attribute, ttl_attribute=table.ttl)
 
     def refuse_unfit(self, params: Dict[str, Any]) -> None:
-        """Nothing, where the parameters make a request, which is not built. Raises: SettingsError, as `of`."""
+        """Checks the parameters without building the request. Raises: SettingsError, as `of`."""
         pattern = self._pattern
         if pattern.operation == "query":
             self._tests(params)
@@ -145,8 +153,8 @@ class Requests:
         if pattern.operation == "query":
             return self._query(self._tests(params))
         if pattern.operation == "get":
-            found = _whole_key(self._table, Renderer(self._templates, params))
-            return Request("get", ({"Key": found, "ConsistentRead": pattern.consistent},), key)
+            whole_key = _whole_key(self._table, Renderer(self._templates, params))
+            return Request("get", ({"Key": whole_key, "ConsistentRead": pattern.consistent},), key)
         keys = _listed_keys(self._table, self._templates, params)
         sent = tuple(
             {"Keys": keys[start : start + BATCH_GET_KEYS], "ConsistentRead": pattern.consistent}
@@ -154,26 +162,26 @@ class Requests:
         )
         return Request("batch_get", sent, key)
 
-    def _query(self, made: _Asked) -> Request:
-        pattern, asked = self._pattern, self._asked
-        assert asked is not None
+    def _query(self, made: _QueryParts) -> Request:
+        pattern, index = self._pattern, self._index
+        assert index is not None
         return Request(
             operation="query",
             sent=tuple(_parameters(pattern, partition, made) for partition in made.partitions),
             key=self._key,
-            sort=tuple(attribute.name for attribute in asked.sort),
+            sort=tuple(attribute.name for attribute in index.sort),
             descending=pattern.descending,
             limit=made.limit,
             near=made.near,
         )
 
-    def _tests(self, params: Dict[str, Any]) -> _Asked:
-        pattern, asked, star = self._pattern, self._asked, self._star
-        assert asked is not None
+    def _tests(self, params: Dict[str, Any]) -> _QueryParts:
+        pattern, index, star = self._pattern, self._index, self._star
+        assert index is not None
         render = Renderer(self._templates, params)
-        sort = _sort(pattern, asked, render)
-        partitions = [] if sort is None else _partitions(pattern, asked, star, render)
-        return _Asked(
+        sort = _sort(pattern, index, render)
+        partitions = [] if sort is None else _partitions(pattern, index, star, render)
+        return _QueryParts(
             partitions,
             sort or [],
             _filters(pattern, render) if partitions else [],
@@ -186,7 +194,7 @@ class Requests:
 
 
 def _whole_key(table: TableDesign, render: Renderer) -> dict[str, Any]:
-    templates = [*render.pattern.key, *(one.values[0] for one in render.pattern.sort)]
+    templates = [*render.pattern.key, *(condition.values[0] for condition in render.pattern.sort)]
     return {
         attribute.name: render.set_key(template, attribute)
         for attribute, template in zip(table.key, templates, strict=True)
@@ -194,9 +202,9 @@ def _whole_key(table: TableDesign, render: Renderer) -> dict[str, Any]:
 
 
 def _listed_keys(table: TableDesign, templates: Templates, params: Dict[str, Any]) -> list[dict[str, Any]]:
-    """One key for each value of the list, in its order; a key that comes twice is asked once."""
+    """One key for each value of the list, in its order; a repeated key is requested once."""
     pattern = templates.pattern
-    used = {path for template in _key_templates(pattern) for ref in template.refs for path in ref.paths}
+    used = set(paths_in(_key_templates(pattern)))
     name = next(param.name for param in pattern.params if param.many and param.name in used)
     if params[name] is None:
         raise unset(pattern)
@@ -208,7 +216,7 @@ def _listed_keys(table: TableDesign, templates: Templates, params: Dict[str, Any
 
 
 def _key_templates(pattern: Pattern) -> list[Template]:
-    return [*pattern.key, *(value for one in pattern.sort for value in one.values)]
+    return [*pattern.key, *(value for condition in pattern.sort for value in condition.values)]
 
 
 # ── query ───────────────────────────────────────────────────────────────────────────────────────
@@ -224,8 +232,8 @@ class _Test:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What a Query asks for, its parameters put in: the tests of each partition, of the sort key and of what is filtered."""
+class _QueryParts:
+    """A Query with its parameters put in: tests of each partition, of the sort key and of filtered attributes."""
 
     partitions: list[list[_Test]]
     sort: list[_Test]
@@ -234,12 +242,12 @@ class _Asked:
     near: Nearby | None
 
 
-def _partitions(pattern: Pattern, asked: Index, star: Ref | None, render: Renderer) -> list[list[_Test]]:
-    """The partitions to ask: one, or as many as a `*` stands for."""
+def _partitions(pattern: Pattern, index: Index, star: Ref | None, render: Renderer) -> list[list[_Test]]:
+    """The partitions to query: one, or one for each text of a `*`."""
     return [
         [
             _Test(attribute.name, "equal", [render.set_key(template, attribute)])
-            for attribute, template in zip(asked.partition, templates, strict=True)
+            for attribute, template in zip(index.partition, templates, strict=True)
         ]
         for templates in ([pattern.key] if star is None else _starred(pattern, star, render))
     ]
@@ -254,16 +262,16 @@ def _starred(pattern: Pattern, star: Ref, render: Renderer) -> Iterator[tuple[Te
         )
 
 
-def _sort(pattern: Pattern, asked: Index, render: Renderer) -> list[_Test] | None:
-    """Conditions on the sort key, without those of unset parameters; None where no item can hold them."""
+def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[_Test] | None:
+    """Conditions on the sort key, without those of unset parameters; None where no item can satisfy them."""
     tests: list[_Test] = []
-    for number, (attribute, condition) in enumerate(zip(asked.sort, pattern.sort, strict=False)):
+    for number, (attribute, condition) in enumerate(zip(index.sort, pattern.sort, strict=False)):
         values = [render.key(template, attribute) for template in condition.values]
         if None in values:
             continue
         if len(tests) < number:
             # DynamoDB takes conditions on a sort key from its left; leaving one out would drop those behind it.
-            missing = asked.sort[number - 1].name
+            missing = index.sort[number - 1].name
             raise SettingsError(f"{pattern.name}: {attribute.name} can be asked only together with {missing}")
         if condition.operator == "between" and values[0] > values[1]:
             return None
@@ -271,7 +279,7 @@ def _sort(pattern: Pattern, asked: Index, render: Renderer) -> list[_Test] | Non
     return tests
 
 
-def _parameters(pattern: Pattern, partition: list[_Test], made: _Asked) -> dict[str, Any]:
+def _parameters(pattern: Pattern, partition: list[_Test], made: _QueryParts) -> dict[str, Any]:
     names: dict[str, str] = {}
     bound: dict[str, Any] = {}
     conditions = [*_clauses("p", partition, names, bound), *_clauses("s", made.sort, names, bound)]
@@ -294,8 +302,8 @@ def _parameters(pattern: Pattern, partition: list[_Test], made: _Asked) -> dict[
 def _filters(pattern: Pattern, render: Renderer) -> list[_Test]:
     """Conditions on other attributes, without those of unset parameters."""
     tests = [
-        _Test(one.attribute, one.operator, [render.value(value) for value in one.values])
-        for one in pattern.filters
+        _Test(comparison.attribute, comparison.operator, [render.value(value) for value in comparison.values])
+        for comparison in pattern.filters
     ]
     return [test for test in tests if None not in test.values]
 
@@ -348,5 +356,5 @@ def _too_far(pattern: Pattern, precision: int, latitude: Any, within: float) -> 
     wider = precision_for(latitude, within)
     mend = f"geohash:{wider} would do" if wider else "no geohash would do"
     reach = math.floor(reach_m(latitude, precision))
-    asked = f"{within:.1f}".removesuffix(".0")
-    return f"{pattern.name}: nine cells of geohash:{precision} reach {reach} m at this latitude, not {asked} m; {mend}"
+    wanted = f"{within:.1f}".removesuffix(".0")
+    return f"{pattern.name}: nine cells of geohash:{precision} reach {reach} m at this latitude, not {wanted} m; {mend}"

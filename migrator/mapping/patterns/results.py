@@ -1,4 +1,4 @@
-"""Answers converted for a service's callers, and from a service's own functions. Pure."""
+"""Conversion of answers: to dicts for a service's callers, and to rows from a service's own functions. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import UUID
 
 from migrator.mapping.patterns.answers import plain_rows
 from migrator.model.errors import SettingsError, did_you_mean
-from migrator.model.patterns import Part, Pattern
+from migrator.model.mapping import Part, Pattern
 from migrator.model.table import Value
 
 Rows = list[tuple[Any, ...]]
@@ -52,13 +52,13 @@ def _only(listed: list[dict[str, Value]]) -> dict[str, Value] | None:
 
 
 def own_value(value: Any) -> Any:
-    """The value in a form that is the same from both sides, and that nobody else holds."""
+    """A copy of the value in a form that is the same from both sides."""
     if isinstance(value, Decimal):
         return _number(value)
     if isinstance(value, dict):
-        return {name: own_value(one) for name, one in value.items()}
+        return {name: own_value(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [own_value(one) for one in value]
+        return [own_value(inner) for inner in value]
     return value
 
 
@@ -68,7 +68,7 @@ def _number(value: Decimal) -> int | Decimal:
     return value.normalize(_EXACT)
 
 
-# ── what a service's own functions answer ──
+# ── answers of a service's own functions ──
 
 
 def records_of(pattern: Pattern, answer: Any, at_most: int) -> dict[str, list[Record]]:
@@ -91,34 +91,34 @@ def records_of(pattern: Pattern, answer: Any, at_most: int) -> dict[str, list[Re
 
 
 def _other_part(unknown: Sequence[str], names: Sequence[str]) -> str:
-    """What is said of parts that the pattern has not. A key may be a value of a row: it is named only where it is like a
-    part's name."""
+    """The message for parts that the pattern does not have. A key may be a value of a row, so it is quoted only if it is
+    similar to a part's name."""
     for name in unknown:
         if guess := _likely(name, names):
             return f"it gave the part '{name}'{guess}"
     return f"it gave a part of another name; known: {', '.join(names)}" if unknown else ""
 
 
-def _likely(name: str, known: Iterable[str]) -> str:
+def _likely(name: str, names: Iterable[str]) -> str:
     """'; did you mean …?', or '' where no known name is like it."""
-    guess = did_you_mean(name, known)
+    guess = did_you_mean(name, names)
     return guess if guess.startswith("; did") else ""
 
 
 def rows_of(part: Part, records: Sequence[Record], readers: Sequence[Any] = ()) -> Rows:
     """The records as rows of the part's attributes, in the form of items. `readers`: as for `plain_rows`."""
-    rows = [tuple(one.get(name) for name in part.attributes) for one in records]
+    rows = [tuple(record.get(name) for name in part.attributes) for record in records]
     return plain_rows(part, rows, readers)
 
 
 def names_fault(part: Part, ours: Sequence[Record], others: Sequence[Record]) -> str:
-    """What is wrong with the names of `ours`: an attribute that none of them has, while all know others like it, or the
-    other side has it; '' for nothing. An item may lack an attribute that has no value."""
+    """The fault in the names of `ours`: an attribute that no record has, though the other side has it or a name is similar;
+    '' for none. An item may lack an attribute that has no value."""
     if not ours:
         return ""
-    given = {str(name) for one in ours for name in one}
+    given = {str(name) for record in ours for name in record}
     unknown = given - set(part.attributes)
-    there = {name for one in others for name, value in one.items() if value is not None}
+    there = {name for record in others for name, value in record.items() if value is not None}
     for name in part.attributes:
         if name in given or (others and name not in there):
             continue
@@ -136,14 +136,14 @@ class TooManyError(SettingsError):
 def _listed(part: Part, answer: Any, at_most: int) -> list[Record]:
     if answer is None:
         return []
-    found = [answer] if _is_record(answer) else answer
-    if not isinstance(found, Sequence) or isinstance(found, (str, bytes)):
+    records_given = [answer] if _is_record(answer) else answer
+    if not isinstance(records_given, Sequence) or isinstance(records_given, (str, bytes)):
         raise SettingsError(
             f"it gave {_called(answer)}; give a list of dicts, dataclasses, named tuples or rows"
         )
-    if len(found) > at_most:
+    if len(records_given) > at_most:
         raise TooManyError(f"more than {at_most:,} rows; they are not compared")
-    return [_record(part, one) for one in found]
+    return [_record(part, record) for record in records_given]
 
 
 def _is_record(value: Any) -> bool:
@@ -152,14 +152,14 @@ def _is_record(value: Any) -> bool:
 
 
 def _record(part: Part, value: Any) -> Record:
-    """All of its names, with the values of what the part returns: nothing else is compared, or read."""
+    """The record with all of its names; only the values of attributes that the part returns are read."""
     return {name: _settled(get()) if name in part.attributes else None for name, get in _fields(value)}
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Names, and what gives their values."""
+    """The names, each with a function that reads its value."""
     if hasattr(value, "_sa_instance_state"):
-        # Objects of an ORM, dataclasses among them: reading a field may ask the database, for a caller who waits.
+        # Objects of an ORM, dataclasses among them: reading a field may query the database while a caller waits.
         raise _no_record(value)
     if isinstance(value, Mapping):
         named = value
@@ -183,16 +183,16 @@ def _called(value: Any) -> str:
 
 
 def _settled(value: Any) -> Any:
-    """A copy of the value in a form that items have, or that a driver gives and an item says in its own form.
+    """A copy of the value in a form that items have, or that a driver gives and can be converted.
 
-    Raises: SettingsError for any other: it would be the caller's, and no two looks would find the same in it.
+    Raises: SettingsError for any other value: it could change between two comparisons.
     """
     if isinstance(value, Mapping):
-        return {str(name): _settled(one) for name, one in value.items()}
+        return {str(name): _settled(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_settled(one) for one in value]
+        return [_settled(inner) for inner in value]
     if isinstance(value, (set, frozenset)):
-        return _sorted([_settled(one) for one in value])
+        return _sorted([_settled(inner) for inner in value])
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     if type(value).__name__ == "Binary":  # boto3's own class for binary values

@@ -1,1 +1,1 @@
-"""What of a row or an item may be shown, and how a difference is explained."""
+"""Masking of values and keys that must not be shown, and likely causes of differences."""

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 Pair: TypeAlias = tuple[str, str]
-"""What SQL says and what the item says, as JSON text; a redacted value is a mark, which is no JSON."""
+"""SQL's value and the item's as JSON text; a redacted value is a mask, which is not JSON."""
 _Values: TypeAlias = tuple[Any, Any]
 
 UNKNOWN = ""
@@ -20,14 +20,13 @@ _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 
 
 def value_cause(pairs: Sequence[Pair]) -> str:
-    """One sentence that holds for every pair; UNKNOWN where nothing does, and where values are redacted, too deep or too
-    large."""
+    """A sentence that is true for every pair; UNKNOWN where there is none, or values are redacted, too deep or too large."""
     try:
         read = [_read(pair) for pair in pairs]
-        known = [pair for pair in read if pair is not None]
-        if not known or len(known) < len(read):
+        readable = [pair for pair in read if pair is not None]
+        if not readable or len(readable) < len(read):
             return UNKNOWN
-        return next((said for rule in _RULES if (said := rule(known))), UNKNOWN)
+        return next((cause for rule in _RULES if (cause := rule(readable))), UNKNOWN)
     except (RecursionError, ArithmeticError):
         return UNKNOWN
 
@@ -40,7 +39,7 @@ def _read(pair: Pair) -> _Values | None:
     return row, item
 
 
-# ── rules: each is given all pairs and answers for all of them ──────────────────────────────────
+# ── rules: each gets all pairs, and returns a sentence that is true for all of them ─────────────
 
 
 def _factor(pairs: Sequence[_Values]) -> str:
@@ -53,7 +52,7 @@ def _factor(pairs: Sequence[_Values]) -> str:
     (factor,) = factors
     if factor == -1:
         return "the sign is turned round"
-    # Of one pair alone any factor would do; that of another unit is told all the same.
+    # A single pair has always a factor; only that of a common unit says something.
     if len(set(numbers)) < 2 and not _is_unit(factor):
         return ""
     larger = factor if abs(factor) > 1 else (1 / factor).normalize()
@@ -128,10 +127,10 @@ def _days(pairs: Sequence[_Values]) -> str:
     return ""
 
 
-def _of_text(same: Callable[[str], Any], said: str) -> Callable[[Sequence[_Values]], str]:
+def _of_text(same: Callable[[str], Any], sentence: str) -> Callable[[Sequence[_Values]], str]:
     def rule(pairs: Sequence[_Values]) -> str:
         texts = _texts(pairs)
-        return said if texts and all(same(row) == same(item) for row, item in texts) else ""
+        return sentence if texts and all(same(row) == same(item) for row, item in texts) else ""
 
     return rule
 
@@ -182,16 +181,16 @@ def _truth(pairs: Sequence[_Values]) -> str:
 
 
 def _truth_of(value: Any) -> bool | None:
-    said = str(value).lower()
-    return True if said in _TRUE else False if said in _FALSE else None
+    text = str(value).lower()
+    return True if text in _TRUE else False if text in _FALSE else None
 
 
 def _json_as_text(pairs: Sequence[_Values]) -> str:
     def inside(pair: _Values) -> bool:
         row, item = pair
         text, other = (row, item) if isinstance(row, str) else (item, row)
-        found = _read((text, "null")) if isinstance(text, str) and isinstance(other, (list, dict)) else None
-        return found is not None and found[0] == other
+        values = _read((text, "null")) if isinstance(text, str) and isinstance(other, (list, dict)) else None
+        return values is not None and values[0] == other
 
     return "the same JSON; one side has it as text" if all(map(inside, pairs)) else ""
 
@@ -217,7 +216,7 @@ _RULES: tuple[Callable[[Sequence[_Values]], str], ...] = (
 """In this order: the narrower explanation first."""
 
 
-# ── what the values are ──
+# ── values by type ──
 
 
 def _numbers(pairs: Sequence[_Values]) -> list[tuple[Decimal, Decimal]]:
@@ -241,8 +240,8 @@ def _moment(text: str) -> datetime:
     """Raises: ValueError."""
     if len(text) < 8 or text.isdigit():
         raise ValueError
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _number(value: Any) -> Decimal | None:
@@ -253,12 +252,12 @@ def _number(value: Any) -> Decimal | None:
 
 
 def _exponent(number: Decimal) -> int:
-    found = number.as_tuple().exponent
-    return found if isinstance(found, int) else 0
+    exponent = number.as_tuple().exponent
+    return exponent if isinstance(exponent, int) else 0
 
 
 def _places(number: Decimal) -> int:
-    """Decimals that say something."""
+    """Decimals without trailing zeros."""
     return max(0, -_exponent(number.normalize()))
 
 

@@ -12,19 +12,14 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from migrator.mapping.heart.items import kept_columns
-from migrator.mapping.language.tenants import entities_of
 from migrator.mapping.patterns.param_sources import origins_of, redacted_params
-from migrator.model.entities import ItemDesign
-from migrator.model.entities import Mapping as MappingModel
-from migrator.model.expressions import Const, Each, Expression, MapOf, Ref, Stored, Template
-from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, Slot, TableFacts
-from migrator.model.patterns import Pattern
+from migrator.mapping.plan import entities_of
+from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, Slot, TableFacts, kept_columns
+from migrator.model.mapping import Expression, ItemDesign, Pattern, Template, paths_in
+from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.results import Hidden
 
-# ──
-# Which attributes must not be shown: those that a pattern redacts, and all others made of the same
-# columns. Pure.
+# ── Attributes that must not be shown: those that a pattern redacts, and others made of the same columns. Pure ──
 
 _WORD = re.compile(r"\w+")
 _Column: TypeAlias = tuple[str | None, str, str]
@@ -39,7 +34,7 @@ class Redaction:
     columns: frozenset[_Column]
 
     def hidden(self, plan: EntityPlan, design: ItemDesign) -> frozenset[str]:
-        """The attributes of this item type whose values are not to be shown, key attributes of indexes aside."""
+        """The attributes of this item type whose values must not be shown, except key attributes of indexes."""
         hides = _Hiding(self, plan)
         written = {**plan.entity.attributes, **design.attributes}
         kept = [name for name in kept_columns(plan, design) if hides.path(name)]
@@ -49,24 +44,24 @@ class Redaction:
         return _Hiding(self, plan).path(path)
 
     def hides_key(self, plan: EntityPlan, template: Template) -> bool:
-        """Whether the template is made of a column that is not to be shown."""
+        """Whether the template is made of a column that must not be shown."""
         return _Hiding(self, plan).value(template)
 
 
 def redaction_of(mapping: MappingModel, plans: Sequence[EntityPlan]) -> Redaction:
-    """What the mapping's patterns redact, seen over all of its entities."""
+    """Everything that the mapping's patterns redact, over all entities."""
     names = frozenset(name for pattern in mapping.patterns.values() for name in pattern.redact)
     columns = {column for plan in plans for column in _behind(plan, names)}
     for pattern in mapping.patterns.values():
-        for found in origins_of(mapping, pattern, plans) if pattern.redact and plans else ():
-            places = _places(found.plan)
-            paths = [origin.path for name, origin in found.of.items() if name in pattern.redact]
+        for sources in origins_of(mapping, pattern, plans) if pattern.redact and plans else ():
+            places = _places(sources.plan)
+            paths = [origin.path for name, origin in sources.of.items() if name in pattern.redact]
             columns |= {places[path] for path in paths if path in places}
     return Redaction(names, frozenset(columns))
 
 
 def hidden_by_pattern(mapping: MappingModel, plans: Sequence[EntityPlan]) -> dict[str, Hidden]:
-    """By pattern what it redacts itself, and what any other redacts of the same columns."""
+    """Per pattern what is hidden: what it redacts itself, and what other patterns redact of the same columns."""
     redaction = redaction_of(mapping, plans)
     by_type: dict[str, frozenset[str]] = {}
     for plan in plans:
@@ -90,30 +85,30 @@ def _of_params(
 ) -> frozenset[str]:
     if not redaction.names:
         return frozenset()
-    found = origins_of(mapping, pattern, plans) if plans else []
+    sources = origins_of(mapping, pattern, plans) if plans else []
     hidden = {
         name
-        for one in found
-        for name, origin in one.of.items()
-        if redaction.hides_path(one.plan, origin.path)
+        for source in sources
+        for name, origin in source.of.items()
+        if redaction.hides_path(source.plan, origin.path)
     }
     named = redaction.names & {param.name for param in pattern.params}
-    return named | hidden | redacted_params(pattern, found)
+    return named | hidden | redacted_params(pattern, sources)
 
 
 def _behind(plan: EntityPlan, names: frozenset[str]) -> Iterator[_Column]:
-    """Columns of those names, and those that attributes of those names are made of."""
+    """Columns with one of these names, and columns behind attributes with one of these names."""
     places = _places(plan)
     yield from (column for path, column in places.items() if path.rpartition(".")[2] in names)
-    yield from (_column(plan.table, one.real) for one in plan.table.columns if one.name in names)
+    yield from (_column(plan.table, column.real) for column in plan.table.columns if column.name in names)
     for design in plan.entity.items:
         for name, value in {**plan.entity.attributes, **design.attributes}.items():
             if name in names:
-                yield from (places[path] for path in _paths(value) if path in places)
+                yield from (places[path] for path in paths_in([value]) if path in places)
 
 
 class _Hiding:
-    """The redaction as one entity meets it. What a transform made of a row of hidden columns is hidden, too."""
+    """The hidden paths of one entity; what a transform makes from a row with hidden columns is hidden, too."""
 
     def __init__(self, redaction: Redaction, plan: EntityPlan) -> None:
         places = _places(plan)
@@ -121,50 +116,32 @@ class _Hiding:
         if self.hidden:
             self.hidden |= set(plan.transformed)
         self.hidden |= redaction.names
-        # SQL of the source's own may be made of anything that it names.
-        for one in plan.computed:
-            words = _WORD.findall(one.column.sql or "")
-            if not self.hidden.isdisjoint([*words, *(f"{one.alias}.{word}" for word in words)]):
-                self.hidden.add(one.path)
+        # A computed column may reveal any column that its SQL names.
+        for computed in plan.computed:
+            words = _WORD.findall(computed.column.sql or "")
+            if not self.hidden.isdisjoint([*words, *(f"{computed.alias}.{word}" for word in words)]):
+                self.hidden.add(computed.path)
 
     def path(self, path: str) -> bool:
         return path in self.hidden
 
     def value(self, value: Expression) -> bool:
-        return any(path in self.hidden for path in _paths(value))
-
-
-def _paths(value: Expression, within: str = "") -> Iterator[str]:
-    """Every path in the expression; of a child row with its collection's name before it."""
-    if isinstance(value, Ref):
-        yield from (f"{within}{path}" for path in value.paths)
-    elif isinstance(value, Template):
-        yield from (f"{within}{path}" for ref in value.refs for path in ref.paths)
-    elif isinstance(value, MapOf):
-        for one in value.entries.values():
-            yield from _paths(one, within)
-    elif isinstance(value, Each):
-        for one in value.attributes.values():
-            yield from _paths(one, f"{within}{value.collection}.")
-    elif isinstance(value, Stored):
-        yield from _paths(value.value, within)
-    else:
-        assert isinstance(value, Const)
+        return any(path in self.hidden for path in paths_in([value]))
 
 
 def _places(plan: EntityPlan) -> dict[str, _Column]:
-    found = dict(_slots(plan.table, plan.joins, plan.slots))
-    for one in plan.collections:
-        found |= _children(one)
-    return found
+    columns = dict(_slots(plan.table, plan.joins, plan.slots))
+    for collection in plan.collections:
+        columns |= _children(collection)
+    return columns
 
 
-def _children(one: CollectionPlan) -> dict[str, _Column]:
-    alias = one.collection.alias
-    found = {f"{alias}.{path}": column for path, column in _slots(one.table, one.joins, one.slots)}
-    if one.column is not None:
-        found[alias] = _column(one.table, one.column.real)
-    return found
+def _children(plan: CollectionPlan) -> dict[str, _Column]:
+    alias = plan.collection.alias
+    columns = {f"{alias}.{path}": column for path, column in _slots(plan.table, plan.joins, plan.slots)}
+    if plan.column is not None:
+        columns[alias] = _column(plan.table, plan.column.real)
+    return columns
 
 
 def _slots(
@@ -180,8 +157,7 @@ def _column(table: TableFacts, column: str) -> _Column:
     return table.schema, table.real, column
 
 
-# ──
-# Keys as they may be shown: what could name a person is replaced by a short mask, the same for the same text.
+# ── Keys as they may be shown: parts that could name a person are replaced by a short mask ──
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TIME = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d(:?\d\d(:?\d\d(\.\d+)?)?)?(Z|[+-]\d\d(:?\d\d)?)?)?)?")
@@ -191,26 +167,26 @@ _SEPARATOR = re.compile("(#)")
 
 
 def key_templates(mapping: MappingModel) -> tuple[Template, ...]:
-    """The templates of all items' keys that have constant text, those with the most of it first."""
-    found = {form for entity in entities_of(mapping) for item in entity.items for form in item.key}
-    return tuple(sorted(filter(_constant, found), key=lambda form: (-_constant(form), form.source)))
+    """The templates of all items' keys that have constant text, those with the longest first."""
+    templates = {form for entity in entities_of(mapping) for item in entity.items for form in item.key}
+    return tuple(sorted(filter(_constant, templates), key=lambda form: (-_constant(form), form.source)))
 
 
 def integers_of(key: str) -> frozenset[str]:
     """The integers in a row's key (JSON text), as they stand, padded or not, in the keys of the row's items."""
     values = json.loads(key) if key else []
-    return frozenset(str(one) for one in values if isinstance(one, int) and not isinstance(one, bool))
+    return frozenset(str(value) for value in values if isinstance(value, int) and not isinstance(value, bool))
 
 
-def masked_keys(text: str, templates: Sequence[Template], known: frozenset[str] = frozenset()) -> str:
+def masked_keys(text: str, templates: Sequence[Template], allowed: frozenset[str] = frozenset()) -> str:
     """The text with every key in it (a JSON array: an item's or a row's) masked; the rest stays.
 
-    Left whole are constant texts of the templates, integers and the `known` ones, UUIDs, dates and times.
+    Constant texts of the templates, integers, `allowed` texts, UUIDs, dates and times are not masked.
     """
     pieces: list[str] = []
     begin = 0
     for start, end, values in _arrays(text):
-        masked = [_masked(value, templates, known) for value in values]
+        masked = [_masked(value, templates, allowed) for value in values]
         shown = json.dumps(masked, ensure_ascii=False, separators=(",", ":"))
         pieces += [text[begin:start], text[start:end] if masked == values else shown]
         begin = end
@@ -218,7 +194,7 @@ def masked_keys(text: str, templates: Sequence[Template], known: frozenset[str] 
 
 
 def mask(text: str) -> str:
-    """A mask of four digits: the same for the same text, and for too many others to say which it was."""
+    """A mask of four hex digits: the same for the same text, and shared by so many texts that it names none."""
     return f"…{hashlib.blake2b(text.encode(errors='surrogatepass'), digest_size=2).hexdigest()}"
 
 
@@ -234,21 +210,21 @@ def _arrays(text: str) -> Iterator[tuple[int, int, list[Any]]]:
             yield start, place, values
 
 
-def _masked(value: Any, templates: Sequence[Template], known: frozenset[str]) -> Any:
+def _masked(value: Any, templates: Sequence[Template], allowed: frozenset[str]) -> Any:
     if isinstance(value, str):
-        pieces = next((found for form in templates if (found := _fitted(form, value)) is not None), None)
+        pieces = next((fitted for form in templates if (fitted := _fitted(form, value)) is not None), None)
         if pieces is None:
             pieces = [(piece, piece == "#") for piece in _SEPARATOR.split(value)]
-        return "".join(piece if constant else _part(piece, known) for piece, constant in pieces)
+        return "".join(piece if constant else _part(piece, allowed) for piece, constant in pieces)
     if value is None or isinstance(value, (bool, int, float)):
         return value
     return mask(json.dumps(value, sort_keys=True))
 
 
-def _part(text: str, known: frozenset[str]) -> str:
+def _part(text: str, allowed: frozenset[str]) -> str:
     number = _NUMBER.fullmatch(text)
     plain = number is not None or _UUID.fullmatch(text) or _TIME.fullmatch(text)
-    return text if not text or plain or (text.lstrip("0") or "0") in known else mask(text)
+    return text if not text or plain or (text.lstrip("0") or "0") in allowed else mask(text)
 
 
 def _fitted(form: Template, text: str) -> list[tuple[str, bool]] | None:
@@ -279,17 +255,15 @@ def _constant(form: Template) -> int:
     return sum(len(part) for part in form.parts if isinstance(part, str))
 
 
-# ──
-# Values of rows and items as text that may be shown: what a pattern redacts is replaced by a short mask.
-# Pure.
+# ── Values of rows and items as text that may be shown: what a pattern redacts is masked. Pure ──
 
 
 def json_ready(value: Any) -> Any:
-    """`value` with what JSON does not know made plain, for `json_text`: a Decimal that is no integer stays one."""
+    """`value` with types that JSON has, for `json_text`; a Decimal that is no integer stays a Decimal."""
     if isinstance(value, Mapping):
-        return {name: json_ready(one) for name, one in value.items()}
+        return {name: json_ready(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [json_ready(one) for one in value]
+        return [json_ready(inner) for inner in value]
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else value
     if isinstance(value, bytes):
@@ -298,7 +272,7 @@ def json_ready(value: Any) -> Any:
 
 
 def value_mask(value: Any) -> str:
-    """What stands in place of a redacted value: the same for the same value."""
+    """The mask of a redacted value: the same for the same value."""
     return mask(json.dumps(json_ready(value), sort_keys=True, default=str))
 
 
@@ -310,7 +284,7 @@ def json_text(value: Any, *, indent: int = 0) -> str:
 def value_text(value: Any, *, redacted: bool = False) -> str:
     """A value as JSON text with every digit of a number, so that 9.90 and "9.90" stay two; a mask where it is redacted.
 
-    NULL is nobody's secret.
+    NULL is never masked.
     """
     return value_mask(value) if redacted and value is not None else _text(value)
 
@@ -323,12 +297,12 @@ def value_texts(names: Sequence[str], values: Sequence[Any], hidden: Set[str]) -
 
 def _text(value: Any, indent: int = 0, level: int = 1) -> str:
     if isinstance(value, Mapping):
-        named = ((json.dumps(str(name), ensure_ascii=False), one) for name, one in value.items())
+        named = ((json.dumps(str(name), ensure_ascii=False), inner) for name, inner in value.items())
         return _joined(
-            "{}", [f"{name}: {_text(one, indent, level + 1)}" for name, one in named], indent, level
+            "{}", [f"{name}: {_text(inner, indent, level + 1)}" for name, inner in named], indent, level
         )
     if isinstance(value, (list, tuple)):
-        return _joined("[]", [_text(one, indent, level + 1) for one in value], indent, level)
+        return _joined("[]", [_text(inner, indent, level + 1) for inner in value], indent, level)
     if isinstance(value, Decimal):
         return str(value)
     return json.dumps(json_ready(value), ensure_ascii=False, default=str)

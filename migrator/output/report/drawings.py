@@ -1,4 +1,4 @@
-"""Timelines and latency curves of the report as numbers for SVG; no text of a row is in them."""
+"""The report's charts as SVG coordinates: the timeline of comparisons and the latency curves; no text of a row."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.model.phase import Side
+from migrator.model.evidence import Side
 from migrator.model.report import Curve, Span, Timeline
 
 _BAR, _GAP = 10.0, 2.0
@@ -44,26 +44,28 @@ class Bars:
 
 def bars_of(timeline: Timeline) -> Bars:
     spans = timeline.spans
-    most = max((one.all for one in spans), default=0)
-    most_bad = max((one.different + one.errors for one in spans), default=0)
-    found = [bar for place, one in enumerate(spans) for bar in _bars(place, one, most or 1, most_bad or 1)]
+    most = max((span.all for span in spans), default=0)
+    most_bad = max((span.different + span.errors for span in spans), default=0)
+    drawn = [
+        bar for position, span in enumerate(spans) for bar in _bars(position, span, most or 1, most_bad or 1)
+    ]
     width = max(1, len(spans)) * _BAR
-    return Bars(width, _LANE + 2 * _GAP + _LOWER, _LANE + _GAP, found, most, most_bad)
+    return Bars(width, _LANE + 2 * _GAP + _LOWER, _LANE + _GAP, drawn, most, most_bad)
 
 
-def _bars(place: int, one: Span, most: int, most_bad: int) -> Iterator[Bar]:
-    x, width = place * _BAR + _GAP / 2, _BAR - _GAP
+def _bars(position: int, span: Span, most: int, most_bad: int) -> Iterator[Bar]:
+    x, width = position * _BAR + _GAP / 2, _BAR - _GAP
     y = _LANE
-    for kind, count in (("same", one.same), ("transient", one.transient)):
+    for kind, count in (("same", span.same), ("transient", span.transient)):
         height = _LANE * count / most
         y -= height
         if count:
-            yield Bar(kind, x, round(y, 2), width, round(height, 2), one)
+            yield Bar(kind, x, round(y, 2), width, round(height, 2), span)
     y = _LANE + 2 * _GAP
-    for kind, count in (("different", one.different), ("errors", one.errors)):
+    for kind, count in (("different", span.different), ("errors", span.errors)):
         height = _LOWER * count / most_bad
         if count:
-            yield Bar(kind, x, round(y, 2), width, round(height, 2), one)
+            yield Bar(kind, x, round(y, 2), width, round(height, 2), span)
         y += height
 
 
@@ -122,9 +124,9 @@ def _powers(low: float, high: float) -> Iterator[float]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps: Sequence[int] = (1,) if last - first > 2 else _STEPS
     every = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-    below = max((one for one in every if one <= low), default=every[0])
-    above = min((one for one in every if one >= high and one > below), default=10.0 ** (last + 1))
-    yield from (one for one in every if below <= one < above)
+    below = max((step for step in every if step <= low), default=every[0])
+    above = min((step for step in every if step >= high and step > below), default=10.0 ** (last + 1))
+    yield from (step for step in every if below <= step < above)
     yield above
 
 

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from migrator.model.durations import age_text, minute
-from migrator.model.phase import PHASES
+from migrator.model.evidence import PHASES
 from migrator.model.report import ReportModel
 from migrator.output.inert import inert, plain
 from migrator.output.relay import open_line
@@ -21,7 +21,7 @@ from migrator.output.report.terminal import (
     SIDE_WORDS,
     answered_words,
     compared_words,
-    found_words,
+    finder_words,
     next_steps,
     rows_words,
 )
@@ -40,7 +40,7 @@ def html_page(model: ReportModel) -> str:
         script=script,
         policy=_policy(style, script),
         bars=bars_of(model.timeline),
-        curves={one.name: curves_of(one.latency) for one in model.patterns if one.latency},
+        curves={pattern.name: curves_of(pattern.latency) for pattern in model.patterns if pattern.latency},
         examples=_EXAMPLES,
         phases=PHASES,
     )
@@ -51,7 +51,7 @@ def _environment() -> Environment:
         loader=PackageLoader("migrator.output.report"),
         autoescape=True,
         undefined=StrictUndefined,
-        # Whatever a template forgets to say: text is escaped, and what nobody would see is written out.
+        # Also where a template leaves it out: text is escaped, and invisible characters are written out.
         finalize=lambda value: inert(value) if isinstance(value, str) else value,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -62,7 +62,7 @@ def _environment() -> Environment:
         "age": age_text,
         "ms": ms_text,
         "count": lambda number: f"{number:,}",
-        "found": found_words,
+        "found": finder_words,
         "compared": compared_words,
         "answered": answered_words,
         "open": open_line,

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.model.durations import age_text, minute
-from migrator.model.phase import SIDES, Side
+from migrator.model.evidence import SIDES, Side
 from migrator.model.report import (
     Coverage,
     Difference,
@@ -49,7 +49,7 @@ KIND_WORDS: Mapping[str, str] = {
     "apart": "items too many for one transaction",
 }
 SIDE_WORDS: Mapping[Side, str] = {"table": "DynamoDB", "sql": "SQL"}
-_FOUND: Mapping[Found, str] = {
+_FINDER_WORDS: Mapping[Found, str] = {
     "verify": "verify",
     "backfill": "backfill",
     "relay": "relay",
@@ -59,26 +59,30 @@ _FOUND: Mapping[Found, str] = {
 _STANDING = {"clean": "clean", "different": "not clean", "unproven": "not proven"}
 
 
-def found_words(found: Sequence[Found]) -> str:
-    """Who found it, for people."""
-    return ", ".join(_FOUND[one] for one in found)
+def finder_words(finders: Sequence[Found]) -> str:
+    """The kinds of run that found it, for people."""
+    return ", ".join(_FINDER_WORDS[finder] for finder in finders)
 
 
-def rows_words(one: Group) -> str:
+def rows_words(group: Group) -> str:
     """Of how many rows the differences of answers are; '' where that is not known, or each is of a row of its own."""
-    if not one.rows:
+    if not group.rows:
         return ""
-    rows, kept = f"{one.rows:,} row(s)", len(one.differences)
-    return f"of {rows}" if kept == one.count else f"the {kept:,} example(s) that are kept are of {rows}"
+    rows, examples = f"{group.rows:,} row(s)", len(group.differences)
+    return (
+        f"of {rows}"
+        if examples == group.count
+        else f"the {examples:,} example(s) that are kept are of {rows}"
+    )
 
 
 def standing_word(model: ReportModel) -> str:
     return _STANDING[model.verdict.standing]
 
 
-def kind_of_question(one: Coverage) -> str:
+def kind_of_question(coverage: Coverage) -> str:
     """Which optional parameters were set."""
-    return " + ".join(one.parameters) or "none set"
+    return " + ".join(coverage.parameters) or "none set"
 
 
 def lag_words(lag: LagReport) -> str:
@@ -97,35 +101,39 @@ def _marks_words(lag: LagReport) -> str:
     return f"{lag.waiting:,} mark(s) wait for a relay, the oldest for {lag.oldest_s:,.0f} s{failed}"
 
 
-def run_words(one: RunReport) -> str:
+def run_words(run: RunReport) -> str:
     """One line on the last run of a kind."""
-    scope = f" ({one.scope})" if one.scope else ""
-    counts = f"{one.rows:,} rows, {one.items:,} items, {one.refused:,} refused"
-    outdated = "; of another mapping" if one.current is False else ""
-    return f"{one.kind} {one.number}{scope}: {one.state}, {counts}{outdated}"
+    scope = f" ({run.scope})" if run.scope else ""
+    counts = f"{run.rows:,} rows, {run.items:,} items, {run.refused:,} refused"
+    outdated = "; of another mapping" if run.current is False else ""
+    return f"{run.kind} {run.number}{scope}: {run.state}, {counts}{outdated}"
 
 
 def next_steps(model: ReportModel) -> Iterator[str]:
     """What would complete the evidence, beside the verdict's own command."""
-    if never := [one.name for one in model.patterns if not one.compared and not one.before_move]:
+    if never := [
+        pattern.name for pattern in model.patterns if not pattern.compared and not pattern.before_move
+    ]:
         yield f"not compared in this time: {', '.join(never)}"
-    if moved := [f"{one.name} ({one.before_move:,})" for one in model.patterns if one.before_move]:
+    if moved := [
+        f"{pattern.name} ({pattern.before_move:,})" for pattern in model.patterns if pattern.before_move
+    ]:
         yield f"comparisons from before a pattern's last move are not counted: {', '.join(moved)}"
-    if outdated := [one.name for one in model.patterns if one.outdated]:
+    if outdated := [pattern.name for pattern in model.patterns if pattern.outdated]:
         yield f"comparisons of an older mapping are left out: {', '.join(outdated)}"
 
 
-def compared_words(one: PatternReport) -> str:
+def compared_words(pattern: PatternReport) -> str:
     """How many answers were compared since the pattern's last move."""
-    return f"{one.compared:,}" if one.compared or one.before_move else "never"
+    return f"{pattern.compared:,}" if pattern.compared or pattern.before_move else "never"
 
 
-def answered_words(one: PatternReport) -> str:
+def answered_words(pattern: PatternReport) -> str:
     """Errors and shadows that did not run, '' where there are none."""
-    errors = [f"{count:,} error(s) of {SIDE_WORDS[side]}" for side, count in one.errors.items() if count]
+    errors = [f"{count:,} error(s) of {SIDE_WORDS[side]}" for side, count in pattern.errors.items() if count]
     dropped = [
         f"{count:,} {_DROPPED.get(why, 'shadow(s) not run')} ({why})"
-        for why, count in one.dropped.items()
+        for why, count in pattern.dropped.items()
         if count
     ]
     return ", ".join([*errors, *dropped])
@@ -144,8 +152,8 @@ _COLOURS = {"clean": "green", "different": "red", "unproven": "yellow"}
 
 def print_report(console: Console, model: ReportModel) -> None:
     """The whole report; nothing of a row is obeyed by the terminal."""
-    made, since = minute(model.made_at), age_text(model.since_s)
-    _say(console, f"{model.job} into {model.table}, {made}, comparisons of the last {since}")
+    made_at, since = minute(model.made_at), age_text(model.since_s)
+    _say(console, f"{model.job} into {model.table}, {made_at}, comparisons of the last {since}")
     console.print(
         Text(
             f"{standing_word(model)}: {plain(model.verdict.title)}",
@@ -193,17 +201,17 @@ def _patterns(console: Console, model: ReportModel) -> Iterator[str]:
         yield "the mapping has no access patterns"
         return
     table = _table("pattern", "phase", "compared ", "same ", "in flight ", "different ", "last")
-    for one in model.patterns:
-        counts = (f"{count:,}" for count in (one.same, one.transient, one.different))
-        age = "–" if one.age_s is None else f"{age_text(one.age_s)} ago"
-        table.add_row(*_cells(one.name, one.phase, compared_words(one), *counts, age))
-    console.print(whole_names(table, (one.name for one in model.patterns)))
-    for one in model.patterns:
-        if words := answered_words(one):
-            yield f"{one.name}: {words}"
-        if one.budget_ms is not None and one.is_over_budget:
-            p99, budget = ms_text(one.latency["table"].at(99.0)), ms_text(one.budget_ms)
-            yield f"{one.name}: DynamoDB's p99 of {p99} is over its budget of {budget}"
+    for pattern in model.patterns:
+        counts = (f"{count:,}" for count in (pattern.same, pattern.transient, pattern.different))
+        age = "–" if pattern.age_s is None else f"{age_text(pattern.age_s)} ago"
+        table.add_row(*_cells(pattern.name, pattern.phase, compared_words(pattern), *counts, age))
+    console.print(whole_names(table, (pattern.name for pattern in model.patterns)))
+    for pattern in model.patterns:
+        if words := answered_words(pattern):
+            yield f"{pattern.name}: {words}"
+        if pattern.budget_ms is not None and pattern.is_over_budget:
+            p99, budget = ms_text(pattern.latency["table"].at(99.0)), ms_text(pattern.budget_ms)
+            yield f"{pattern.name}: DynamoDB's p99 of {p99} is over its budget of {budget}"
     for move in model.moves[:_MOVES]:
         against = " against its evidence" if move.override else ""
         reason = f": {move.reason}" if move.reason else ""
@@ -214,33 +222,37 @@ def _differences(console: Console, groups: Sequence[Group]) -> Iterator[str]:
     if not groups:
         yield "none on record"
         return
-    for one in groups[:_GROUPS]:
-        attribute = SIDE_WORDS.get(one.attribute, one.attribute) if one.kind == "error" else one.attribute  # type: ignore[call-overload]
-        where = " › ".join(filter(None, (one.where, one.part, attribute)))
-        when, colour = (", before its last move", "bold") if one.before_move else ("", "bold red")
-        console.print(Text(plain(f"{one.count:,} {one.kind} {where}{when}"), colour), soft_wrap=True)
-        of_rows = f" in answers, {said}" if (said := rows_words(one)) else ""
-        _say(console, f"  likely: {one.cause or 'unknown'}; found by {found_words(one.found_by)}{of_rows}")
-        _say(console, f"  helps: {one.advice.replace('`', '')}")
-        if one.differences:
-            _example(console, one.differences[0])
+    for group in groups[:_GROUPS]:
+        attribute = group.attribute
+        if group.kind == "error":
+            attribute = SIDE_WORDS.get(attribute, attribute)  # type: ignore[call-overload]
+        where = " › ".join(filter(None, (group.where, group.part, attribute)))
+        when, colour = (", before its last move", "bold") if group.before_move else ("", "bold red")
+        console.print(Text(plain(f"{group.count:,} {group.kind} {where}{when}"), colour), soft_wrap=True)
+        of_rows = f" in answers, {rows_text}" if (rows_text := rows_words(group)) else ""
+        _say(
+            console, f"  likely: {group.cause or 'unknown'}; found by {finder_words(group.found_by)}{of_rows}"
+        )
+        _say(console, f"  helps: {group.advice.replace('`', '')}")
+        if group.differences:
+            _example(console, group.differences[0])
     if len(groups) > _GROUPS:
         yield f"… and {len(groups) - _GROUPS:,} kinds more: see them with --html or --json"
 
 
-def _example(console: Console, one: Difference) -> None:
-    asked = " ".join(f"{name}={text}" for name, text in one.asked.items())
+def _example(console: Console, difference: Difference) -> None:
+    question = " ".join(f"{name}={text}" for name, text in difference.asked.items())
     words = (
-        f"asked {asked}" if asked else "",
-        f"row {one.row_key}" if one.row_key else "",
-        one.item_key,
-        one.why,
+        f"asked {question}" if question else "",
+        f"row {difference.row_key}" if difference.row_key else "",
+        difference.item_key,
+        difference.why,
     )
     if any(words):
         _say(console, f"  such as {', '.join(filter(None, words))}")
-    if one.cells:
+    if difference.cells:
         table = _table("  attribute", "SQL says", "the item says")
-        for cell in one.cells:
+        for cell in difference.cells:
             sides = ("(not there)" if text is None else text for text in (cell.sql, cell.item))
             name = f"{'»' if cell.differs else ' '} {cell.attribute}"
             table.add_row(*_cells(name, *sides), style="bold" if cell.differs else "")
@@ -252,8 +264,8 @@ def _timeline(timeline: Timeline) -> Iterator[str]:
         yield "nothing was compared in this time"
         return
     for name, counts in (
-        ("compared", [one.all for one in timeline.spans]),
-        ("different", [one.different + one.errors for one in timeline.spans]),
+        ("compared", [span.all for span in timeline.spans]),
+        ("different", [span.different + span.errors for span in timeline.spans]),
     ):
         most = max(counts)
         drawn = "".join(_BLOCKS[-(-count * (len(_BLOCKS) - 1) // most) if most else 0] for count in counts)
@@ -262,17 +274,17 @@ def _timeline(timeline: Timeline) -> Iterator[str]:
 
 
 def _latency(console: Console, patterns: Sequence[PatternReport]) -> Iterator[str]:
-    timed = [one for one in patterns if one.latency]
+    timed = [pattern for pattern in patterns if pattern.latency]
     if not timed:
         yield "no answer was timed in this time"
         return
     table = _table("pattern", "side", "answers ", "p50 ", "p90 ", "p99 ", "p99.9 ")
-    for one in timed:
+    for pattern in timed:
         for side in SIDES:
-            if (curve := one.latency.get(side)) is not None:
+            if (curve := pattern.latency.get(side)) is not None:
                 shares = (ms_text(curve.at(share)) for share in (50.0, 90.0, 99.0, 99.9))
-                table.add_row(*_cells(one.name, SIDE_WORDS[side], f"{curve.answers:,}", *shares))
-    console.print(whole_names(table, (one.name for one in timed)))
+                table.add_row(*_cells(pattern.name, SIDE_WORDS[side], f"{curve.answers:,}", *shares))
+    console.print(whole_names(table, (pattern.name for pattern in timed)))
 
 
 def _work(model: ReportModel) -> Iterator[str]:
@@ -283,25 +295,25 @@ def _work(model: ReportModel) -> Iterator[str]:
     for refused in model.refused:
         keys = ", ".join(key for key in refused.row_keys if key)
         yield f"{refused.count:,} refused {refused.entity}: {refused.reason}{f'; such as {keys}' if keys else ''}"
-    for one in model.instances:
-        state = "no goodbye" if one.silent else "fits" if one.fits else "mapping differs"
-        yield f"{one.service} on {one.where}, {one.role}: {state}, heard of {age_text(one.heard_s)} ago"
+    for instance in model.instances:
+        state = "no goodbye" if instance.silent else "fits" if instance.fits else "mapping differs"
+        yield f"{instance.service} on {instance.where}, {instance.role}: {state}, heard of {age_text(instance.heard_s)} ago"
 
 
 def _coverage(console: Console, model: ReportModel) -> Iterator[str]:
     yield from next_steps(model)
     table = _table("pattern", "optional parameters set", "compared ", "last ", "by")
-    for one in model.patterns:
-        for kind in one.coverage:
+    for pattern in model.patterns:
+        for kind in pattern.coverage:
             words = (
                 kind_of_question(kind),
                 f"{kind.compared:,}",
                 f"{age_text(kind.age_s)} ago",
-                found_words(kind.origins),
+                finder_words(kind.origins),
             )
-            table.add_row(*_cells(one.name, *words))
+            table.add_row(*_cells(pattern.name, *words))
     if table.row_count:
-        console.print(whole_names(table, (one.name for one in model.patterns if one.coverage)))
+        console.print(whole_names(table, (pattern.name for pattern in model.patterns if pattern.coverage)))
 
 
 def _views(views: Sequence[View]) -> Iterator[str]:
@@ -324,6 +336,7 @@ def report_data(model: ReportModel) -> dict[str, Any]:
         for name in ("job", "journal", "table", "revision", "version", "made_at", "since_s")
     }
     patterns = [
-        one | {"age_s": made.age_s} for one, made in zip(plain.pop("patterns"), model.patterns, strict=True)
+        data | {"age_s": pattern.age_s}
+        for data, pattern in zip(plain.pop("patterns"), model.patterns, strict=True)
     ]
     return {**head, "verdict": verdict, "never_compared": model.never_compared, "patterns": patterns, **plain}

@@ -1,1 +1,1 @@
-"""Changes caught in a service: an adapter that listens to SQLAlchemy and leaves marks."""
+"""The adapter: listens to a service's SQLAlchemy engines and leaves marks of its changes."""

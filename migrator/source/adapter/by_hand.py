@@ -1,4 +1,4 @@
-"""Marks left by explicit calls of a service: for code without the ORM, on any DB-API connection."""
+"""Marks left by explicit calls of a service, for code without the ORM and on any DB-API connection."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
-from migrator.model.capture import Captured
 from migrator.model.errors import SettingsError, UnmarkedError
+from migrator.model.facts import Captured, columns_of
 from migrator.source.adapter import driver as adapter_driver
 from migrator.source.adapter.changes import Changed, compared
 from migrator.source.adapter.driver import Driver
@@ -19,30 +19,29 @@ from migrator.source.adapter.events import Adapter, driver_of
 from migrator.source.adapter.images import State
 from migrator.source.adapter.keys import Key
 from migrator.source.adapter.tables import CapturedTable
-from migrator.source.engines.ddl import columns_of
-from migrator.source.engines.table import ENGINES
+from migrator.source.connect import ENGINES
 
 Values = Mapping[str, Any]
 
 
 def driver_for(connection: Any) -> Driver:
-    """A connection of SQLAlchemy's, a session, or a driver's own.
+    """The driver of a connection: SQLAlchemy's, a session's, or a DB-API connection.
 
-    Raises: UnmarkedError where it is none, or an async one.
+    Raises: UnmarkedError where it is no connection, or an async one.
     """
     if isinstance(connection, Session):
         connection = connection.connection()
     if isinstance(connection, Connection):
         return driver_of(connection)
     module = type(connection).__module__.partition(".")[0]
-    known = {
+    modules = {
         name: (engine.name, style) for engine in ENGINES for name, style in engine.sessions.modules.items()
     }
     # A service may have a connection class of its own, below a driver's.
     for base in type(connection).__mro__:
         module = base.__module__.partition(".")[0]
-        if module in known:
-            return Driver(connection, *known[module])
+        if module in modules:
+            return Driver(connection, *modules[module])
     what = f"dual write: a {type(connection).__name__} is no connection that marks can be left on"
     raise UnmarkedError(
         f"{what}; give SQLAlchemy's, or psycopg's, PyMySQL's or sqlite3's (async: inside of run_sync)"
@@ -54,25 +53,25 @@ def mark_changed(
 ) -> None:
     """Leaves the mark of one change, with the values of its columns before and after (None: there is no row).
 
-    Raises: UnmarkedError; all that is wrong with the values at once.
+    Raises: UnmarkedError with every fault of the values.
     """
     if before is None and after is None:
         raise UnmarkedError("dual write: mark_changed needs the row before the change, after it, or both")
     watched, captured = _captured(adapter, table)
-    driver, known = driver_for(connection), _seen(adapter, connection)
+    driver, seen = driver_for(connection), _seen(adapter, connection)
     adapter.begins(driver)
     images = [None if row is None else _image(adapter, driver, captured, row) for row in (before, after)]
-    _leave(adapter, known, driver, [Changed(watched, *images)])
+    _leave(adapter, seen, driver, [Changed(watched, *images)])
 
 
 @contextmanager
 def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any]) -> Iterator[None]:
-    """Marks what the block changes in rows of the table: those with the keys, which are read before and after it.
+    """Marks what the block changes in the rows with these keys, which are read before and after it.
 
     `keys`: values of the primary key, tuples where it has several columns.
     """
     watched, _ = _captured(adapter, table)
-    driver, known = driver_for(connection), _seen(adapter, connection)
+    driver, seen = driver_for(connection), _seen(adapter, connection)
     adapter.begins(driver)
     driver.hold()
     wanted = [_key(watched, key) for key in keys]
@@ -81,18 +80,18 @@ def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any])
 
     def mark() -> None:
         after: State = images.by_keys(driver, watched, wanted, lock="own")
-        _leave(adapter, known, driver, list(compared(watched, before, after, {})))
+        _leave(adapter, seen, driver, list(compared(watched, before, after, {})))
 
     try:
         with adapter_driver.by_hand(driver.raw):
             yield
     except BaseException:
-        # The service may commit what the block has done all the same.
+        # The service may still commit what the block has done.
         try:
             mark()
         except Exception:
-            if known is not None:
-                adapter.listening.works.fail(known)
+            if seen is not None:
+                adapter.listening.works.fail(seen)
         raise
     mark()
 
@@ -100,7 +99,7 @@ def changing(adapter: Adapter, connection: Any, table: str, keys: Sequence[Any])
 def _leave(
     adapter: Adapter, connection: Connection | None, driver: Driver, changed: Sequence[Changed]
 ) -> None:
-    """Leaves the marks; who writes items at the commit is told as well."""
+    """Leaves the marks, and records the changes where items are written at the commit."""
     adapter.listening.left(driver, changed)
     if connection is not None and adapter.rules.writes:
         adapter.listening.works.add(connection, changed)
@@ -111,12 +110,12 @@ def _seen(adapter: Adapter, connection: Any) -> Connection | None:
 
     Raises: UnmarkedError where items are written at commits, and this connection's are not seen.
     """
-    known = _sqlalchemys(connection)
-    if adapter.rules.writes and (known is None or not adapter.listening.knows(known.engine)):
+    seen = _sqlalchemys(connection)
+    if adapter.rules.writes and (seen is None or not adapter.listening.knows(seen.engine)):
         what = "dual write: strict mode and flush see the commits of engines that they were given"
         advice = "give its engine to dual_write, or use outbox mode"
         raise UnmarkedError(f"{what}, and this connection is of none; {advice}")
-    return known
+    return seen
 
 
 def _sqlalchemys(connection: Any) -> Connection | None:
@@ -126,32 +125,32 @@ def _sqlalchemys(connection: Any) -> Connection | None:
 
 
 def _key(watched: CapturedTable, key: Any) -> Key:
-    found = tuple(key) if isinstance(key, (tuple, list)) else (key,)
-    if len(found) != len(watched.key):
+    values = tuple(key) if isinstance(key, (tuple, list)) else (key,)
+    if len(values) != len(watched.key):
         what = f"dual write: the key of {watched.name} is ({', '.join(watched.key)})"
-        raise UnmarkedError(f"{what}, and {len(found)} value(s) were given; give one for each, as a tuple")
-    return found
+        raise UnmarkedError(f"{what}, and {len(values)} value(s) were given; give one for each, as a tuple")
+    return values
 
 
 def _captured(adapter: Adapter, table: str) -> tuple[CapturedTable, Captured]:
-    """The table by its name in the source, or by the one that the mapping writes."""
-    known = {
-        name: (one, one.captured)
-        for one in adapter.listening.marking.tables.tables.values()
-        if one.captured is not None
-        for name in (one.name, one.captured.table.real, one.captured.table.name)
+    """The table by its name in the source or in the mapping."""
+    by_name = {
+        name: (watched, watched.captured)
+        for watched in adapter.listening.marking.tables.tables.values()
+        if watched.captured is not None
+        for name in (watched.name, watched.captured.table.real, watched.captured.table.name)
     }
-    if table not in known:
-        near = difflib.get_close_matches(table, known, 1)
+    if table not in by_name:
+        near = difflib.get_close_matches(table, by_name, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise SettingsError(f"dual write: no entity of the mapping reads a table {table}{hint}")
-    return known[table]
+    return by_name[table]
 
 
 def _image(adapter: Adapter, driver: Driver, captured: Captured, row: Values) -> str:
     columns = columns_of(captured, captured.columns)
     values = {name: row[name] for column in columns for name in (column.real, column.name) if name in row}
-    missing = [one.name for one in columns if one.name not in values and one.real not in values]
+    missing = [column.name for column in columns if column.name not in values and column.real not in values]
     if missing:
         what = f"dual write: the row of {captured.name} lacks {', '.join(missing)}"
         raise UnmarkedError(f"{what}, by which its items are found; give them, as they are in the row")

@@ -15,15 +15,15 @@ from sqlalchemy.util import await_only
 from migrator.model.errors import UnmarkedError
 from migrator.runtime.retry import in_context
 from migrator.source.adapter.statement import StatementStyle, escaped, placeholder
+from migrator.source.connect import engine_of
 from migrator.source.engines.base import Engine
-from migrator.source.engines.table import engine_of
 
-# ──
-# Cursors of a driver that a service takes from under SQLAlchemy: what they write leaves no mark, so it is
-# refused. SQLAlchemy tells of each connection that its pool hands out, and psycopg and PyMySQL let a
-# connection say which class its cursors have. So each connection gets cursors that refuse to write watched
-# tables, but for those that SQLAlchemy executes on itself, as its events tell, and ours. Other drivers
-# have no such place: there nothing is seen.
+# ── Guarded cursors ──
+# A service may take the driver's own cursor from under SQLAlchemy: what it writes leaves no mark, so it is refused.
+# SQLAlchemy has an event for each connection that its pool hands out, and psycopg and PyMySQL let a connection set
+# the class of its cursors. So each connection gets cursors that refuse to write watched tables, except the cursors
+# of SQLAlchemy's own executions, known from its events, and ours. Other drivers have no such setting: their cursors
+# are not guarded.
 
 Check = Callable[[str], None]
 """Raises where a statement writes a watched table."""
@@ -34,19 +34,26 @@ _BY_HAND = "_migrator_by_hand"
 
 
 def watch(driver_connection: Any, check: Check) -> None:
-    """From now on the connection's new cursors ask before they execute what nobody heard of."""
-    name = next((one for one in ("cursor_factory", "cursorclass") if hasattr(driver_connection, one)), None)
+    """Makes the connection's new cursors call `check` before they execute a statement that no event announced."""
+    name = next(
+        (
+            attribute
+            for attribute in ("cursor_factory", "cursorclass")
+            if hasattr(driver_connection, attribute)
+        ),
+        None,
+    )
     factory: Any = getattr(driver_connection, name, None) if name else None
     bases = getattr(factory, "__mro__", ())
-    if name is None or not any(one.__module__.partition(".")[0] in _DRIVERS for one in bases):
+    if name is None or not any(base.__module__.partition(".")[0] in _DRIVERS for base in bases):
         return
     setattr(driver_connection, _CHECK, check)
     if not issubclass(factory, _Watched):
         setattr(driver_connection, name, _watched(factory))
 
 
-def known(cursor: Any) -> None:
-    """SQLAlchemy's own cursor, or ours: what it executes is heard in another way."""
+def exempt(cursor: Any) -> None:
+    """Exempts SQLAlchemy's own cursor, or ours, from the check: what it executes is handled by events."""
     driver_cursor = getattr(cursor, "_cursor", cursor)
     if isinstance(driver_cursor, _Watched):
         setattr(driver_cursor, _KNOWN, True)
@@ -54,7 +61,7 @@ def known(cursor: Any) -> None:
 
 @contextmanager
 def by_hand(driver_connection: Any) -> Iterator[None]:
-    """Until the block ends the service leaves the marks of what it writes itself."""
+    """Until the block ends, the service itself leaves the marks of what it writes."""
     if not hasattr(driver_connection, _CHECK):
         yield
         return
@@ -66,7 +73,7 @@ def by_hand(driver_connection: Any) -> Iterator[None]:
 
 
 class _Watched:
-    """Before a driver's class of cursors."""
+    """A mixin for a driver's cursor class that checks statements before it executes them."""
 
     connection: Any
 
@@ -113,28 +120,26 @@ def refusal(tables: str) -> UnmarkedError:
     return UnmarkedError(f"{what}; {advice}")
 
 
-# ──
-# What the adapter asks of a service's own connection, in the words of its driver: any that SQLAlchemy
-# speaks to.
+# ── Statements on a service's own connection, for any DB-API driver that SQLAlchemy supports ──
 
 Row: TypeAlias = tuple[Any, ...]
 
 
 class _Array(list[Any]):
-    """An array of PostgreSQL that can stand in a key; drivers take it for the list that it is."""
+    """A PostgreSQL array that can be part of a key; for drivers it is a list."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self))
 
 
 def key_of(values: Sequence[Any]) -> Row:
-    """The values of a key, so that it can be looked up."""
+    """The values of a key, made hashable."""
     return tuple(_hashable(value) for value in values)
 
 
 def _hashable(value: Any) -> Any:
     if isinstance(value, list):
-        return _Array(_hashable(one) for one in value)
+        return _Array(_hashable(element) for element in value)
     return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
 
 
@@ -150,8 +155,8 @@ class Sql:
     def begun(cls, paramstyle: str, text: str) -> Sql:
         return cls(paramstyle, [escaped(text, paramstyle)], [])
 
-    def text(self, more: str) -> Sql:
-        self.parts.append(escaped(more, self.paramstyle))
+    def text(self, sql: str) -> Sql:
+        self.parts.append(escaped(sql, self.paramstyle))
         return self
 
     def value(self, value: Any) -> Sql:
@@ -171,7 +176,7 @@ class Sql:
 class Driver:
     """Statements on one DB-API connection (SQLAlchemy's own adaption of an async one included).
 
-    `info`: what is known of the connection, as long as it is open.
+    `info`: notes on the connection, kept as long as it is open.
     """
 
     connection: Any
@@ -191,12 +196,12 @@ class Driver:
 
     @property
     def autocommits(self) -> bool:
-        """Whether every statement is a transaction of its own, so that no mark can commit with it."""
+        """Whether every statement is its own transaction, so that no mark can commit with it."""
         return self.engine.sessions.autocommits(self.raw)
 
     @property
     def counts_found(self) -> bool:
-        """Whether a row that an upsert meets and leaves as it is counts as one."""
+        """Whether a row that an upsert meets and leaves unchanged counts as one."""
         return self.engine.sessions.counts_found(self.raw)
 
     @property
@@ -205,28 +210,28 @@ class Driver:
         return self.engine.sessions.changes_so_far(self.raw)
 
     def spoken(self, text: str) -> StatementStyle:
-        """How the statement is to be read. The session is asked what double quotes mean where it says so."""
+        """The style for parsing the statement; the session is asked what double quotes mean where that depends on it."""
         formats = self.paramstyle in ("format", "pyformat")
         by_session = '"' in text and self.engine.statements.quotes_by_session
-        ansi = by_session and "ANSI_QUOTES" in self.one("SELECT @@sql_mode")
+        ansi = by_session and "ANSI_QUOTES" in self.scalar("SELECT @@sql_mode")
         return StatementStyle(self.dialect, formats, ansi)
 
-    def one(self, text: str) -> str:
-        """What a SELECT of one value gives, as text."""
+    def scalar(self, text: str) -> str:
+        """The result of a SELECT of one value, as text."""
         return str(self.rows(self.sql(text))[0][0])
 
     def sql(self, text: str) -> Sql:
         return Sql.begun(self.paramstyle, text)
 
     def cursor(self) -> Any:
-        """A cursor that gives each row whole: of a dict, columns of one name are lost."""
+        """A cursor that returns rows as sequences: in a dict, columns of the same name would be lost."""
         made = self._whole()
-        known(made)
+        exempt(made)
         return made
 
     def _plain(self) -> Any:
         made = self.connection.cursor()
-        known(made)
+        exempt(made)
         return made
 
     def _whole(self) -> Any:
@@ -260,7 +265,7 @@ class Driver:
             cursor.close()
 
     def hold(self) -> None:
-        """Takes the lock without which what is read might change before it is written."""
+        """Takes a lock where the engine needs one so that rows do not change between reading and writing."""
         begins = self.engine.sessions.begins
         if begins and not self.raw.in_transaction:
             cursor = self._plain()
@@ -271,13 +276,13 @@ class Driver:
 
     def last_key(self, cursor: Any) -> int | None:
         """The key that the database made for the last row of an INSERT; None where it made none."""
-        if asked := self.engine.outcomes.last_key:
-            return int(self.rows(self.sql(asked))[0][0]) or None
+        if query := self.engine.outcomes.last_key:
+            return int(self.rows(self.sql(query))[0][0]) or None
         return cursor.lastrowid or None
 
 
 def plain(cursor: Any) -> list[Any]:
-    """The rows as sequences, whatever factory of rows the service's connection has."""
+    """The rows as sequences, whatever row factory the service's connection has."""
     rows = list(cursor.fetchall())
     if rows and isinstance(rows[0], dict):
         return [tuple(row.values()) for row in rows]
@@ -285,14 +290,14 @@ def plain(cursor: Any) -> list[Any]:
 
 
 def returned_rows(cursor: Any) -> list[Row]:
-    """Rows that a statement gave back, which stay there for whoever executed it.
+    """The rows that a statement returned; they stay available to the caller that executed it.
 
-    Raises: UnmarkedError where the driver gives them once only.
+    Raises: UnmarkedError where the driver returns them only once.
     """
     rows = list(cursor.fetchall())
     held = getattr(cursor, "_rows", None)
     if type(cursor).__module__.startswith("sqlalchemy.") and isinstance(held, (deque, list)):
-        # SQLAlchemy's adapted cursors hold all rows of an async driver's.
+        # SQLAlchemy's adapted cursors hold all rows of an async driver's cursor.
         cursor._rows = type(held)(rows)
     elif hasattr(cursor, "scroll"):
         cursor.scroll(0, mode="absolute")
@@ -303,15 +308,13 @@ def returned_rows(cursor: Any) -> list[Row]:
     return [tuple(row.values()) if isinstance(row, dict) else tuple(row) for row in rows]
 
 
-# ──
-# Work that waits, called from what SQLAlchemy runs for an event loop: it must not keep the loop from
-# others.
+# ── Blocking work called from SQLAlchemy's greenlets for an event loop: it must not block the loop ──
 
 Result = TypeVar("Result")
 
 
 def off_loop(work: Callable[[], Result]) -> Result:
-    """What `work` gives: in a thread beside the loop where SQLAlchemy runs this for one, at once where it does not."""
+    """What `work` returns; run in a thread where SQLAlchemy runs this for an event loop, directly otherwise."""
     if not _is_awaited():
         return work()
     result: Result = await_only(asyncio.get_running_loop().run_in_executor(None, in_context(work)))
@@ -320,7 +323,7 @@ def off_loop(work: Callable[[], Result]) -> Result:
 
 def _is_awaited() -> bool:
     try:
-        # Comes with SQLAlchemy's asyncio extra; who has not got it has no async sessions.
+        # Comes with SQLAlchemy's asyncio extra; without it there are no async sessions.
         from greenlet import getcurrent
     except ImportError:
         return False
@@ -328,13 +331,13 @@ def _is_awaited() -> bool:
 
 
 class AsyncBridge:
-    """The same as what it stands before, each of its methods off the loop."""
+    """A proxy that runs each method of the wrapped object off the event loop."""
 
-    def __init__(self, one: Any) -> None:
-        self._one = one
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._one, name)
-        if not callable(found):
-            return found
-        return lambda *words, **named: off_loop(partial(found, *words, **named))
+        member = getattr(self._wrapped, name)
+        if not callable(member):
+            return member
+        return lambda *words, **named: off_loop(partial(member, *words, **named))

@@ -11,8 +11,9 @@ from weakref import WeakSet
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from migrator.model.capture import Captured
+from migrator.model.capture import Installation
 from migrator.model.errors import SettingsError, UnmarkedError
+from migrator.model.facts import Captured
 from migrator.model.live import Change
 from migrator.runtime.server_errors import is_broken, is_contended
 from migrator.source.adapter import driver as adapter_driver
@@ -25,24 +26,23 @@ from migrator.source.adapter.statement import words_of
 from migrator.source.adapter.tables import watched_tables
 from migrator.source.adapter.transactions import TransactionState, TransactionStates, Watcher, changes
 from migrator.source.adapter.tree import may_write
-from migrator.source.capture.writing import Writing
+from migrator.source.connect import engine_of
 from migrator.source.engines.catalogue import Place
 from migrator.source.engines.ddl import Ddl
-from migrator.source.engines.table import engine_of
-from migrator.source.failures import source_error
+from migrator.source.transactions import Writing, source_error
 
 # ── Event hooks: every statement of a service's engines, and the ends of its transactions ──
 
 BY_HAND = "migrator_marked"
-"""The execution option by which a service says that it leaves a statement's marks itself."""
+"""The execution option with which a service leaves a statement's marks itself."""
 _PENDING = "_migrator_pending"
 _LISTENED: WeakSet[Engine] = WeakSet()
-"""Engines that any adapter of this process listens to."""
+"""Engines that some adapter of this process listens to."""
 
 
 @dataclass
 class EventHooks:
-    """Attached to engines, marks what goes through them; safe for many threads, each on connections of its own."""
+    """Marks the changes of the engines it is attached to; safe for many threads, each with its own connections."""
 
     marking: Marking
     watcher: Watcher
@@ -54,7 +54,7 @@ class EventHooks:
         self.works = TransactionStates(self.watcher, self.clock)
 
     def attach(self, engine: Engine) -> None:
-        """Listens to the engine from now on; for the second time is once.
+        """Listens to the engine from now on; attaching it again changes nothing.
 
         Raises: SettingsError where another adapter does: each change would be marked twice.
         """
@@ -68,7 +68,7 @@ class EventHooks:
         self._listen(engine)
 
     def attach_begun(self, connection: Connection) -> None:
-        """Listens to the engine of a connection that was made before anybody listened, and to the connection itself."""
+        """Listens to the engine of a connection that was opened before, and to the connection itself."""
         if connection.engine not in self._engines:
             self.attach(connection.engine)
             self._listen(connection)
@@ -109,28 +109,28 @@ class EventHooks:
             ("rollback_twophase", self.works.ended),
         )
 
-    # ── cursors that SQLAlchemy does not execute on ──
+    # ── the driver's own cursors ──
 
     def _handed_out(self, _: Any, record: Any, __: Any) -> None:
         adapter_driver.watch(record.driver_connection, self._on_a_cursor)
 
     def _on_a_cursor(self, statement: str) -> None:
-        """Raises: UnmarkedError where what a service executes on a driver's cursor would leave no mark."""
+        """Raises: UnmarkedError where a statement on a driver's own cursor would leave no mark."""
         tables = self.marking.tables
         if not self._engines or not self.watcher.leaves_any or not may_write(statement, tables.dialect):
             return
         if tables.mentioned(statement) or self.marking.runs_code(statement):
             named = tables.named(words_of(statement))
-            raise adapter_driver.refusal(", ".join(named) or "what nobody can know")
+            raise adapter_driver.refusal(", ".join(named) or "tables that cannot be known")
 
     # ── statements ──
 
     def _before(
         self, connection: Connection, cursor: Any, statement: str, parameters: Any, *rest: Any
     ) -> tuple[str, Any]:
-        adapter_driver.known(cursor)
+        adapter_driver.exempt(cursor)
         context = rest[0]
-        # Most statements are SELECTs: they are told by their first word.
+        # Most statements are SELECTs, recognised by their first word.
         if (
             not may_write(statement, self.marking.tables.dialect)
             or connection.get_execution_options().get(BY_HAND)
@@ -147,7 +147,7 @@ class EventHooks:
         try:
             pending = self.marking.before(driver, statement, _each(parameters), self.watcher.begins)
         except connection.dialect.loaded_dbapi.Error as error:
-            # As an error of the statement itself: SQLAlchemy's early 2.0 tells what listeners raise as it is.
+            # As an error of the statement itself: early SQLAlchemy 2.0 passes on what listeners raise unchanged.
             connection._handle_dbapi_exception(error, statement, parameters, None, context)
             raise
         setattr(context, _PENDING, pending)
@@ -167,14 +167,14 @@ class EventHooks:
             changed = self.marking.after(driver, pending, cursor)
             self.left(driver, changed)
         except BaseException:
-            # The change is done, and a caller may go on as if nothing were.
+            # The change is done, and a caller may go on as if nothing had happened.
             self.works.fail(connection)
             raise
         if self.marking.keeps_images:
             self.works.add(connection, changed)
 
     def _failed(self, failure: sa.engine.ExceptionContext) -> None:
-        """A statement failed, and a caller may go on: what the database keeps of it has no mark."""
+        """Marks the transaction as failed if the database may keep a part of the failed statement, which has no mark."""
         context, connection = failure.execution_context, failure.connection
         pending: Pending | None = getattr(context, _PENDING, None)
         if pending is None or connection is None or failure.is_disconnect:
@@ -185,31 +185,33 @@ class EventHooks:
             self.works.fail(connection)
 
     def left(self, driver: Driver, changed: Sequence[Changed]) -> None:
-        """Leaves the marks that no trigger leaves, in the transaction of the change."""
+        """Leaves the marks that triggers do not leave, in the transaction of the change."""
         leave_marks(
-            driver, self.marking.images.ddl, [one for one in changed if self.watcher.leaves_marks(one)]
+            driver,
+            self.marking.images.ddl,
+            [change for change in changed if self.watcher.leaves_marks(change)],
         )
 
     def _execute_alone(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-        """Runs an INSERT once for each of its parameters, so that the keys that the database makes are known."""
+        """Runs an INSERT once for each of its parameters, so that the generated keys are known."""
         pending: Pending | None = getattr(context, _PENDING, None)
         if pending is None or not pending.is_alone:
             return False
         driver = driver_of(context.root_connection)
         text = statement.rstrip().rstrip(";") + pending.returning if driver.has_returning else statement
         count = 0
-        for one in parameters:
-            cursor.execute(text, one)
+        for parameter_set in parameters:
+            cursor.execute(text, parameter_set)
             pending.made += made_alone(driver, cursor)
-            # SQLite counts when all is fetched.
+            # SQLite counts only when all rows are fetched.
             count += max(cursor.rowcount, 0)
         context._rowcount = count
         return True
 
     def _execute_for_keys(self, _: Any, statement: str, *rest: Any) -> bool:
-        """Runs an INSERT on a cursor of our own, with RETURNING for the keys that the database makes.
+        """Runs an INSERT on a cursor of our own, with RETURNING for the generated keys.
 
-        The service's cursor gives what it would have given: no rows.
+        The service's cursor returns no rows, as it would have without us.
         """
         context = rest[-1]
         pending: Pending | None = getattr(context, _PENDING, None)
@@ -221,7 +223,7 @@ class EventHooks:
         ):
             return False
         own = driver_of(context.root_connection).connection.cursor()
-        adapter_driver.known(own)
+        adapter_driver.exempt(own)
         try:
             text = statement.rstrip().rstrip(";") + pending.returning
             own.execute(text, *rest[:-1])
@@ -236,7 +238,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {"before_cursor_execute": {"retval":
 
 
 def driver_of(connection: Connection) -> Driver:
-    """The connection in its driver's words."""
+    """The Driver for a connection of SQLAlchemy's."""
     dialect = connection.dialect
     name = engine_of(dialect.name).name
     returning = bool(getattr(dialect, "insert_returning", False))
@@ -260,35 +262,40 @@ def refuse_autocommit(driver: Driver) -> None:
         raise UnmarkedError(f"{what}; use a connection without AUTOCOMMIT")
 
 
-# ──
-# The adapter: what a service writes through its own connections leaves the marks that triggers would
-# leave.
+# ── The adapter: what a service writes through its own connections leaves the marks that triggers would leave ──
 
 BeforeCommit = Callable[[Connection, Sequence[Change], float], None]
-"""(the service's connection, what its transaction changed, when its first change began)."""
+"""(the service's connection, the changes of its transaction, when the first of them began)."""
 _FITS = "migrator_fits"
 
 
 @dataclass(frozen=True)
 class Rules:
-    """`installation`: of capture, which the service's database must have. `triggered`: tables whose triggers leave the
-    marks. `check`: raises when the service must change nothing more. `before_commit`: of strict mode. `reads`: whether
-    what changed must be known; else triggers mark all of it. `keeps_images`: whether anybody wants more of it than marks.
-    `writes`: whether items are written before or after commits."""
+    """`capture`: the installation that the service's database must have, for these tables. `check`: raises when the
+    service must stop changing rows. `before_commit`: of strict mode. `writes`: whether items are written before or after
+    commits, from images that are kept for it."""
 
-    installation: str
-    triggered: frozenset[str]
+    capture: Installation
+    tables: frozenset[str]
     unknown_rows: UnknownRows
     check: Callable[[], None]
     before_commit: BeforeCommit | None
     clock: Callable[[], float]
-    reads: bool
-    keeps_images: bool
     writes: bool
+
+    @property
+    def triggered(self) -> frozenset[str]:
+        """Tables whose triggers leave the marks."""
+        return self.tables if self.capture.marked_by == "triggers" else frozenset()
+
+    @property
+    def reads(self) -> bool:
+        """Whether changed rows must be read; if not, triggers mark all changes."""
+        return self.writes or self.capture.marked_by != "triggers"
 
 
 class Adapter:
-    """A listening.Watcher. `listening` is to be attached to the service's engines."""
+    """A transactions.Watcher. Its `listening` hooks are attached to the service's engines."""
 
     def __init__(self, writing: Writing, captured: Sequence[Captured], rules: Rules) -> None:
         def look(connection: Connection) -> Images:
@@ -296,7 +303,7 @@ class Adapter:
 
         images = writing.read("looking at foreign keys", look)
         self.rules = rules
-        marking = Marking(images.tables, images, rules.unknown_rows, rules.keeps_images)
+        marking = Marking(images.tables, images, rules.unknown_rows, rules.writes)
         self.listening = EventHooks(marking, self, rules.clock)
 
     @property
@@ -313,9 +320,9 @@ class Adapter:
         self.rules.check()
         if self.reads:
             refuse_autocommit(driver)
-        if driver.info.get(_FITS) != self.rules.installation:
+        if driver.info.get(_FITS) != self.rules.capture.id:
             self._look_at(driver)
-            driver.info[_FITS] = self.rules.installation
+            driver.info[_FITS] = self.rules.capture.id
 
     def leaves_marks(self, changed: Changed) -> bool:
         return changed.table.name not in self.rules.triggered
@@ -324,11 +331,11 @@ class Adapter:
     def leaves_any(self) -> bool:
         tables = self.listening.marking.tables.tables.values()
         return self.reads and any(
-            one.captured is not None and one.name not in self.rules.triggered for one in tables
+            table.captured is not None and table.name not in self.rules.triggered for table in tables
         )
 
     def commits(self, connection: Connection, work: TransactionState) -> None:
-        # Of a process that was frozen since its statement nobody knows that this may still be committed.
+        # A process may have been frozen since its statement: whether it may still commit must be checked again.
         self.rules.check()
         if self.rules.before_commit is not None and work.changed:
             self.rules.before_commit(connection, changes(work.changed), work.begun_at)
@@ -342,9 +349,9 @@ class Adapter:
     # ── a connection seen for the first time ──
 
     def _look_at(self, driver: Driver) -> None:
-        """Whether this is the database that is captured, and marks can be left in it.
+        """Checks that this is the captured database and that marks can be left in it.
 
-        Raises: UnmarkedError, with what to do.
+        Raises: UnmarkedError with advice.
         """
         statement = f"SELECT installation FROM {self.ddl.ticket} WHERE id = 1"
         nothing = (
@@ -352,7 +359,7 @@ class Adapter:
             f" SELECT '', 0 FROM (SELECT 1 AS one) AS no_row WHERE 1 = 0"
         )
         try:
-            found = driver.rows(driver.sql(statement))
+            rows = driver.rows(driver.sql(statement))
             if self.reads:
                 driver.run(driver.sql(nothing))
         except Exception as error:
@@ -361,7 +368,7 @@ class Adapter:
             why = source_error(error, "dual write", "this connection cannot use capture's tables")
             grants = f"GRANT SELECT ON {self.ddl.ticket}, INSERT ON {self.ddl.mark}"
             raise UnmarkedError(f"{why}; {grants} to its user, or run `migrator capture install`") from None
-        if [tuple(row) for row in found] != [(self.rules.installation,)]:
+        if [tuple(row) for row in rows] != [(self.rules.capture.id,)]:
             what = "dual write: this connection is not to the database that the job captures"
             raise UnmarkedError(f"{what}, or capture was put in anew; give the service and the job one URL")
         if driver.engine.sessions.charset and self.reads:
@@ -371,21 +378,21 @@ class Adapter:
 
 
 def _refuse_hidden_rows(driver: Driver, tables: Iterable[Place]) -> None:
-    """A policy hides rows of a reader that foreign keys change, and an UPDATE without WHERE may: both would go unmarked."""
-    asked = driver.sql(
+    """Raises: UnmarkedError where a policy hides rows from us that foreign keys or an UPDATE without WHERE may change."""
+    query = driver.sql(
         "SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c"
         " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.relrowsecurity AND pg_catalog.row_security_active(c.oid) AND n.nspname || '.' || c.relname IN ("
     )
-    asked.listed([f"{place.schema}.{place.name}" for place in tables])
-    if hidden := sorted(str(name) for (name,) in driver.rows(asked.text(") "))):
+    query.listed([f"{place.schema}.{place.name}" for place in tables])
+    if hidden := sorted(str(name) for (name,) in driver.rows(query.text(") "))):
         what = f"dual write: row level security hides rows of {', '.join(hidden)} from this service, and changes of them"
         advice = "let triggers leave the marks (`migrator capture install`), in outbox mode; or ALTER ROLE … BYPASSRLS"
         raise UnmarkedError(f"{what} would go unmarked; {advice}")
 
 
 def _refuse_charset(driver: Driver) -> None:
-    asked = driver.sql(driver.engine.sessions.charset)
-    if any(name != "utf8mb4" for name in driver.rows(asked)[0]):
+    query = driver.sql(driver.engine.sessions.charset)
+    if any(name != "utf8mb4" for name in driver.rows(query)[0]):
         what = "dual write: this connection does not speak utf8mb4, so that keys would lose letters"
         raise UnmarkedError(f"{what}; write ?charset=utf8mb4 into its URL")

@@ -1,4 +1,4 @@
-"""Row images read through a service's own transaction, in the session settings that triggers see."""
+"""Row images, read in a service's own transaction with the session settings that triggers use."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from migrator.model.errors import UnmarkedError
-from migrator.model.facts import Column
+from migrator.model.facts import Column, columns_of
 from migrator.source.adapter.driver import Driver, Row, Sql, key_of
 from migrator.source.adapter.keys import Key
 from migrator.source.adapter.statement import Fragment
 from migrator.source.adapter.tables import CapturedTable, CapturedTables
+from migrator.source.connect import engine_of
 from migrator.source.engines.base import Lock
 from migrator.source.engines.catalogue import Below, Place
-from migrator.source.engines.ddl import Ddl, columns_of
-from migrator.source.engines.table import engine_of
+from migrator.source.engines.ddl import Ddl
 
-# ──
-# A service's session on PostgreSQL: what of its settings would make an image another one than a trigger
-# makes.
+# ── Session settings on PostgreSQL that would make an image differ from the one that a trigger makes ──
 
 _WANTED = {
     "DateStyle": "ISO",
@@ -33,10 +31,10 @@ EVERY_SETTING = tuple(_WANTED)
 _WHOLE = {"row_security": "off"}
 """An error where a policy would leave rows out."""
 FOR_READING = (*EVERY_SETTING, *_WHOLE)
-"""What our reads inside of a service's transaction need."""
+"""Settings that our reads in a service's transaction need."""
 _AS_THEY_ARE = frozenset({"integer", "number", "text", "boolean", "uuid"})
 _BY_KIND: Mapping[str, tuple[str, ...]] = {
-    # A zone is written with the moment, so that any will do.
+    # The time zone is part of the text, so any zone will do.
     **dict.fromkeys(("date", "time", "timestamp"), ("DateStyle",)),
     "float": ("extra_float_digits",),
     "binary": ("bytea_output",),
@@ -46,20 +44,20 @@ _PLAIN_TEXT = ("character", "text", "varchar", "char", "bpchar", "name", "citext
 
 def settings_for(columns: Sequence[Column]) -> tuple[str, ...]:
     """The settings that the text of such columns depends on."""
-    found: list[str] = []
+    settings: list[str] = []
     for column in columns:
         kind = column.kind.name
         if kind in _BY_KIND:
-            found += _BY_KIND[kind]
+            settings += _BY_KIND[kind]
         elif kind not in _AS_THEY_ARE or (
             kind == "text" and not column.declared.lower().startswith(_PLAIN_TEXT)
         ):
-            found += _WANTED
-    return tuple(dict.fromkeys(found))
+            settings += _WANTED
+    return tuple(dict.fromkeys(settings))
 
 
 def fits(names: Sequence[str]) -> str:
-    """SQL that says whether the session's settings are as images need them."""
+    """An SQL condition: whether the session's settings are as images need them."""
     tests = [f"current_setting('{name}') {_test(name)}" for name in names]
     return " AND ".join(tests) or "true"
 
@@ -74,14 +72,14 @@ def _test(name: str) -> str:
 
 @contextmanager
 def as_wanted(driver: Driver, names: Sequence[str]) -> Iterator[None]:
-    """The settings as images need them, until the block ends; never longer than the transaction."""
-    asked = ", ".join(f"current_setting('{name}')" for name in names)
-    before = dict(zip(names, driver.rows(driver.sql(f"SELECT {asked}"))[0], strict=True))
+    """Sets the settings as images need them until the block ends, never longer than the transaction."""
+    settings = ", ".join(f"current_setting('{name}')" for name in names)
+    before = dict(zip(names, driver.rows(driver.sql(f"SELECT {settings}"))[0], strict=True))
     _set(driver, {name: (_WANTED | _WHOLE)[name] for name in names})
     try:
         yield
     except BaseException:
-        # A transaction that has failed takes no statement any more, and its settings end with it.
+        # A failed transaction accepts no more statements, and its settings end with it.
         with suppress(Exception):
             _set(driver, before)
         raise
@@ -95,7 +93,7 @@ def _set(driver: Driver, values: Mapping[str, str]) -> None:
     driver.rows(sql)
 
 
-# ── Rows of watched tables as a mark shows them, read through a service's own transaction ──
+# ── Images of rows of watched tables, read in a service's own transaction ──
 
 KEYS_A_SELECT = 100
 _FLOAT = "FLOAT"
@@ -103,10 +101,10 @@ _FLOAT = "FLOAT"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A row: `image` as marks have it, `rest` the other columns of which a change leaves a mark.
+    """A row: `image` as in marks, `rest`: the other columns whose changes leave a mark.
 
-    `is_locked`: of a row that an upsert of PostgreSQL's wrote, that it met it and did not make it. `whole`: of rows that an
-    upsert of MySQL's meets, a digest of all columns.
+    `is_locked`: whether an upsert on PostgreSQL updated the row and did not insert it. `whole`: a digest of all columns,
+    for rows that an upsert on MySQL meets.
     """
 
     image: str | None = None
@@ -123,7 +121,7 @@ State: TypeAlias = dict[Key, Shown]
 
 @dataclass(frozen=True)
 class Images:
-    """Reads rows under lock: nobody changes them before the transaction ends."""
+    """Reads rows under lock, so that they do not change before the transaction ends."""
 
     tables: CapturedTables
     ddl: Ddl
@@ -136,21 +134,21 @@ class Images:
         columns: Sequence[str] = (),
         lock: Lock = "row",
     ) -> State:
-        """The rows of which `columns` (the primary key, where nothing is said) hold one of the keys."""
+        """The rows whose `columns` (by default the primary key) hold one of the keys."""
         names = tuple(columns) or table.key
-        found: State = {}
+        rows: State = {}
         wanted = [key for key in dict.fromkeys(keys) if None not in key]
         for start in range(0, len(wanted), KEYS_A_SELECT):
             sql = self._select(driver, table, asks=lock in ("met", "upserted"))
             equal(sql.text(" WHERE "), self.typed(table, names, "r"), wanted[start : start + KEYS_A_SELECT])
-            found |= self.read(driver, table, sql, lock)
-        return found
+            rows |= self.read(driver, table, sql, lock)
+        return rows
 
     def met(self, driver: Driver, table: CapturedTable, keys: Sequence[Key], columns: Sequence[str]) -> State:
-        """The rows of those keys that are there already.
+        """The existing rows with those keys.
 
-        Where gaps are locked, a key that is not there must not be: two services would each lock the gap that the other one
-        inserts into.
+        Where the engine locks gaps, missing keys must not be locked: two services would each lock the gap into which the
+        other one inserts.
         """
         if driver.engine.outcomes.locks_gaps:
             there = self.by_keys(driver, table, keys, columns, "none")
@@ -165,7 +163,7 @@ class Images:
         where: Fragment | None,
         values: Sequence[object],
     ) -> Sql:
-        """A SELECT of the rows that a statement's WHERE chooses, in the statement's own words."""
+        """A SELECT of the rows that a statement's WHERE chooses, with the text of that WHERE."""
         sql = self._select(driver, table, alias or self.ddl.quoted(table.place.name))
         if where is not None:
             sql.text(" WHERE ")
@@ -175,22 +173,22 @@ class Images:
                 sql.text(text)
         return sql
 
-    def below(self, driver: Driver, table: CapturedTable, keys: Sequence[Key], one: Below) -> State:
-        """The child's rows that a foreign key ties to rows of the table.
+    def below(self, driver: Driver, table: CapturedTable, keys: Sequence[Key], tie: Below) -> State:
+        """The child's rows that refer to rows of the table by a foreign key.
 
-        By a join, which locks both: of a sub-select MySQL would read the snapshot, in which a newer parent is missing.
+        A join locks both tables; a sub-select would read MySQL's snapshot, in which a newer parent is missing.
         """
-        child = self.tables.tables[one.child]
+        child = self.tables.tables[tie.child]
         ties = " AND ".join(
-            f"r.{self.ddl.quoted(own)} = p.{self.ddl.quoted(theirs)}" for own, theirs in one.columns
+            f"r.{self.ddl.quoted(own)} = p.{self.ddl.quoted(theirs)}" for own, theirs in tie.columns
         )
-        found: State = {}
+        rows: State = {}
         for start in range(0, len(keys), KEYS_A_SELECT):
             sql = self._select(driver, child)
             sql.text(f" JOIN {self.place(table.place)} AS p ON {ties} WHERE ")
             equal(sql, self.typed(table, table.key, "p"), keys[start : start + KEYS_A_SELECT])
-            found |= self.read(driver, child, sql, "key")
-        return found
+            rows |= self.read(driver, child, sql, "key")
+        return rows
 
     def reach(
         self,
@@ -201,14 +199,14 @@ class Images:
         *,
         is_delete: bool,
     ) -> None:
-        """Adds the rows that foreign keys change by themselves when rows of the table go, or get another key."""
-        for one in table.below:
-            if keys and (one.on_delete if is_delete else one.on_update):
-                found = self.below(driver, table, keys, one)
-                known = states.setdefault(one.child, {})
-                new = [key for key in found if key not in known]
-                known |= {key: found[key] for key in new}
-                self.reach(driver, states, self.tables.tables[one.child], new, is_delete=is_delete)
+        """Adds the rows that foreign keys change when rows of the table are deleted or get another key."""
+        for tie in table.below:
+            if keys and (tie.on_delete if is_delete else tie.on_update):
+                rows = self.below(driver, table, keys, tie)
+                reached = states.setdefault(tie.child, {})
+                new = [key for key in rows if key not in reached]
+                reached |= {key: rows[key] for key in new}
+                self.reach(driver, states, self.tables.tables[tie.child], new, is_delete=is_delete)
 
     # ── statements ──
 
@@ -224,7 +222,7 @@ class Images:
         return driver.sql(f"SELECT {', '.join(shown)} FROM {name}{as_alias}")
 
     def _whole(self, table: CapturedTable, name: str, alias: str) -> str:
-        """The column with all that it holds: some engines show six digits of a FLOAT."""
+        """The column with its full precision: some engines show only six digits of a FLOAT."""
         column = f"{alias}.{self.ddl.quoted(name)}"
         return f"({column} + 0e0)" if self._is_rounded(table, name) else column
 
@@ -233,13 +231,13 @@ class Images:
         return rounds and table.types.get(name, "").lower().startswith("float")
 
     def shown(self, table: CapturedTable, alias: str) -> list[str]:
-        """SQL of the row's image, and of what else of it is watched."""
+        """SQL of the row's image, and of its other watched columns."""
         if table.captured is None:
             return ["NULL", "NULL"]
         columns = columns_of(table.captured, table.captured.columns)
         rest = [name for name in table.captured.watched or () if name not in table.captured.columns]
-        more = self.ddl.image(columns_of(table.captured, rest), alias) if rest else "NULL"
-        return [self.ddl.image(columns, alias), more]
+        rest_image = self.ddl.image(columns_of(table.captured, rest), alias) if rest else "NULL"
+        return [self.ddl.image(columns, alias), rest_image]
 
     def read(self, driver: Driver, table: CapturedTable, sql: Sql, lock: Lock) -> State:
         # On a line of its own, since a statement's WHERE may end in a comment.
@@ -270,16 +268,16 @@ class Images:
         return settings_for(columns_of(captured, captured.columns))
 
     def typed(self, table: CapturedTable, columns: Sequence[str], alias: str) -> list[Typed]:
-        """The columns, with the types of values that are compared with them.
+        """The columns, each with the type for values that are compared with it.
 
-        PostgreSQL stores a number in a column of texts, and compares the two with an error; so with arrays. MySQL
-        compares a FLOAT with the number as it was said, which is not what it made of it.
+        PostgreSQL refuses to compare a text column with a number, although it can store one there; so with arrays. MySQL
+        compares a FLOAT with the number as given, which differs from the stored value.
         """
         named = {name: f"{alias}.{self.ddl.quoted(name)}" for name in columns}
         if not self._compares_types:
             floats = {name for name in columns if self._is_rounded(table, name)}
             return [(sql, _FLOAT if name in floats else "") for name, sql in named.items()]
-        # No operator compares a domain over an enum, not even with itself.
+        # No operator compares a domain over an enum, not even with its own values.
         enums = _enums(table)
         return [
             (f"CAST({sql} AS {enums[name]})", enums[name])
@@ -300,11 +298,15 @@ class Images:
 def _enums(table: CapturedTable) -> dict[str, str]:
     """By real column name, the enum that a domain is made of."""
     columns = () if table.captured is None else table.captured.table.columns
-    return {one.real: one.kind.read_as for one in columns if one.kind.name == "text" and one.kind.read_as}
+    return {
+        column.real: column.kind.read_as
+        for column in columns
+        if column.kind.name == "text" and column.kind.read_as
+    }
 
 
 def equal(sql: Sql, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
-    """Adds: the columns hold one of the keys."""
+    """Adds the condition that the columns hold one of the keys."""
     for number, key in enumerate(keys):
         if len(columns) == 1:
             sql.text(", " if number else f"{columns[0][0]} IN (")
@@ -318,7 +320,7 @@ def equal(sql: Sql, columns: Sequence[Typed], keys: Sequence[Key]) -> None:
 
 
 def _value(sql: Sql, value: Any, declared: str) -> None:
-    # PostgreSQL itself takes a text for what it is compared with, and names of types may be strange to the session.
+    # PostgreSQL converts a text to the column's type itself, and the session may not know the names of types.
     if declared and (declared == _FLOAT or not isinstance(value, str)):
         sql.text("CAST(").value(value).text(f" AS {declared})")
     else:

@@ -1,4 +1,4 @@
-"""Reads inside of a service's own transaction, with the values that our own connections return."""
+"""Reads inside a service's own transaction, which return the same values as our own connections."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from migrator.model.errors import SettingsError
 from migrator.source.adapter.driver import Driver
 from migrator.source.adapter.events import driver_of
 from migrator.source.adapter.images import FOR_READING, as_wanted
-from migrator.source.failures import source_error
-from migrator.source.reading import Reading
+from migrator.source.transactions import Reading, source_error
 
 Result = TypeVar("Result")
 
 
 class InTransaction:
-    """As a Reading, but every read is a statement of the service's transaction: it sees what is not committed yet."""
+    """Like a Reading, but every read is a statement of the service's transaction, so it sees uncommitted changes."""
 
     def __init__(self, reading: Reading | InTransaction, borrowed: Any) -> None:
         self.engine: Engine = reading.engine
@@ -29,8 +28,8 @@ class InTransaction:
         self._borrowed = borrowed
 
     def read(self, doing: str, work: Callable[[Connection], Result]) -> Result:
-        """What `work` gives; tried once. Raises: SourceError, in our own words."""
-        # Without the events of our engine, which would begin a transaction of their own.
+        """What `work` returns; tried once. Raises: SourceError."""
+        # Without the events of our engine, which would begin another transaction.
         connection = Connection(self.engine, self._borrowed, _has_events=False)
         try:
             return work(connection)
@@ -47,9 +46,9 @@ def within(reading: Reading | InTransaction, connection: Connection) -> Iterator
     driver = driver_of(connection)
     raw = connection.connection.driver_connection
     sessions = driver.engine.sessions
-    known = sessions.reads_through
-    if not any(base.__module__.partition(".")[0] in known for base in type(raw).__mro__):
-        what = f"strict mode reads through the service's connection by {' or '.join(known)}"
+    drivers = sessions.reads_through
+    if not any(base.__module__.partition(".")[0] in drivers for base in type(raw).__mro__):
+        what = f"strict mode reads through the service's connection by {' or '.join(drivers)}"
         raise SettingsError(
             f"dual write: {what}, and it is of {type(raw).__module__}; use outbox mode, or that driver"
         )
@@ -59,7 +58,7 @@ def within(reading: Reading | InTransaction, connection: Connection) -> Iterator
 
 
 class _Borrowed:
-    """A connection as SQLAlchemy's pool hands it out, of which nobody ends the transaction."""
+    """A connection like those of SQLAlchemy's pool, whose commit, rollback and close do nothing."""
 
     is_valid = True
 
@@ -74,7 +73,7 @@ class _Borrowed:
         return getattr(self.dbapi_connection, name)
 
     def commit(self) -> None:
-        """The service does."""
+        """Nothing: the service commits."""
 
     rollback = close = commit
 
@@ -87,13 +86,13 @@ def _for_transaction(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
 
     def cursor() -> Any:
         made = driver.connection.cursor()
-        # Of an async connection SQLAlchemy gives a cursor that stands before the driver's.
+        # For an async connection SQLAlchemy returns a cursor that wraps the driver's.
         own = getattr(made, "_cursor", made)
         own.row_factory = tuple_row
         connect.prepare_values(own)
         return made
 
-    # Row security is off for our own reads alone: set back before the service's next statement.
+    # Row security is off only for our own reads: it is set back before the service's next statement.
     with as_wanted(driver, FOR_READING):
         yield _Borrowed(raw, cursor)
 
@@ -117,7 +116,7 @@ def _for_session(driver: Driver, raw: Any) -> Iterator[_Borrowed]:
     finally:
         for name, value in kept.items():
             setattr(raw, name, value)
-        # A connection that broke has nothing to be set back.
+        # On a broken connection there is nothing to set back.
         with suppress(Exception):
             _set(driver, before)
 

@@ -19,7 +19,7 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StatementKeys:
-    """One statement with its parameters; many of them, where it runs many times."""
+    """One statement with its parameters; several sets of them, where it runs several times."""
 
     write: Write
     table: CapturedTable
@@ -30,21 +30,21 @@ class StatementKeys:
 
     @property
     def inserted(self) -> list[Key]:
-        """The key of each row, with None for what only the database knows."""
-        return [self._inserted(row, one) for one in self.parameters for row in self.write.rows]
+        """The key of each row, with None for values that only the database knows."""
+        return [self._inserted(row, parameters) for parameters in self.parameters for row in self.write.rows]
 
     def _inserted(self, row: Sequence[Given | None], parameters: Parameters) -> Key:
         places = {name: at for at, name in enumerate(self._columns())}
-        found = []
+        values = []
         for name in self.table.key:
             at = places.get(self.fold(name))
             given = row[at] if at is not None and at < len(row) else None
-            found.append(None if given is None else given.of(parameters))
-        return key_of(found)
+            values.append(None if given is None else given.of(parameters))
+        return key_of(values)
 
     @property
     def says_inserted(self) -> bool:
-        """Whether each row says its whole key."""
+        """Whether each row gives its whole key."""
         names = {self.fold(name) for name in self.table.key}
         at = [place for place, name in enumerate(self._columns()) if name in names]
         whole = len(at) == len(names)
@@ -54,7 +54,7 @@ class StatementKeys:
 
     @property
     def returned(self) -> list[int]:
-        """Where the columns of the key stand in what the statement gives back; empty where not all do."""
+        """The positions of the key's columns among the returned columns; empty if not all are returned."""
         returned = self.write.returned
         if returned == ("*",):
             returned = tuple(self.fold(name) for name in self.table.columns)
@@ -63,7 +63,7 @@ class StatementKeys:
         return [returned.index(self.fold(name)) for name in self.table.key]
 
     def met(self) -> Iterator[tuple[tuple[str, ...], list[Key]]]:
-        """Keys of rows that an upsert may meet: by each unique key of which it says all columns.
+        """Keys of rows that an upsert may conflict with: for each unique key of which it gives all columns.
 
         Raises: UnmarkedError where there is none.
         """
@@ -72,12 +72,13 @@ class StatementKeys:
         for columns in dict.fromkeys([self.table.key, *self.table.unique]):
             at = [places.get(self.fold(name)) for name in columns]
             cells = [
-                [row[one] for one in at if one is not None and one < len(row)] for row in self.write.rows
+                [row[place] for place in at if place is not None and place < len(row)]
+                for row in self.write.rows
             ]
             if any(None in row or len(row) < len(columns) for row in cells):
                 continue
             met = True
-            yield columns, [_values(row, one) for one in self.parameters for row in cells]
+            yield columns, [_values(row, parameters) for parameters in self.parameters for row in cells]
         if not met:
             raise refused(self.table.name, "it says no whole key of the rows that it may replace")
 
@@ -87,27 +88,29 @@ class StatementKeys:
         """The keys that WHERE names; None where it does not."""
         if any(self.fold(name) not in self.write.wanted for name in self.table.key):
             return None
-        found: list[Key] = []
+        all_keys: list[Key] = []
         for parameters in self.parameters:
             keys = self._wanted(parameters)
             if keys is None:
                 return None
-            found += keys
-        return found
+            all_keys += keys
+        return all_keys
 
     def _wanted(self, parameters: Parameters) -> list[Key] | None:
-        said = [
+        columns_given = [
             [given.each_of(parameters) for given in self.write.wanted[self.fold(name)]]
             for name in self.table.key
         ]
-        if any(values is None for one in said for values in one):
+        if any(values is None for column_given in columns_given for values in column_given):
             return None
-        each = ([value for values in one for value in values or ()] for one in said)
+        each = (
+            [value for values in column_given for value in values or ()] for column_given in columns_given
+        )
         return [key_of(key) for key in product(*each)]
 
     @property
     def moves(self) -> list[str]:
-        """Columns of the primary key that an update sets, or an upsert of the rows that it meets."""
+        """Columns of the primary key that an update sets, or that an upsert sets in rows that it meets."""
         set_anew = self.write.assigned.keys() - self.write.kept
         return [name for name in self.table.key if self.fold(name) in set_anew]
 
@@ -116,15 +119,15 @@ class StatementKeys:
         if not (columns := self.moves):
             return {}
         assigned = [(name, self.write.assigned[self.fold(name)]) for name in columns]
-        given = [(name, one) for name, one in assigned if one is not None]
+        given = [(name, given_value) for name, given_value in assigned if given_value is not None]
         if len(given) < len(assigned):
             raise refused(self.table.name, "it computes new primary keys")
         moved = {key: key for key in keys}
         for parameters in self.parameters:
-            new = {name: one.of(parameters) for name, one in given}
-            meant = None if len(self.parameters) == 1 else self._wanted(parameters)
+            new = {name: given_value.of(parameters) for name, given_value in given}
+            chosen = None if len(self.parameters) == 1 else self._wanted(parameters)
             for key, now in moved.items():
-                if meant is None or now in meant:
+                if chosen is None or now in chosen:
                     moved[key] = self._with(now, new)
         return moved
 
@@ -133,26 +136,26 @@ class StatementKeys:
 
     @property
     def moves_keys(self) -> bool:
-        """Whether an update sets a column that tells rows apart, by which others may refer to them."""
+        """Whether an update sets a column of a unique key, by which other rows may refer to its rows."""
         names = {self.fold(name) for key in (self.table.key, *self.table.unique) for name in key}
         return not names.isdisjoint(self.write.assigned)
 
     @property
     def times(self) -> int:
-        """How many rows an INSERT says."""
+        """How many rows an INSERT gives."""
         return len(self.parameters) * len(self.write.rows)
 
     @property
     def repeats(self) -> int:
-        """How many of the keys that it says are said already: a row that is written twice counts twice."""
+        """How many keys are repeated in the statement: a row that is written twice counts twice."""
         keys = self.inserted if self.write.action == "insert" else (self.wanted() or [])
-        known = [key for key in keys if None not in key]
-        return len(known) - len(set(known)) if self.times > 1 or len(self.parameters) > 1 else 0
+        complete = [key for key in keys if None not in key]
+        return len(complete) - len(set(complete)) if self.times > 1 or len(self.parameters) > 1 else 0
 
     @property
     def moves_children(self) -> bool:
         """Whether an update sets a column that a foreign key follows."""
-        columns = {self.fold(name) for one in self.table.below if one.on_update for _, name in one.columns}
+        columns = {self.fold(name) for tie in self.table.below if tie.on_update for _, name in tie.columns}
         return not columns.isdisjoint(self.write.assigned)
 
     def fold(self, name: str) -> str:

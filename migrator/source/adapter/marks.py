@@ -18,9 +18,9 @@ from migrator.source.adapter.tables import CapturedTable, CapturedTables
 from migrator.source.adapter.tree import RUNS_CODE, first_word, may_write, written
 from migrator.source.engines.base import Lock
 from migrator.source.engines.ddl import Ddl
-from migrator.source.failures import source_error
+from migrator.source.transactions import source_error
 
-# ── Marks left in the transaction of a service's change, as its triggers would leave them ──
+# ── Marks left in the transaction of a service's change ──
 
 
 def leave_marks(driver: Driver, ddl: Ddl, changed: Sequence[Changed]) -> None:
@@ -31,12 +31,12 @@ def leave_marks(driver: Driver, ddl: Ddl, changed: Sequence[Changed]) -> None:
     text = f"INSERT INTO {ddl.mark} (table_name, image_before, image_after, changed_at) VALUES ("
     statement = f"{escaped(text, style)}{values}, {escaped(ddl.now, style)})"
     with explained(), _last_id_kept(driver):
-        driver.many(statement, [(one.table.name, one.before, one.after) for one in changed])
+        driver.many(statement, [(change.table.name, change.before, change.after) for change in changed])
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raises: UnmarkedError with what to do where the table of marks is gone."""
+    """Raises: UnmarkedError with advice where the table of marks is gone."""
     try:
         yield
     except Exception as error:
@@ -48,7 +48,7 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def _last_id_kept(driver: Driver) -> Iterator[None]:
-    """On MariaDB and MySQL the service's LAST_INSERT_ID() stays its own, as it would with triggers."""
+    """On MariaDB and MySQL restores the service's LAST_INSERT_ID() afterwards, as it would be with triggers."""
     if not driver.engine.sessions.keeps_last_id:
         yield
         return
@@ -57,29 +57,27 @@ def _last_id_kept(driver: Driver) -> Iterator[None]:
     driver.rows(driver.sql("SELECT LAST_INSERT_ID(").value(last).text(")"))
 
 
-# ──
-# Marks that the database makes itself of rows as they are now: one statement instead of a reading and a
-# writing.
+# ── Marks made by one INSERT … SELECT, instead of a read and a write ──
 
 
 def left_at_once(images: Images, driver: Driver, pending: Pending, cursor: Any) -> bool:
-    """Whether every mark of the statement was left; else it is to be looked at in full, and a mark more does no harm.
+    """Whether every mark of the statement was left; if not, its rows are compared in full, and an extra mark is harmless.
 
-    Of a new row whose key is known, and of one row of which an update changes anything but its key.
+    This is for new rows whose keys are known, and for an update of one row that does not change its key.
     """
-    write, table = pending.said.write, pending.said.table
+    write, table = pending.statement.write, pending.statement.table
     if not driver.engine.outcomes.marks_at_once or table.captured is None or write.is_upsert:
         return False
     if write.action == "insert":
         return _inserted(images, driver, pending, cursor)
-    is_one = len(pending.states) == 1 and len(pending.meant) == 1 and cursor.rowcount == 1
-    if write.action == "update" and is_one and not pending.said.moves:
+    is_one = len(pending.states) == 1 and len(pending.own_keys) == 1 and cursor.rowcount == 1
+    if write.action == "update" and is_one and not pending.statement.moves:
         return _updated(images, driver, pending)
     return False
 
 
 def _inserted(images: Images, driver: Driver, pending: Pending, cursor: Any) -> bool:
-    table, keys = pending.said.table, made_keys(driver, pending, cursor)
+    table, keys = pending.statement.table, made_keys(driver, pending, cursor)
     if not 0 < len(keys) <= KEYS_A_SELECT:
         return False
     sql = _begun(images, driver, pending, "image_after")
@@ -90,39 +88,37 @@ def _inserted(images: Images, driver: Driver, pending: Pending, cursor: Any) -> 
 
 
 def _updated(images: Images, driver: Driver, pending: Pending) -> bool:
-    table, key = pending.said.table, pending.meant[0]
-    (known,) = pending.states[table.place].values()
+    table, key = pending.statement.table, pending.own_keys[0]
+    (before,) = pending.states[table.place].values()
     image, rest = images.shown(table, "r")
     there = f"r.{images.ddl.quoted(table.key[0])} IS NOT NULL"
-    sql = _begun(images, driver, pending, "image_before, image_after").value(known.image)
+    sql = _begun(images, driver, pending, "image_before, image_after").value(before.image)
     sql.text(f", CASE WHEN {there} THEN {image} END, {images.ddl.now} FROM (SELECT 1) AS one")
     sql.text(f" LEFT JOIN {images.place(table.place)} AS r ON ")
     equal(sql, images.typed(table, table.key, "r"), [key])
-    sql.text(f" WHERE (NOT {there} OR {image} IS DISTINCT FROM CAST(").value(known.image)
-    sql.text(f" AS text) OR {rest} IS DISTINCT FROM CAST(").value(known.rest).text(" AS text))")
+    sql.text(f" WHERE (NOT {there} OR {image} IS DISTINCT FROM CAST(").value(before.image)
+    sql.text(f" AS text) OR {rest} IS DISTINCT FROM CAST(").value(before.rest).text(" AS text))")
     with explained():
         return driver.run(_if_it_fits(images, pending, sql)) == 1
 
 
 def _begun(images: Images, driver: Driver, pending: Pending, sides: str) -> Sql:
     sql = driver.sql(f"INSERT INTO {images.ddl.mark} (table_name, {sides}, changed_at) SELECT ")
-    return sql.value(pending.said.table.name).text(", ")
+    return sql.value(pending.statement.table.name).text(", ")
 
 
 def _if_it_fits(images: Images, pending: Pending, sql: Sql) -> Sql:
-    names = images.settings(pending.said.table)
+    names = images.settings(pending.statement.table)
     return sql.text(f" AND {adapter_images.fits(names)}") if names else sql
 
 
-# ──
-# What a service's statement changes, as the marks that triggers would have left: read before it and after
-# it.
+# ── The rows that a service's statement changes, found by reading before and after it ──
 
 UnknownRows = Literal["refuse", "lock"]
-"""What becomes of a statement whose rows only its WHERE tells: refused, or read beforehand under lock."""
+"""The treatment of a statement whose rows only its WHERE determines: refused, or read beforehand under lock."""
 _COUNTS = (
     "this connection does not count rows that stay as they are (CLIENT.FOUND_ROWS, which SQLAlchemy sets by itself, is"
-    " taken away), so that an upsert of many rows may meet one that nobody has read"
+    " taken away), so that an upsert of many rows may meet one that was not read"
 )
 
 
@@ -132,7 +128,7 @@ class Marking:
     images: Images
     unknown: UnknownRows = "refuse"
     keeps_images: bool = True
-    """Whether the caller is to be told what changed; else it may be marked without being read, and is not told."""
+    """Whether changes are returned to the caller; if not, rows may be marked without being read."""
 
     # ── before ──
 
@@ -143,27 +139,31 @@ class Marking:
     def before(
         self, driver: Driver, text: str, parameters: Sequence[Parameters], begins: Callable[[Driver], None]
     ) -> Pending | None:
-        """What is to be known before a statement runs; None where it changes no watched table.
+        """Reads the rows before a statement runs; None where it changes no watched table.
 
-        `begins` is told before anything is read. Raises: UnmarkedError where nobody can know which rows it changes.
+        `begins` is called before anything is read. Raises: UnmarkedError where the rows it changes cannot be known.
         """
         if not may_write(text, driver.dialect):
             return None
-        found = written(text, driver.spoken(text))
-        if isinstance(found, Opaque):
-            named = self.tables.named(found.tables)
-            if named or not found.tables:
-                raise refused(", ".join(named) or "any table", found.reason)
+        write = written(text, driver.spoken(text))
+        if isinstance(write, Opaque):
+            named = self.tables.named(write.tables)
+            if named or not write.tables:
+                raise refused(", ".join(named) or "any table", write.reason)
             return None
-        table = None if found is None else self._table(driver, found)
-        if found is None or table is None:
+        table = None if write is None else self._table(driver, write)
+        if write is None or table is None:
             return None
         begins(driver)
-        pending = Pending(StatementKeys(found, table, list(parameters), driver.dialect))
-        if table.replaces and not found.is_upsert and (found.action == "insert" or pending.said.moves_keys):
+        pending = Pending(StatementKeys(write, table, list(parameters), driver.dialect))
+        if (
+            table.replaces
+            and not write.is_upsert
+            and (write.action == "insert" or pending.statement.moves_keys)
+        ):
             raise refused(table.name, "the table itself replaces rows (ON CONFLICT REPLACE)")
         driver.hold()
-        if found.action == "insert":
+        if write.action == "insert":
             self._before_insert(driver, pending)
         else:
             self._before_change(driver, pending)
@@ -173,12 +173,12 @@ class Marking:
         home = None
         if write.schema is None and self.tables.is_shared(write.table):
             home = home_of(driver, self.images, write.table)
-        found = self.tables.found(write.schema, write.table, home)
-        if found is None and write.table.lower() in self.tables.views and self._is_view(driver, write):
+        table = self.tables.resolve(write.schema, write.table, home)
+        if table is None and write.table.lower() in self.tables.views and self._is_view(driver, write):
             raise refused(write.table, "this is a view or a partition of tables that the mapping reads")
-        if write.action != "insert" and self.tables.inherits(found, write.table):
+        if write.action != "insert" and self.tables.inherits(table, write.table):
             raise refused(write.table, "tables that the mapping reads inherit from it")
-        return found
+        return table
 
     def _is_view(self, driver: Driver, write: Write) -> bool:
         schema = write.schema
@@ -187,50 +187,50 @@ class Marking:
         return self.tables.is_view(schema, write.table)
 
     def _before_insert(self, driver: Driver, pending: Pending) -> None:
-        """An upsert may change rows that are there; a plain INSERT none."""
-        said = pending.said
-        if said.write.is_upsert:
-            if said.moves:
-                raise refused(said.table.name, "it gives new primary keys to the rows that it meets")
-            if said.write.assigned and said.times > 1 and not driver.counts_found:
-                raise refused(said.table.name, _COUNTS)
-            if said.write.opaque and said.times > 1:
-                raise refused(said.table.name, said.write.opaque)
-            if said.write.replaces and said.table.meets_unseen:
+        """Reads the rows that an upsert may change; a plain INSERT changes none."""
+        statement = pending.statement
+        if statement.write.is_upsert:
+            if statement.moves:
+                raise refused(statement.table.name, "it gives new primary keys to the rows that it meets")
+            if statement.write.assigned and statement.times > 1 and not driver.counts_found:
+                raise refused(statement.table.name, _COUNTS)
+            if statement.write.opaque and statement.times > 1:
+                raise refused(statement.table.name, statement.write.opaque)
+            if statement.write.replaces and statement.table.meets_unseen:
                 raise refused(
-                    said.table.name,
+                    statement.table.name,
                     "may replace rows by an index with an expression, a condition or a COLLATE",
                 )
-            state = pending.states.setdefault(said.table.place, {})
-            for columns, keys in said.met():
-                state |= self.images.met(driver, said.table, keys, columns)
-            pending.meant = list(state)
-            if said.write.replaces:
-                self.images.reach(driver, pending.states, said.table, pending.meant, is_delete=True)
-            elif said.moves_children:
-                self.images.reach(driver, pending.states, said.table, pending.meant, is_delete=False)
-        elif not said.says_inserted and not said.returned:
+            state = pending.states.setdefault(statement.table.place, {})
+            for columns, keys in statement.met():
+                state |= self.images.met(driver, statement.table, keys, columns)
+            pending.own_keys = list(state)
+            if statement.write.replaces:
+                self.images.reach(driver, pending.states, statement.table, pending.own_keys, is_delete=True)
+            elif statement.moves_children:
+                self.images.reach(driver, pending.states, statement.table, pending.own_keys, is_delete=False)
+        elif not statement.says_inserted and not statement.returned:
             pending.returning = self._returning(pending)
 
     def _before_change(self, driver: Driver, pending: Pending) -> None:
-        write, table = pending.said.write, pending.said.table
-        keys = pending.said.wanted()
-        # The lock that the statement itself will take: of a stronger one others would wait that need not.
-        lock: Lock = "key" if write.action == "delete" or pending.said.moves_keys else "row"
+        write, table = pending.statement.write, pending.statement.table
+        keys = pending.statement.wanted()
+        # The lock that the statement itself will take: a stronger one would make others wait needlessly.
+        lock: Lock = "key" if write.action == "delete" or pending.statement.moves_keys else "row"
         if keys is not None:
             state = self.images.by_keys(driver, table, keys, lock=lock)
         else:
             state = self._by_where(driver, pending, lock)
         pending.states[table.place] = state
-        pending.meant = list(state)
-        pending.said.moved(pending.meant)
+        pending.own_keys = list(state)
+        pending.statement.moved(pending.own_keys)
         if write.action == "delete":
-            self.images.reach(driver, pending.states, table, pending.meant, is_delete=True)
-        elif pending.said.moves_children:
-            self.images.reach(driver, pending.states, table, pending.meant, is_delete=False)
+            self.images.reach(driver, pending.states, table, pending.own_keys, is_delete=True)
+        elif pending.statement.moves_children:
+            self.images.reach(driver, pending.states, table, pending.own_keys, is_delete=False)
 
     def _by_where(self, driver: Driver, pending: Pending, lock: Lock) -> State:
-        write, name = pending.said.write, pending.said.table.name
+        write, name = pending.statement.write, pending.statement.table.name
         if write.opaque:
             raise refused(name, write.opaque)
         if self.unknown == "refuse":
@@ -239,23 +239,23 @@ class Marking:
                 'name them in WHERE, or let them be read first under lock: dual_write(…, unknown_rows="lock")'
             )
             raise UnmarkedError(f"{what}; {advice}")
-        if len(pending.said.parameters) > 1:
+        if len(pending.statement.parameters) > 1:
             raise refused(name, "it runs once for each of many parameters")
         pending.read_by_where = True
-        where, one = write.where, pending.said.parameters[0]
-        values = [] if where is None else [parameter(one, place) for place in where.places]
-        sql = self.images.chosen(driver, pending.said.table, write.alias, where, values)
-        return self.images.read(driver, pending.said.table, sql, lock)
+        where, parameters = write.where, pending.statement.parameters[0]
+        values = [] if where is None else [parameter(parameters, place) for place in where.places]
+        sql = self.images.chosen(driver, pending.statement.table, write.alias, where, values)
+        return self.images.read(driver, pending.statement.table, sql, lock)
 
     # ── after ──
 
     def after(self, driver: Driver, pending: Pending, cursor: Any) -> list[Changed]:
-        """The rows that the statement changed. Raises: UnmarkedError where they cannot be known after all."""
+        """The rows that the statement changed. Raises: UnmarkedError where they cannot be determined."""
         if not self.keeps_images and left_at_once(self.images, driver, pending, cursor):
             return []
         return Outcome(self.images, driver, pending).changed(cursor)
 
     def _returning(self, pending: Pending) -> str:
-        names = ", ".join(self.images.ddl.quoted(name) for name in pending.said.table.key)
+        names = ", ".join(self.images.ddl.quoted(name) for name in pending.statement.table.key)
         # On a line of its own, since the statement may end in a comment.
         return f"\nRETURNING {names}"

@@ -1,4 +1,4 @@
-"""The objects that a service gives for dual writes: engines, sessions, session makers, sync and async."""
+"""Attaches the adapter to what a service passes in: engines, sessions and session makers, sync or async."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONNECTIONS = "migrator_connections"
 class Sessions:
     """Attaches the adapter's event hooks. `committed`: called after the commit of each session that changed rows.
 
-    A bare AsyncSession class is none that can be listened to: its sessions are those of the whole process.
+    A bare AsyncSession class cannot be listened to: its sessions are those of the whole process.
     """
 
     def __init__(self, listening: EventHooks, committed: Committed | None = None) -> None:
@@ -34,10 +34,10 @@ class Sessions:
         self._watched: list[Any] = []
 
     def attach(self, given: Any) -> None:
-        """Raises: SettingsError where it is nothing that makes connections, or is listened to already."""
+        """Raises: SettingsError where it makes no connections, or another adapter listens to it."""
         if isinstance(given, (list, tuple)):
-            for one in given:
-                self.attach(one)
+            for member in given:
+                self.attach(member)
             return
         engines, sessions = list(_engines_of(given)), _sessions_of(given)
         if not engines and sessions is None:
@@ -52,7 +52,7 @@ class Sessions:
             raise SettingsError(f"{what}; give a sessionmaker or a session")
         for engine in engines:
             self.listening.attach(engine)
-        if sessions is not None and not any(one is sessions for one in self._watched):
+        if sessions is not None and not any(other is sessions for other in self._watched):
             self._watched.append(sessions)
             for name, listener in self._listeners():
                 sa.event.listen(sessions, name, listener)
@@ -81,36 +81,40 @@ class Sessions:
 
 
 def connections_at_once(given: Any) -> int | None:
-    """How many connections the engines of what a service gives may have at once; None where nobody can say."""
+    """The most connections that the given engines may have at once; None where it cannot be known."""
     if isinstance(given, (list, tuple)):
-        found = [connections_at_once(one) for one in given]
-        return None if None in found else sum(one for one in found if one is not None)
+        limits = [connections_at_once(member) for member in given]
+        return None if None in limits else sum(limit for limit in limits if limit is not None)
     engines = list(_engines_of(given))
     pools = [engine.pool for engine in engines]
     if not pools or not all(isinstance(pool, QueuePool) for pool in pools):
         return None
     counts = [(pool.size(), pool._max_overflow) for pool in pools if isinstance(pool, QueuePool)]
-    return None if any(more < 0 for _, more in counts) else sum(size + more for size, more in counts)
+    return (
+        None
+        if any(overflow < 0 for _, overflow in counts)
+        else sum(size + overflow for size, overflow in counts)
+    )
 
 
 def _sync(given: Any) -> Any:
-    """What an async object of SQLAlchemy's stands before; anything else as it is."""
+    """The sync object that an async object of SQLAlchemy's wraps; anything else unchanged."""
     if hasattr(given, "session_factory"):
-        return given  # a scoped one would make a session to be asked
+        return given  # a scoped_session would create a session when asked
     for name in ("sync_engine", "sync_session"):
-        if (found := getattr(given, name, None)) is not None:
-            return found
+        if (inner := getattr(given, name, None)) is not None:
+            return inner
     return given
 
 
 def _engines_of(given: Any) -> Iterator[Engine]:
-    one = _sync(given)
-    if isinstance(one, Engine):
-        yield one
-    elif isinstance(one, Connection):
-        yield one.engine
-    options = getattr(getattr(one, "session_factory", one), "kw", None)
-    binds = [one.bind] if isinstance(one, Session) else []
+    target = _sync(given)
+    if isinstance(target, Engine):
+        yield target
+    elif isinstance(target, Connection):
+        yield target.engine
+    options = getattr(getattr(target, "session_factory", target), "kw", None)
+    binds = [target.bind] if isinstance(target, Session) else []
     if isinstance(options, dict):
         binds += [options.get("bind"), *(options.get("binds") or {}).values()]
     for bind in binds:
@@ -119,17 +123,17 @@ def _engines_of(given: Any) -> Iterator[Engine]:
 
 
 def _sessions_of(given: Any) -> Any:
-    """What events of sessions are listened to on; None where it makes none."""
-    one = _sync(given)
-    if isinstance(one, (Session, sessionmaker, scoped_session)):
-        return one
-    if isinstance(one, type) and issubclass(one, Session):
-        return one
-    return _async_sessions(getattr(one, "session_factory", one))
+    """The target for session events; None where the object makes no sessions."""
+    target = _sync(given)
+    if isinstance(target, (Session, sessionmaker, scoped_session)):
+        return target
+    if isinstance(target, type) and issubclass(target, Session):
+        return target
+    return _async_sessions(getattr(target, "session_factory", target))
 
 
 def _async_sessions(maker: Any) -> Any:
-    """Of an async_sessionmaker, a class of its own for the sessions below, so that others' stay as they are."""
+    """For an async_sessionmaker, its own class of sync sessions, so that other sessions are not affected."""
     options = getattr(maker, "kw", None)
     if not isinstance(options, dict) or not hasattr(maker, "class_"):
         return None

@@ -1,4 +1,4 @@
-"""One SQL statement of a service: what it writes, its placeholders, and the parser's own log kept silent."""
+"""Values for one SQL statement of a service: its placeholders and what it writes; and a filter for sqlglot's log."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import sqlglot
 from sqlglot import Token, TokenType
 
 from migrator.model.errors import UnmarkedError
+from migrator.source.connect import engine_of
 from migrator.source.engines.base import Engine
-from migrator.source.engines.table import engine_of
 
-# ── Placeholders of DB-API drivers: found in a statement, and written for another one ──
+# ── Placeholders of DB-API drivers: found in a statement, and written for another driver ──
 
 NAME = re.compile(r"migrator_p(\d+)")
-"""What stands in a placeholder's stead while the statement is read."""
+"""The name that replaces a placeholder while the statement is parsed."""
 _END_OF_WHERE = (TokenType.RETURNING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.SEMICOLON)
 _FORMATTED = re.compile(r"%\((?P<name>[^)]*)\)[sbt]|%[sbt]|%%")
 
 
 @dataclass(frozen=True, slots=True)
 class StatementStyle:
-    """How a service's statements are written. `formats`: parameters stand where % says so, in quotes as well."""
+    """How a service's statements are written. `formats`: placeholders begin with %, in quotes as well."""
 
     dialect: str
     formats: bool = False
@@ -39,13 +39,13 @@ class StatementStyle:
 
     @property
     def read_as(self) -> Any:
-        """sqlglot's word for the dialect."""
+        """sqlglot's reader for the dialect."""
         return self.engine.sql.reader if self.ansi_quotes else self.engine.statements.reader
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A piece of SQL: `texts`, and between any two of them a parameter, by `places`."""
+    """A piece of SQL: `texts` with a parameter (from `places`) between each two of them."""
 
     texts: tuple[str, ...]
     places: tuple[int | str, ...] = ()
@@ -53,33 +53,33 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A statement with names in the stead of its placeholders; `places`: the parameter that each stands for."""
+    """A statement with names instead of its placeholders; `places`: the parameter that each stands for."""
 
     text: str
     places: tuple[int | str, ...]
 
     def where(self, spoken: StatementStyle) -> Fragment:
-        """The text behind the outermost WHERE, up to what follows it."""
+        """The condition of the outermost WHERE."""
         tokens = sqlglot.tokenize(self.text, read=spoken.read_as)
         first = next(i for i, _ in _outer(tokens, (TokenType.WHERE,)))
         last = next((i for i, _ in _outer(tokens[first:], _END_OF_WHERE)), None)
         end = len(self.text) if last is None else tokens[first + last].start
         texts = NAME.split(self.text[tokens[first].end + 1 : end])
-        return Fragment(tuple(texts[::2]), tuple(self.places[int(one)] for one in texts[1::2]))
+        return Fragment(tuple(texts[::2]), tuple(self.places[int(number)] for number in texts[1::2]))
 
 
 def _outer(tokens: Sequence[Token], kinds: Sequence[TokenType]) -> list[tuple[int, Token]]:
-    """Tokens of the kinds outside of all parentheses."""
-    depth, found = 0, []
+    """Tokens of these kinds outside all parentheses."""
+    depth, matching = 0, []
     for number, token in enumerate(tokens):
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
         if depth == 0 and token.token_type in kinds:
-            found.append((number, token))
-    return found
+            matching.append((number, token))
+    return matching
 
 
 def numbered(text: str, spoken: StatementStyle) -> Numbered:
-    """The statement with migrator_p0, migrator_p1, … for its placeholders, and % where drivers want %%.
+    """The statement with migrator_p0, migrator_p1, … for its placeholders, and % for the drivers' %%.
 
     A driver that formats by % does so in quotes and comments as well; for the others these hold no placeholders.
     """
@@ -87,31 +87,31 @@ def numbered(text: str, spoken: StatementStyle) -> Numbered:
     places: list[int | str] = []
     last = 0
     quoted = [] if spoken.formats else _quoted(text, spoken.engine)
-    for found in (_FORMATTED if spoken.formats else spoken.engine.statements.bound).finditer(text):
-        if any(start <= found.start() < end for start, end in quoted):
+    for match in (_FORMATTED if spoken.formats else spoken.engine.statements.bound).finditer(text):
+        if any(start <= match.start() < end for start, end in quoted):
             continue
-        pieces.append(text[last : found.start()])
-        last = found.end()
-        if found[0] == "%%":
+        pieces.append(text[last : match.start()])
+        last = match.end()
+        if match[0] == "%%":
             pieces.append("%")
             continue
         pieces.append(f"migrator_p{len(places)}")
-        places.append(_place(found, len(places)))
+        places.append(_place(match, len(places)))
     return Numbered("".join([*pieces, text[last:]]), tuple(places))
 
 
-def _place(found: re.Match[str], number: int) -> int | str:
-    """The parameter that a placeholder stands for: by its name, by the number it says, or by its turn."""
-    said = found.groupdict()
-    if said.get("name") is not None:
-        return said["name"]
-    return int(said["place"]) - 1 if said.get("place") else number
+def _place(match: re.Match[str], number: int) -> int | str:
+    """The parameter that a placeholder stands for: by its name, its number, or its position."""
+    groups = match.groupdict()
+    if groups.get("name") is not None:
+        return groups["name"]
+    return int(groups["place"]) - 1 if groups.get("place") else number
 
 
 def _quoted(text: str, engine: Engine) -> list[tuple[int, int]]:
-    """Where quoted text and comments stand."""
-    found = engine.statements.quotes.finditer(text)
-    return [(one.start(), one.end()) for one in found]
+    """The spans of quoted texts and comments."""
+    matches = engine.statements.quotes.finditer(text)
+    return [(match.start(), match.end()) for match in matches]
 
 
 def placeholder(paramstyle: str, number: int) -> str:
@@ -122,7 +122,7 @@ def placeholder(paramstyle: str, number: int) -> str:
 
 
 def escaped(text: str, paramstyle: str) -> str:
-    """SQL that is no placeholder, for a driver that formats by %."""
+    """SQL without placeholders, escaped for a driver that formats by %."""
     return text.replace("%", "%%") if paramstyle in ("format", "pyformat") else text
 
 
@@ -133,7 +133,7 @@ Action = Literal["insert", "update", "delete"]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that a statement says: a parameter by its place or its name, or (`place` None) written in the text.
+    """A value given in a statement: a parameter by its place or its name, or (`place` None) a literal.
 
     `many`: the parameter is a list of values, as in `= ANY(%s)`.
     """
@@ -147,11 +147,11 @@ class Given:
         return self.value if self.place is None else parameter(parameters, self.place)
 
     def each_of(self, parameters: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any] | None:
-        """The values; None where they are none that can be counted, such as an array that was written as text."""
-        found = self.of(parameters)
+        """The values; None where they cannot be listed, such as an array given as text."""
+        value = self.of(parameters)
         if not self.many:
-            return [found]
-        return found if isinstance(found, (list, tuple)) else None
+            return [value]
+        return value if isinstance(value, (list, tuple)) else None
 
 
 def parameter(parameters: Sequence[Any] | Mapping[str, Any], place: int | str) -> Any:
@@ -165,13 +165,13 @@ def parameter(parameters: Sequence[Any] | Mapping[str, Any], place: int | str) -
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One INSERT, UPDATE or DELETE of one table; names as the database would know them.
+    """One INSERT, UPDATE or DELETE of one table, with names as the database resolves them.
 
-    `rows`: of an insert, by `columns`; None is a value that only the database knows. `replaces`: an upsert that takes
-    the rows away that it meets. `assigned`: what an update, or an upsert of the rows that it meets, sets; `kept`: those
-    of them to which an upsert gives the value that they have or that its own row says.
-    `wanted`: columns that WHERE ties to one of some values. `where` None: every row. `opaque`: why the rows that it
-    writes cannot be read beforehand by its WHERE; '' where they can. `returned`: columns that it gives back ('' for
+    `rows`: of an insert, by `columns`; None is a value that only the database knows. `replaces`: an upsert that deletes
+    the rows that it meets. `assigned`: columns that an update sets, or an upsert sets in rows that it meets; `kept`:
+    those of them that an upsert sets to their present value or to that of its own row.
+    `wanted`: columns that WHERE restricts to certain values. `where` None: every row. `opaque`: why the rows that it
+    writes cannot be read beforehand by its WHERE; '' where they can. `returned`: columns that it returns ('' for
     anything else, '*' for all).
     """
 
@@ -193,7 +193,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A statement that may write, of which nobody can say what. `tables`: names that it mentions (empty: any)."""
+    """A statement that may write, but not knowably what. `tables`: names that it mentions (empty: any)."""
 
     reason: str
     tables: frozenset[str] = frozenset()
@@ -203,7 +203,7 @@ Written: TypeAlias = Write | Opaque | None
 
 
 def fold(name: str, dialect: str, *, quoted: bool = True) -> str:
-    """The name as a database compares it: PostgreSQL folds what stands without quotes, the others know no case."""
+    """The name as a database compares it: PostgreSQL folds unquoted names, the others ignore case."""
     return name if engine_of(dialect).sql.folds_names and quoted else name.lower()
 
 
@@ -212,13 +212,13 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(word.lower() for word in re.findall(r"\w+", text))
 
 
-# ── Silence of sqlglot, which logs the statements that it cannot read, with all their values ──
+# ── A log filter for sqlglot, which would log statements that it cannot parse, with all their values ──
 
 _READING: ContextVar[bool] = ContextVar("migrator_reading", default=False)
 
 
 class _Silence(logging.Filter):
-    """Drops what is logged while this thread reads a statement; what a service does with sqlglot itself is logged."""
+    """Drops log records while we parse a statement; a service's own use of sqlglot is still logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not _READING.get()
@@ -229,7 +229,7 @@ _SILENCE = _Silence()
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    # Each time, since a service that sets up its logging may take filters away; for the second time is once.
+    # Added each time, since a service that sets up its logging may remove filters; adding it twice changes nothing.
     logging.getLogger("sqlglot").addFilter(_SILENCE)
     before = _READING.set(True)
     try:

@@ -1,4 +1,4 @@
-"""Tables that the adapter watches: captured ones, and those whose foreign keys change captured ones."""
+"""The tables that the adapter watches, and the resolution of a statement's names to them."""
 
 from __future__ import annotations
 
@@ -9,43 +9,39 @@ from dataclasses import dataclass, field, replace
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.capture import Captured
 from migrator.model.errors import SettingsError
+from migrator.model.facts import Captured, columns_of
 from migrator.source.adapter.statement import words_of
+from migrator.source.connect import engine_at
 from migrator.source.engines.catalogue import Below, Links, Pairs, Place
-from migrator.source.engines.ddl import columns_of
-from migrator.source.engines.table import engine_at
 
-# ──
-# Tables linked by foreign keys over any number of steps; engines say over one
-# (`Outcomes.links`).
+# ── Tables linked by foreign keys over any number of steps; `Outcomes.links` gives single steps ──
 
 
 def above(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
-    """The places, and all from which a line of pairs leads to one."""
+    """The places, and all from which a chain of pairs leads to one of them."""
     return _closed([(child, parent) for parent, child in pairs], places)
 
 
 def beneath(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
-    """The places, and all to which a line of pairs leads from one."""
+    """The places, and all to which a chain of pairs leads from one of them."""
     return _closed(pairs, places)
 
 
 def _closed(pairs: Pairs, places: Iterable[Place]) -> set[Place]:
     following: dict[Place, list[Place]] = {}
-    for one, other in pairs:
-        following.setdefault(one, []).append(other)
-    found = set(places)
-    left = list(found)
+    for place, other in pairs:
+        following.setdefault(place, []).append(other)
+    reached = set(places)
+    left = list(reached)
     while left:
-        new = set(following.get(left.pop(), ())) - found
-        found |= new
+        new = set(following.get(left.pop(), ())) - reached
+        reached |= new
         left += new
-    return found
+    return reached
 
 
-# ──
-# Tables that the adapter watches: captured ones, and those whose foreign keys change captured ones.
+# ── Watched tables: captured ones, and those whose foreign keys change captured ones ──
 
 _REPLACES = re.compile(r"(?i)\bON\s+CONFLICT\s+REPLACE\b")
 _KEEPS_PARTS = re.compile(r"(?i)\bON\s+CONFLICT\s+FAIL\b")
@@ -53,11 +49,11 @@ _KEEPS_PARTS = re.compile(r"(?i)\bON\s+CONFLICT\s+FAIL\b")
 
 @dataclass(frozen=True)
 class CapturedTable:
-    """`key`, `unique`: real column names, of the primary key and of others that tell rows apart; `columns`: of all;
-    `types`: the declared ones, by those names; `replaces`: whether a new row of SQLite may take others away by itself;
+    """`key`, `unique`: real names of the columns of the primary key and of other unique keys; `columns`: of all columns;
+    `types`: declared types by these names; `replaces`: whether a new row on SQLite may delete others by itself;
     `keeps_parts`: whether SQLite keeps what a statement did before it failed.
 
-    `captured` None: its rows make no marks, but foreign keys of captured tables act when it changes.
+    `captured` None: its rows leave no marks, but foreign keys change captured tables when it changes.
     """
 
     place: Place
@@ -72,8 +68,8 @@ class CapturedTable:
 
     @property
     def meets_unseen(self) -> bool:
-        """Whether a new row may meet others than those of which unique columns have its values."""
-        return self.captured is not None and bool(self.captured.table.meetings)
+        """Whether a new row may conflict with rows by more than its unique columns."""
+        return self.captured is not None and bool(self.captured.table.unique_conflicts)
 
     @property
     def name(self) -> str:
@@ -88,32 +84,32 @@ class CapturedTable:
 class CapturedTables:
     dialect: str
     home: str | None
-    """The schema (MySQL: the database) of names that stand alone."""
+    """The schema (MySQL: the database) of names without a schema."""
     tables: Mapping[Place, CapturedTable]
     views: frozenset[str] = frozenset()
     """Names, in lower case, of views and partitions that the tables may be written through."""
     folds_names: bool = False
-    """Whether the source takes Orders and orders for one table."""
+    """Whether Orders and orders are the same table in the source."""
     hidden: frozenset[Place] = frozenset()
-    """On PostgreSQL, where those views and partitions are."""
+    """On PostgreSQL, the schemas and names of those views and partitions."""
     inherited: frozenset[Place] = frozenset()
-    """Tables of PostgreSQL's whose changes change rows of the watched ones, which inherit from them."""
+    """Tables on PostgreSQL from which watched tables inherit, so that writing them changes watched rows."""
     emptied: frozenset[str] = frozenset()
-    """Names, in lower case, of other tables of which TRUNCATE … CASCADE empties captured ones."""
+    """Names, in lower case, of other tables whose TRUNCATE … CASCADE empties captured ones."""
     _by_name: dict[str, list[CapturedTable]] = field(default_factory=dict)
     _spelled: frozenset[str] = frozenset()
     _spelled_emptied: frozenset[str] = frozenset()
     _heritage: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        for one in self.tables.values():
-            self._by_name.setdefault(one.place.name.lower(), []).append(one)
+        for table in self.tables.values():
+            self._by_name.setdefault(table.place.name.lower(), []).append(table)
         self._heritage = frozenset(place.name.lower() for place in self.inherited)
         self._spelled = frozenset(_spelled([*self._by_name, *self.views, *self._heritage]))
         self._spelled_emptied = frozenset(_spelled(self.emptied))
 
     def mentioned(self, text: str) -> bool:
-        """Whether a text names any of the tables; a name inside of another word counts as well."""
+        """Whether a text names any of the tables; a name inside another word counts, too."""
         lowered = text.lower()
         if "truncate" in lowered and any(name in lowered for name in self._spelled_emptied):
             return True
@@ -123,27 +119,27 @@ class CapturedTables:
         """Whether the name is of a view or a partition; `schema`: the one in which the session finds it."""
         return Place(schema, name) in self.hidden if self.hidden else name.lower() in self.views
 
-    def inherits(self, found: CapturedTable | None, name: str) -> bool:
-        """Whether watched tables inherit from this one. `found`: the table by that name, where it is watched."""
-        return name.lower() in self._heritage if found is None else found.place in self.inherited
+    def inherits(self, table: CapturedTable | None, name: str) -> bool:
+        """Whether watched tables inherit from this one. `table`: the watched table of that name, if there is one."""
+        return name.lower() in self._heritage if table is None else table.place in self.inherited
 
     def named(self, words: frozenset[str]) -> list[str]:
         """Tables, and views on them, that a text of these words, in lower case, may name."""
-        names = [one for one in (*self._by_name, *self.views) if words_of(one) <= words]
-        found = [one.name for name in names for one in self._by_name.get(name, ())]
-        found += [f"view or partition {name}" for name in names if name in self.views]
-        found += [f"what inherits from {name}" for name in self._heritage if words_of(name) <= words]
+        names = [spelled for spelled in (*self._by_name, *self.views) if words_of(spelled) <= words]
+        texts = [table.name for name in names for table in self._by_name.get(name, ())]
+        texts += [f"view or partition {name}" for name in names if name in self.views]
+        texts += [f"what inherits from {name}" for name in self._heritage if words_of(name) <= words]
         if {"truncate", "cascade"} <= words:
             lost = [name for name in sorted(self.emptied) if words_of(name) <= words]
-            found += [f"what TRUNCATE … CASCADE of {name} empties" for name in lost]
-        return found
+            texts += [f"what TRUNCATE … CASCADE of {name} empties" for name in lost]
+        return texts
 
-    def found(self, schema: str | None, name: str, home: str | None = None) -> CapturedTable | None:
+    def resolve(self, schema: str | None, name: str, home: str | None = None) -> CapturedTable | None:
         """The table that a statement means by the name, as the database would know it."""
-        exact = [one for one in self._by_name.get(name.lower(), ()) if self._same(one.place.name, name)]
+        exact = [table for table in self._by_name.get(name.lower(), ()) if self._same(table.place.name, name)]
         wanted = schema if schema is not None else (home or self.home)
-        same = [one for one in exact if self._is_in(one.place.schema, wanted)]
-        # A name without a schema may be found along a search path: a mark too many does no harm.
+        same = [table for table in exact if self._is_in(table.place.schema, wanted)]
+        # A name without a schema may be resolved by a search path: an extra mark is harmless.
         return same[0] if same else (exact[0] if exact and schema is None and home is None else None)
 
     def _is_in(self, schema: str | None, wanted: str | None) -> bool:
@@ -151,13 +147,13 @@ class CapturedTables:
             return wanted is None or wanted.lower() == "main"
         return wanted is not None and self._same(schema, wanted)
 
-    def _same(self, real: str, said: str) -> bool:
+    def _same(self, real: str, written: str) -> bool:
         if self.folds_names:
-            return real.lower() == said.lower()
-        return real == said
+            return real.lower() == written.lower()
+        return real == written
 
     def is_shared(self, name: str) -> bool:
-        """Whether several schemas have such a table, so that the session says which one is meant."""
+        """Whether several schemas have such a table, so that the session decides which one is meant."""
         return len(self._by_name.get(name.lower(), ())) > 1
 
 
@@ -173,19 +169,19 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Capt
     inspector = sa.inspect(connection)
     engine = engine_at(connection)
     home = inspector.default_schema_name if engine.schema.has_schemas else None
-    keyless = [one.name for one in captured if not one.table.primary_key]
+    keyless = [table.name for table in captured if not table.table.primary_key]
     if keyless:
         what = f"dual write: {', '.join(keyless)} has no primary key, so a changed row cannot be found again"
         raise SettingsError(
             f"{what}; give it one, or let triggers leave the marks (`migrator capture install`)"
         )
-    known = {_place(one, home): one for one in captured}
-    links = engine.outcomes.links(connection, {place.schema for place in known})
+    by_place = {_place(table, home): table for table in captured}
+    links = engine.outcomes.links(connection, {place.schema for place in by_place})
     tables: dict[Place, CapturedTable] = {}
-    places = _with_parents(known, links.acting)
+    places = _with_parents(by_place, links.acting)
     for place in places:
-        below = tuple(one for parent, one in links.acting if parent == place and one.child in places)
-        own = known.get(place)
+        below = tuple(tie for parent, tie in links.acting if parent == place and tie.child in places)
+        own = by_place.get(place)
         tables[place] = _captured(place, own, below) if own else _parent(inspector, place, below)
     folds = engine.outcomes.folds_tables(connection)
     if engine.outcomes.has_conflict_rules:
@@ -198,7 +194,7 @@ def watched_tables(connection: Connection, captured: Sequence[Captured]) -> Capt
         views = _views(inspector, {place.schema for place in tables}, names)
     inherited = above(links.heirs, {parent for parent, heir in links.heirs if heir in tables})
     return CapturedTables(
-        engine.name, home, tables, views, folds, hidden, frozenset(inherited), _emptied(links, known)
+        engine.name, home, tables, views, folds, hidden, frozenset(inherited), _emptied(links, by_place)
     )
 
 
@@ -214,32 +210,33 @@ def _names(places: Iterable[Place]) -> frozenset[str]:
 def _with_conflicts(
     connection: Connection, tables: Mapping[Place, CapturedTable]
 ) -> dict[Place, CapturedTable]:
-    asked = "SELECT lower(name), sql FROM sqlite_master WHERE type = 'table'"
-    texts = {name: text or "" for name, text in connection.exec_driver_sql(asked)}
-    found = {}
-    for place, one in tables.items():
+    query = "SELECT lower(name), sql FROM sqlite_master WHERE type = 'table'"
+    texts = {name: text or "" for name, text in connection.exec_driver_sql(query)}
+    updated = {}
+    for place, table in tables.items():
         text = texts.get(place.name.lower(), "")
-        found[place] = replace(
-            one, replaces=bool(_REPLACES.search(text)), keeps_parts=bool(_KEEPS_PARTS.search(text))
+        updated[place] = replace(
+            table, replaces=bool(_REPLACES.search(text)), keeps_parts=bool(_KEEPS_PARTS.search(text))
         )
-    return found
+    return updated
 
 
 def _views(inspector: sa.Inspector, schemas: Iterable[str | None], names: set[str]) -> frozenset[str]:
-    """Views of which the text names a table, or another such view."""
+    """Views whose text names a table, or another such view."""
     texts: dict[str, frozenset[str]] = {}
     for schema in schemas:
         for name in inspector.get_view_names(schema):
             definition = inspector.get_view_definition(name, schema)
             texts[name.lower()] = words_of(str(definition or ""))
-    found: set[str] = set()
+    views_found: set[str] = set()
     while new := {
         view
         for view, words in texts.items()
-        if view not in found and any(words_of(one) <= words for one in names | found)
+        if view not in views_found
+        and any(words_of(table_name) <= words for table_name in names | views_found)
     }:
-        found |= new
-    return frozenset(found)
+        views_found |= new
+    return frozenset(views_found)
 
 
 def _place(captured: Captured, home: str | None) -> Place:
@@ -263,10 +260,10 @@ def _captured(place: Place, captured: Captured, below: tuple[Below, ...]) -> Cap
 def _parent(inspector: sa.Inspector, place: Place, below: tuple[Below, ...]) -> CapturedTable:
     key = tuple(inspector.get_pk_constraint(place.name, place.schema)["constrained_columns"])
     types = {
-        one["name"]: ""
-        if isinstance(one["type"], sa.types.NullType)
-        else one["type"].compile(inspector.dialect)
-        for one in inspector.get_columns(place.name, place.schema)
+        column["name"]: ""
+        if isinstance(column["type"], sa.types.NullType)
+        else column["type"].compile(inspector.dialect)
+        for column in inspector.get_columns(place.name, place.schema)
     }
     if not key:
         what = (
@@ -278,9 +275,9 @@ def _parent(inspector: sa.Inspector, place: Place, below: tuple[Below, ...]) -> 
     return CapturedTable(place, tuple(types), key, (), None, below, types)
 
 
-def _with_parents(known: Mapping[Place, Captured], acting: Sequence[tuple[Place, Below]]) -> list[Place]:
-    """The captured tables, and all from which a line of acting foreign keys leads to one."""
-    found = list(known)
-    for place in found:
-        found += [parent for parent, one in acting if one.child == place and parent not in found]
-    return found
+def _with_parents(captured: Mapping[Place, Captured], acting: Sequence[tuple[Place, Below]]) -> list[Place]:
+    """The captured tables, and all from which a chain of acting foreign keys leads to one of them."""
+    places = list(captured)
+    for place in places:
+        places += [parent for parent, tie in acting if tie.child == place and parent not in places]
+    return places

@@ -20,8 +20,8 @@ from migrator.source.adapter.driver import Driver
 class TransactionState:
     """What one transaction changed. `begun_at`: when its first change began, in the clock's seconds.
 
-    `changed`: what whoever writes items needs to know; empty where nobody does. `failed_in`: how many savepoints were
-    open when the mark of a change could not be left; None where every change has its mark.
+    `changed`: changes kept for writing items at the commit; empty where none are written. `failed_in`: how many savepoints
+    were open when the mark of a change could not be left; None where every change has its mark.
     """
 
     begun_at: float
@@ -30,30 +30,30 @@ class TransactionState:
 
 
 class Watcher(Protocol):
-    """Who is told what a service does, and may stop it by raising. `reads`: whether what changes is to be known."""
+    """Callbacks for what a service does, which stop it by raising. `reads`: whether changed rows must be read."""
 
     @property
     def reads(self) -> bool: ...
 
     def begins(self, driver: Driver) -> None:
-        """Before a statement that changes a watched table."""
+        """Called before a statement that changes a watched table."""
 
     def leaves_marks(self, changed: Changed) -> bool:
-        """Whether the adapter is to leave the mark; False where a trigger does."""
+        """Whether the adapter leaves the mark; False where a trigger does."""
 
     @property
     def leaves_any(self) -> bool:
-        """Whether the marks of any table are the adapter's to leave."""
+        """Whether the adapter leaves the marks of at least one table."""
 
     def commits(self, connection: Connection, work: TransactionState) -> None:
-        """Before the commit of a transaction that wrote; its work holds what changed where anybody wants to know."""
+        """Called before the commit of a transaction that wrote; `work` holds its changes where they are kept."""
 
     def prepares(self, work: TransactionState) -> None:
-        """Before the first phase of a commit of two."""
+        """Called before the first phase of a two-phase commit."""
 
 
 class TransactionStates:
-    """By connection, the work of its open transaction. Its methods are listeners of SQLAlchemy's events."""
+    """The state of each connection's open transaction. Its methods are listeners of SQLAlchemy's events."""
 
     def __init__(self, watcher: Watcher, clock: Callable[[], float]) -> None:
         self._watcher = watcher
@@ -63,18 +63,18 @@ class TransactionStates:
         self._savepoints: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
     def begin(self, connection: Connection) -> TransactionState:
-        """The transaction's work, which may have begun before."""
+        """The transaction's state, which may exist already."""
         return self._works.setdefault(connection, TransactionState(self._clock()))
 
     def add(self, connection: Connection, changed: Sequence[Changed]) -> None:
         self.begin(connection).changed += changed
 
     def fail(self, connection: Connection) -> None:
-        """A change is done and has no mark: the transaction must not be committed."""
+        """Records that a change has no mark, so that the transaction must not be committed."""
         self.begin(connection).failed_in = self._savepoints.get(connection, 0)
 
     def committed(self, connection: Connection) -> list[Changed]:
-        """What the connection's last transaction changed, told once; nothing where it did not commit."""
+        """The changes of the connection's last transaction, returned once; empty where it did not commit."""
         work = self._committed.pop(connection, None)
         return [] if work is None else work.changed
 
@@ -95,7 +95,7 @@ class TransactionStates:
             self._committed[connection] = work
 
     def commits_twophase(self, connection: Connection, _: object, is_prepared: bool) -> None:
-        """What is prepared was looked at then, and its commit was promised."""
+        """A prepared transaction was checked before, and its commit was promised."""
         if not is_prepared:
             self.commits(connection)
             return
@@ -119,19 +119,19 @@ class TransactionStates:
         self._savepoints[connection] = self._savepoints.get(connection, 0) + 1
 
     def goes_back(self, connection: Connection, *_: object) -> None:
-        """To the last savepoint: what failed after it is undone."""
+        """A rollback to the last savepoint: what failed after it is undone."""
         work = self._works.get(connection)
         if work is not None and work.failed_in is not None and work.failed_in > self._left(connection):
             work.failed_in = None
 
     def goes_on(self, connection: Connection, *_: object) -> None:
-        """The last savepoint is given up: what failed after it did so in what is around it."""
+        """The last savepoint is released: what failed after it now counts for the level around it."""
         left, work = self._left(connection), self._works.get(connection)
         if work is not None and work.failed_in is not None:
             work.failed_in = min(work.failed_in, left)
 
     def _left(self, connection: Connection) -> int:
-        """How many savepoints are open without the last one."""
+        """How many savepoints stay open after the last one ends."""
         left = max(0, self._savepoints.get(connection, 0) - 1)
         self._savepoints[connection] = left
         return left
@@ -150,10 +150,10 @@ def _refuse_failed(work: TransactionState) -> None:
 
 
 def _roll_back(connection: Connection) -> None:
-    """SQLAlchemy takes a transaction for ended whose commit failed, and would leave it open in the database."""
+    """Rolls back in the database: SQLAlchemy takes a transaction whose commit failed as ended, and leaves it open there."""
     with suppress(Exception):
         connection.dialect.do_rollback(connection.connection)
 
 
 def changes(changed: Sequence[Changed]) -> list[Change]:
-    return [Change(one.table.name, one.before, one.after) for one in changed]
+    return [Change(change.table.name, change.before, change.after) for change in changed]

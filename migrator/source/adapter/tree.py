@@ -1,4 +1,4 @@
-"""The table, rows and values that an INSERT, UPDATE or DELETE writes, read from its parsed text."""
+"""Parses an INSERT, UPDATE or DELETE of a service: the table, rows, values and keys that it writes."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from migrator.source.adapter.statement import (
     quietly,
     words_of,
 )
-from migrator.source.engines.table import engine_of
+from migrator.source.connect import engine_of
 
-# ── A parsed INSERT, UPDATE or DELETE, read as what it writes ──
+# ── From sqlglot's tree of an INSERT, UPDATE or DELETE to what it writes ──
 
 Node: TypeAlias = Any
 """A piece of sqlglot's tree, whose classes have other bases in other versions."""
 
 
 class TreeReader:
-    def __init__(self, tree: Node, known: Numbered, spoken: StatementStyle) -> None:
+    def __init__(self, tree: Node, statement: Numbered, spoken: StatementStyle) -> None:
         self.tree = tree
-        self.known = known
+        self.statement = statement
         self.spoken = spoken
         self.dialect = spoken.dialect
         self.engine = engine_of(spoken.dialect)
@@ -49,14 +49,16 @@ class TreeReader:
         target = self.tree.this
         columns: tuple[str, ...] | None = None
         if isinstance(target, exp.Schema):
-            columns = tuple(self.name(one) for one in target.expressions)
+            columns = tuple(self.name(column) for column in target.expressions)
             target = target.this
         args = self.tree.args
         rows = self.rows(args.get("expression"), columns)
         if not isinstance(target, exp.Table) or rows is None:
-            return Opaque("its rows come from a query", words_of(self.known.text))
+            return Opaque("its rows come from a query", words_of(self.statement.text))
         replaces = replaces or str(args.get("alternative") or "").upper() == "REPLACE"
-        is_upsert = replaces or ignores or any(args.get(one) for one in ("conflict", "alternative", "ignore"))
+        is_upsert = (
+            replaces or ignores or any(args.get(word) for word in ("conflict", "alternative", "ignore"))
+        )
         schema, table = self.place(target)
         assigned, kept = self.on_conflict()
         return Write(
@@ -74,22 +76,24 @@ class TreeReader:
         )
 
     def on_conflict(self) -> tuple[dict[str, Given | None], frozenset[str]]:
-        """What an upsert sets of a row that it meets, and the columns among it that keep or get what is said."""
+        """The columns that an upsert sets in a row that it meets, and those of them that keep or get the given value."""
         conflict = self.tree.args.get("conflict")
         assigned: dict[str, Given | None] = {}
         kept = set()
-        for one in conflict.expressions if conflict is not None else ():
-            if isinstance(one, exp.EQ) and isinstance(one.this, exp.Column):
-                name = self.name(one.this)
-                assigned[name] = self.given(one.expression)
-                if self._is_itself(one.expression, name):
+        for assignment in conflict.expressions if conflict is not None else ():
+            if isinstance(assignment, exp.EQ) and isinstance(assignment.this, exp.Column):
+                name = self.name(assignment.this)
+                assigned[name] = self.given(assignment.expression)
+                if self._is_itself(assignment.expression, name):
                     kept.add(name)
-            elif isinstance(one, exp.EQ):
-                assigned |= dict.fromkeys(self.name(column) for column in one.this.find_all(exp.Column))
+            elif isinstance(assignment, exp.EQ):
+                assigned |= dict.fromkeys(
+                    self.name(column) for column in assignment.this.find_all(exp.Column)
+                )
         return assigned, frozenset(kept)
 
     def _is_itself(self, value: Node, name: str) -> bool:
-        """`id`, `excluded.id`, `VALUES(id)`, and MySQL's `LAST_INSERT_ID(id)`, which tells the row's key."""
+        """Whether the value is the column itself: `id`, `excluded.id`, `VALUES(id)`, or MySQL's `LAST_INSERT_ID(id)`."""
         bare = _bare(value)
         if isinstance(bare, exp.Anonymous) and bare.name.upper() in ("VALUES", "VALUE", "LAST_INSERT_ID"):
             bare = bare.expressions[0] if len(bare.expressions) == 1 else bare
@@ -98,14 +102,14 @@ class TreeReader:
     def update(self) -> Written:
         target = self.tree.this
         if not isinstance(target, exp.Table):
-            return Opaque("it could not be understood", words_of(self.known.text))
+            return Opaque("it could not be understood", words_of(self.statement.text))
         if target.args.get("joins"):
-            return Opaque("it names several tables", words_of(self.known.text))
+            return Opaque("it names several tables", words_of(self.statement.text))
         schema, table = self.place(target)
         assigned = {
-            self.name(one.this): self.given(one.expression)
-            for one in self.tree.expressions
-            if isinstance(one, exp.EQ) and isinstance(one.this, exp.Column)
+            self.name(assignment.this): self.given(assignment.expression)
+            for assignment in self.tree.expressions
+            if isinstance(assignment, exp.EQ) and isinstance(assignment.this, exp.Column)
         }
         opaque = self.opaque(target, "from_")
         if len(assigned) < len(self.tree.expressions):
@@ -129,7 +133,7 @@ class TreeReader:
             self.engine.statements.deletes_by_using and self.tree.args.get("using")
         )
         if not isinstance(target, exp.Table) or target.args.get("joins") or several:
-            return Opaque("it names several tables", words_of(self.known.text))
+            return Opaque("it names several tables", words_of(self.statement.text))
         schema, table = self.place(target)
         return Write(
             "delete",
@@ -147,19 +151,19 @@ class TreeReader:
     def rows(
         self, source: Node | None, columns: tuple[str, ...] | None
     ) -> tuple[tuple[Given | None, ...], ...] | None:
-        """The rows of VALUES, also of those that SQLAlchemy orders by a counter; None where a query makes them."""
+        """The rows of VALUES, also in the form that SQLAlchemy orders by a counter; None where a query makes them."""
         if source is None:
-            # DEFAULT VALUES; what else stands there may be a query in words that sqlglot passes by.
-            return ((),) if "values" in words_of(self.known.text) else None
+            # DEFAULT VALUES; anything else may be a query in syntax that sqlglot skips.
+            return ((),) if "values" in words_of(self.statement.text) else None
         if isinstance(source, exp.Values):
             return tuple(tuple(self.given(value) for value in _cells(row)) for row in source.expressions)
         came_from = source.args.get("from_") if isinstance(source, exp.Select) else None
         values = came_from.this if came_from is not None else None
         if not isinstance(values, exp.Values) or source.args.get("where") or columns is None:
             return None
-        named = [one.name for one in values.args["alias"].columns] if values.args.get("alias") else []
+        named = [column.name for column in values.args["alias"].columns] if values.args.get("alias") else []
         places = [
-            named.index(one.name) if (one := _bare(cell)).name in named else None
+            named.index(bare.name) if (bare := _bare(cell)).name in named else None
             for cell in source.expressions
         ]
         return tuple(
@@ -169,32 +173,32 @@ class TreeReader:
 
     def wanted(self) -> dict[str, tuple[Given, ...]]:
         where = self.tree.args.get("where")
-        found: dict[str, tuple[Given, ...]] = {}
-        for one in _conjuncts(where.this) if where is not None else ():
-            if isinstance(one, exp.EQ):
-                for left, right in ((one.this, one.expression), (one.expression, one.this)):
+        by_column: dict[str, tuple[Given, ...]] = {}
+        for test in _conjuncts(where.this) if where is not None else ():
+            if isinstance(test, exp.EQ):
+                for left, right in ((test.this, test.expression), (test.expression, test.this)):
                     value = self.any_of(right) if isinstance(right, exp.Any) else self.given(right)
                     if self.is_column(left) and value is not None:
-                        found[self.name(left)] = (value,)
-            elif isinstance(one, exp.In) and self.is_column(one.this) and not one.args.get("query"):
-                values = [self.given(value) for value in one.expressions]
+                        by_column[self.name(left)] = (value,)
+            elif isinstance(test, exp.In) and self.is_column(test.this) and not test.args.get("query"):
+                values = [self.given(value) for value in test.expressions]
                 if values and None not in values:
-                    found[self.name(one.this)] = tuple(value for value in values if value is not None)
-        return found
+                    by_column[self.name(test.this)] = tuple(value for value in values if value is not None)
+        return by_column
 
     def any_of(self, value: Node) -> Given | None:
-        found = self.given(value.this)
-        return None if found is None or found.place is None else replace(found, many=True)
+        given = self.given(value.this)
+        return None if given is None or given.place is None else replace(given, many=True)
 
     def given(self, value: Node) -> Given | None:
         bare = _bare(value)
-        if isinstance(bare, exp.Column) and (found := NAME.fullmatch(bare.name)):
-            return Given(self.known.places[int(found[1])])
+        if isinstance(bare, exp.Column) and (match := NAME.fullmatch(bare.name)):
+            return Given(self.statement.places[int(match[1])])
         if isinstance(bare, exp.Null):
             return Given(None, None)
         if isinstance(bare, exp.Literal):
             if bare.is_string:
-                # A placeholder in quotes becomes a part of the text only in the driver.
+                # A placeholder in quotes becomes part of the text only in the driver.
                 return None if NAME.search(bare.this) else Given(None, bare.this)
             return Given(None, self._number(bare.this))
         if isinstance(bare, exp.Neg) and isinstance(bare.this, exp.Literal) and not bare.this.is_string:
@@ -210,20 +214,24 @@ class TreeReader:
         return "it has a sub-select" if self.tree.find(exp.Select) is not None else ""
 
     def where(self) -> Fragment | None:
-        """The text of WHERE, from the statement itself."""
+        """The text of WHERE, as it stands in the statement."""
         if self.tree.args.get("where") is None:
             return None
-        return self.known.where(self.spoken)
+        return self.statement.where(self.spoken)
 
     def returned(self) -> tuple[str, ...]:
-        found = self.tree.args.get("returning")
-        return tuple(_returned(one, self) for one in found.expressions) if found is not None else ()
+        returning = self.tree.args.get("returning")
+        return (
+            tuple(_returned(expression, self) for expression in returning.expressions)
+            if returning is not None
+            else ()
+        )
 
-    def is_column(self, one: Node) -> bool:
-        """Whether it is a column of the table that is written: where others are read, it has to say so."""
-        if not isinstance(one, exp.Column) or NAME.fullmatch(one.name) is not None:
+    def is_column(self, node: Node) -> bool:
+        """Whether it is a column of the written table; where other tables are read, it must name its table."""
+        if not isinstance(node, exp.Column) or NAME.fullmatch(node.name) is not None:
             return False
-        target, of = self.tree.this, one.args.get("table")
+        target, of = self.tree.this, node.args.get("table")
         if of is None:
             return not (self.tree.args.get("from_") or self.tree.args.get("using"))
         alias = target.args.get("alias")
@@ -233,29 +241,29 @@ class TreeReader:
         schema = table.args.get("db")
         return (self.table_name(schema) if schema is not None else None), self.table_name(table.this)
 
-    def table_name(self, one: Node) -> str:
-        """As it was said, where servers know upper and lower case of tables or do not."""
-        return str(one.name) if self.engine.statements.names_as_said else self.name(one)
+    def table_name(self, node: Node) -> str:
+        """The table's name, as written where the case of table names depends on the server."""
+        return str(node.name) if self.engine.statements.tables_keep_case else self.name(node)
 
     def _number(self, text: str) -> Any:
-        """As the database holds it."""
+        """The number in the type that the database holds."""
         if re.fullmatch(r"-?\d+", text):
             return int(text)
         return float(text) if self.engine.statements.decimals_are_floats else Decimal(text)
 
     def alias(self, table: exp.Table) -> str:
-        found = table.args.get("alias")
-        return str(found.this.sql(dialect=self.spoken.read_as)) if found is not None else ""
+        alias = table.args.get("alias")
+        return str(alias.this.sql(dialect=self.spoken.read_as)) if alias is not None else ""
 
-    def name(self, one: Node) -> str:
-        """As the database knows it: PostgreSQL folds what stands without quotes, the others know no case."""
-        found = one.this if isinstance(one, exp.Column) else one
-        quoted = bool(found.args.get("quoted")) if isinstance(found, exp.Identifier) else False
-        return fold(str(one.name), self.dialect, quoted=quoted)
+    def name(self, node: Node) -> str:
+        """The name as the database resolves it: PostgreSQL folds unquoted names, the others ignore case."""
+        inner = node.this if isinstance(node, exp.Column) else node
+        quoted = bool(inner.args.get("quoted")) if isinstance(inner, exp.Identifier) else False
+        return fold(str(node.name), self.dialect, quoted=quoted)
 
 
-def _returned(one: Node, reader: TreeReader) -> str:
-    bare = one.this if isinstance(one, exp.Alias) else one
+def _returned(expression: Node, reader: TreeReader) -> str:
+    bare = expression.this if isinstance(expression, exp.Alias) else expression
     if isinstance(bare, exp.Star) or bare.is_star:
         return "*"
     return reader.name(bare) if isinstance(bare, exp.Column) else ""
@@ -276,28 +284,28 @@ def _bare(value: Node) -> Node:
 def _conjuncts(condition: Node) -> Iterator[Node]:
     left = [condition]
     while left:
-        one = left.pop()
-        if isinstance(one, exp.And):
-            left += [one.right, one.left]
-        elif isinstance(one, exp.Paren):
-            left.append(one.this)
+        node = left.pop()
+        if isinstance(node, exp.And):
+            left += [node.right, node.left]
+        elif isinstance(node, exp.Paren):
+            left.append(node.this)
         else:
-            yield one
+            yield node
 
 
-# ── What a statement of a service writes, read from its text alone ──
+# ── From a statement's text to what it writes ──
 
 _COMMENT = re.compile(r"/\*|\*/|--[^\n]*|#[^\n]*")
 _WRITES = frozenset(
     "INSERT UPDATE DELETE REPLACE MERGE TRUNCATE WITH COPY LOAD CALL DO EXECUTE EXEC".split()  # noqa: SIM905
 )
 RUNS_CODE = frozenset({"CALL", "DO", "EXECUTE", "EXEC"})
-"""What runs code that the database keeps."""
+"""Statements that run code stored in the database."""
 _AROUND = frozenset({"EXPLAIN", "ANALYZE", "DESCRIBE", "DESC", "SET", "BEGIN"})
-"""What another statement may follow that runs: EXPLAIN ANALYZE, MariaDB's SET STATEMENT … FOR."""
+"""Words that may precede a statement that is run: EXPLAIN ANALYZE, MariaDB's SET STATEMENT … FOR."""
 _VERBS = frozenset({"insert", "update", "delete", "replace", "merge", "truncate"})
 _SERVER_COMMENT = re.compile(r"/\*M?!")
-"""MySQL runs what stands in such a comment."""
+"""MySQL executes the content of such a comment."""
 
 
 def first_word(text: str, dialect: str) -> str:
@@ -305,19 +313,19 @@ def first_word(text: str, dialect: str) -> str:
 
 
 def _word_at(text: str, start: int) -> str:
-    found = re.compile(r"[A-Za-z]+").match(text, start)
-    return found[0].upper() if found else ""
+    match = re.compile(r"[A-Za-z]+").match(text, start)
+    return match[0].upper() if match else ""
 
 
 def _head(text: str, dialect: str) -> int:
-    """Where the first word begins, behind white space, parentheses and comments (which may be nested)."""
+    """The position of the first word, after white space, parentheses and comments (which may be nested)."""
     at, depth = 0, 0
     deepest = len(text) if engine_of(dialect).statements.nests_comments else 1
     while at < len(text):
-        found = _COMMENT.match(text, at)
-        if found and (depth == 0 or found[0] in ("/*", "*/")):
-            depth = min(deepest, max(0, depth + (found[0] == "/*") - (found[0] == "*/")))
-            at = found.end()
+        match = _COMMENT.match(text, at)
+        if match and (depth == 0 or match[0] in ("/*", "*/")):
+            depth = min(deepest, max(0, depth + (match[0] == "/*") - (match[0] == "*/")))
+            at = match.end()
         elif depth or text[at].isspace() or text[at] in "(;\ufeff":
             at += 1
         else:
@@ -326,7 +334,7 @@ def _head(text: str, dialect: str) -> int:
 
 
 def may_write(text: str, dialect: str) -> bool:
-    """Whether the text is worth to be examined: a SELECT by itself is not."""
+    """Whether the text may write and must be parsed; a SELECT alone does not."""
     word = first_word(text, dialect)
     if word in _WRITES or ";" in text.rstrip().rstrip(";") or _SERVER_COMMENT.search(text):
         return True
@@ -334,11 +342,11 @@ def may_write(text: str, dialect: str) -> bool:
 
 
 def written(text: str, spoken: StatementStyle) -> Written:
-    """What the statement writes; None where it writes nothing that a table's mark would be of."""
+    """What the statement writes; None where it changes no rows of a table."""
     try:
         return _written(text, spoken)
     except RecursionError:
-        # Not remembered: how deep a statement may be depends on how deep its caller stands.
+        # Not cached: how deep a statement may be nested depends on the depth of the call stack.
         return Opaque("it is too deeply nested to be understood", words_of(text))
 
 
@@ -349,36 +357,36 @@ def _written(text: str, spoken: StatementStyle) -> Written:
     word = _word_at(text, start)
     if word in RUNS_CODE:
         return Opaque(f"{word} runs code of the database, which may write anything")
-    known, ignores = _plain(numbered(text[start:], spoken), spoken)
+    statement, ignores = _plain(numbered(text[start:], spoken), spoken)
     if word in _AROUND or (spoken.engine.statements.runs_comments and _SERVER_COMMENT.search(text)):
         return _hidden(word, words_of(text))
     try:
-        found = sqlglot.parse(known.text, read=spoken.read_as)
+        parsed = sqlglot.parse(statement.text, read=spoken.read_as)
     except SqlglotError:
-        return Opaque("it could not be understood", words_of(known.text))
-    trees = [tree for tree in found if tree is not None and not isinstance(tree, exp.Semicolon)]
+        return Opaque("it could not be understood", words_of(statement.text))
+    trees = [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
     if len(trees) != 1:
         writes = any(_writes_inside(tree) for tree in trees)
-        return Opaque("it is several statements in one", words_of(known.text)) if writes else None
-    return _of_tree(TreeReader(trees[0], known, spoken), word, ignores=ignores)
+        return Opaque("it is several statements in one", words_of(statement.text)) if writes else None
+    return _of_tree(TreeReader(trees[0], statement, spoken), word, ignores=ignores)
 
 
-def _plain(known: Numbered, spoken: StatementStyle) -> tuple[Numbered, bool]:
-    """The statement without the words that sqlglot does not read in it, and whether IGNORE was one of them."""
-    text, ignores = known.text, False
+def _plain(statement: Numbered, spoken: StatementStyle) -> tuple[Numbered, bool]:
+    """The statement without words that sqlglot cannot parse, and whether IGNORE was one of them."""
+    text, ignores = statement.text, False
     rules = spoken.engine.statements
-    if rules.modifiers is not None and (found := rules.modifiers.match(text)):
-        ignores = "IGNORE" in found[2].upper()
-        text = found[1] + text[found.end() :]
+    if rules.modifiers is not None and (match := rules.modifiers.match(text)):
+        ignores = "IGNORE" in match[2].upper()
+        text = match[1] + text[match.end() :]
     if text[:7].upper() == "REPLACE":
         text = "INSERT" + text[7:]
     if rules.overriding is not None:
         text = rules.overriding.sub("", text, count=1)
-    return replace(known, text=text), ignores
+    return replace(statement, text=text), ignores
 
 
 def _hidden(word: str, words: frozenset[str]) -> Written:
-    """Of a statement that stands in another one, or in a comment that the server runs."""
+    """The result for a statement inside another one, or inside a comment that the server executes."""
     harmless = word in ("EXPLAIN", "DESCRIBE", "DESC") and "analyze" not in words
     if harmless or words.isdisjoint(_VERBS) or (word == "SET" and "statement" not in words):
         return None
@@ -391,8 +399,8 @@ def _writes_inside(tree: Any) -> bool:
 
 
 def _of_tree(reader: TreeReader, word: str, *, ignores: bool) -> Written:
-    tree, words = reader.tree, words_of(reader.known.text)
-    if any(_writes_inside(one.this) for one in tree.find_all(exp.CTE)):
+    tree, words = reader.tree, words_of(reader.statement.text)
+    if any(_writes_inside(cte.this) for cte in tree.find_all(exp.CTE)):
         return Opaque("a WITH of it writes", words)
     if isinstance(tree, exp.Insert):
         return reader.insert(replaces=word == "REPLACE", ignores=ignores)

@@ -1,4 +1,4 @@
-"""Triggers installed and inspected: their statements, what the catalogue has, why a table is refused."""
+"""Capture in a source: triggers installed and inspected, why a table is refused, and what the source counts of changes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.mapping.heart.changes import captured_tables
-from migrator.model.capture import Captured, CaptureState, Installation, MarkedBy, Step, TableCapture
+from migrator.model.capture import CaptureState, Installation, MarkedBy, Step, TableCapture
 from migrator.model.errors import SettingsError
-from migrator.model.facts import EntityPlan
+from migrator.model.facts import Captured, EntityPlan
+from migrator.model.live import ActivityCounts
 from migrator.source.capture.marks import FIRST_EPOCH, counter
-from migrator.source.capture.writing import Writing
-from migrator.source.engines.ddl import VERSION, Ddl, Found, Trigger, columns_named
+from migrator.source.connect import engine_at
+from migrator.source.engines.ddl import VERSION, Ddl, ExistingTrigger, Trigger, columns_named
 from migrator.source.engines.postgresql.capture import PARTS
-from migrator.source.engines.table import engine_at
+from migrator.source.transactions import Writing
 
-# ── Triggers and tables of ours that a source has, by its own catalogue ──
+# ── Our triggers and tables in the source's catalogue ──
 
 
-def found_triggers(connection: Connection, ddl: Ddl) -> list[Found]:
-    """In the order of their tables."""
-    return list(engine_at(connection).capturing.found(connection, ddl))
+def existing_triggers(connection: Connection, ddl: Ddl) -> list[ExistingTrigger]:
+    """Our triggers in the catalogue, in the order of their tables."""
+    return list(engine_at(connection).capturing.triggers(connection, ddl))
 
 
 def has_tables(connection: Connection, ddl: Ddl) -> bool:
@@ -33,7 +34,7 @@ def has_tables(connection: Connection, ddl: Ddl) -> bool:
 
 
 def has_marks(connection: Connection, ddl: Ddl) -> bool:
-    """Whether the marks' table is there; somebody may have dropped it alone."""
+    """Whether the table of marks exists; it may have been dropped alone."""
     return _has(connection, "mark")
 
 
@@ -42,22 +43,23 @@ def _has(connection: Connection, name: str) -> bool:
     return sa.inspect(connection).has_table(f"{capturing.prefix}{name}", schema=capturing.schema)
 
 
-# ──
-# Why a table's changes cannot be captured, and what to do: kinds of tables, privileges, circles of foreign
-# keys.
+# ── Reasons why a table's changes cannot be captured: kinds of tables, privileges, circles of foreign keys ──
 
 
 def refusals(
     connection: Connection, ddl: Ddl, tables: Sequence[Captured], *, by_triggers: bool = True
 ) -> list[str]:
-    """All of them at once. Not `by_triggers`: services leave the marks, and what only triggers need may be missing."""
-    found = [what for one in tables if (what := _unseen(ddl, one))]
-    told = engine_at(connection).capturing.refusals(connection, ddl, tables)
-    return [*found, *(one.text for one in told if by_triggers or not one.triggers_only)]
+    """All refusals at once. Not `by_triggers`: services leave the marks, so refusals about triggers are left out."""
+    faults = [what for table in tables if (what := _unseen(ddl, table))]
+    engine_refusals = engine_at(connection).capturing.refusals(connection, ddl, tables)
+    return [
+        *faults,
+        *(refusal.text for refusal in engine_refusals if by_triggers or not refusal.triggers_only),
+    ]
 
 
 def views(connection: Connection, ddl: Ddl) -> set[str]:
-    """Names, as Captured has them, of what can be read like a table and has no triggers of its own."""
+    """Names, as in Captured, of views and other relations without triggers of their own."""
     return engine_at(connection).capturing.views(connection, ddl)
 
 
@@ -69,37 +71,37 @@ def _unseen(ddl: Ddl, captured: Captured) -> str:
     return ""
 
 
-# ── Capture put into a source and taken out again: `model.capture.Capture` by SQL ──
+# ── Installing and removing capture: `model.capture.Capture` by SQL ──
 
 _UNMARKED = (
-    "only services that use the adapter leave marks: what anybody else writes (a script, a person, a service without it,"
+    "only services that use the adapter leave marks: what others write (a script, a person, a service without it,"
     " a trigger of the database) reaches the table by `migrator verify --repair` alone"
 )
 
 
 class SqlCapture:
-    """Its `writing` waits for locks for seconds only: a table that waits for us would make the service wait."""
+    """Its `writing` waits for locks only for seconds: a table that waits for us would make the service wait."""
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
 
     def at_once(self) -> SqlCapture:
-        """The same for looks that must be short: it tries nothing twice."""
+        """A SqlCapture for checks that must be short: it retries nothing."""
         return SqlCapture(self._writing.at_once())
 
     def captured(self, plans: Sequence[EntityPlan]) -> list[Captured]:
-        told = {plan.entity.name for plan in plans if plan.changes}
-        seen = self._writing.look("looking for views", views)
+        with_changes = {plan.entity.name for plan in plans if plan.changes}
+        view_names = self._writing.look("looking for views", views)
         return [
             table
             for name, table in sorted(captured_tables(plans).items())
-            if name not in seen or not {lookup.entity for lookup in table.lookups} <= told
+            if name not in view_names or not {lookup.entity for lookup in table.lookups} <= with_changes
         ]
 
     def refusals(self, tables: Sequence[Captured], marked_by: MarkedBy = "triggers") -> list[str]:
         def work(connection: Connection, ddl: Ddl) -> list[str]:
-            found = refusals(connection, ddl, tables, by_triggers=marked_by == "triggers")
-            return [*_triggers_in_the_way(connection, ddl), *found] if marked_by == "services" else found
+            reasons = refusals(connection, ddl, tables, by_triggers=marked_by == "triggers")
+            return [*_triggers_in_the_way(connection, ddl), *reasons] if marked_by == "services" else reasons
 
         return self._writing.look("looking for what cannot be captured", work)
 
@@ -130,9 +132,9 @@ class SqlCapture:
 
     def uninstall_steps(self) -> list[Step]:
         def work(connection: Connection, ddl: Ddl) -> list[Step]:
-            steps = _drop_steps(found_triggers(connection, ddl))
-            left = engine_at(connection).capturing.leftovers(connection)
-            last = (*left, *(ddl.no_tables() if has_tables(connection, ddl) else ()))
+            steps = _drop_steps(existing_triggers(connection, ddl))
+            leftovers = engine_at(connection).capturing.leftovers(connection)
+            last = (*leftovers, *(ddl.no_tables() if has_tables(connection, ddl) else ()))
             return [*steps, Step("", last)] if last else steps
 
         return self._writing.look("looking for triggers", work)
@@ -147,15 +149,15 @@ class SqlCapture:
 
     def states(self, tables: Sequence[Captured]) -> list[TableCapture]:
         def work(connection: Connection, ddl: Ddl) -> list[TableCapture]:
-            found, here = found_triggers(connection, ddl), _installation(connection, ddl)
+            existing, here = existing_triggers(connection, ddl), _installation(connection, ddl)
             by_services = here is not None and here.marked_by == "services"
-            if by_services and not found:
-                return [TableCapture(one.name, "services") for one in tables]
-            wanted = _wanted(connection, ddl, tables)
-            extra = dict.fromkeys(one.table for one in found if one.table not in wanted)
-            known = [_compared(name, own, _of(found, name)) for name, own in wanted.items()]
-            states = [*known, *(TableCapture(name, "extra") for name in extra)]
-            return [_by_services(one) for one in states] if by_services else states
+            if by_services and not existing:
+                return [TableCapture(table.name, "services") for table in tables]
+            expected = _expected_triggers(connection, ddl, tables)
+            extra = dict.fromkeys(table.table for table in existing if table.table not in expected)
+            compared_tables = [_compared(name, own, _of(existing, name)) for name, own in expected.items()]
+            states = [*compared_tables, *(TableCapture(name, "extra") for name in extra)]
+            return [_by_services(state) for state in states] if by_services else states
 
         return self._writing.look("comparing triggers", work)
 
@@ -164,48 +166,46 @@ class SqlCapture:
 
 
 def _installation(connection: Connection, ddl: Ddl) -> Installation | None:
-    found = counter(connection, ddl) if has_tables(connection, ddl) else None
-    if found is None:
+    row = counter(connection, ddl) if has_tables(connection, ddl) else None
+    if row is None:
         return None
-    return Installation(
-        found.installation, found.job, found.version, found.epoch, found.ticket, found.marked_by
-    )
+    return Installation(row.installation, row.job, row.version, row.epoch, row.ticket, row.marked_by)
 
 
 def _triggers_in_the_way(connection: Connection, ddl: Ddl) -> list[str]:
-    """What stands against marks of services: triggers would leave each mark for the second time, or left them so far."""
+    """Why services cannot leave the marks: triggers would leave each mark a second time, or left them so far."""
     here = _installation(connection, ddl)
-    if not found_triggers(connection, ddl) and (here is None or here.marked_by == "services"):
+    if not existing_triggers(connection, ddl) and (here is None or here.marked_by == "services"):
         return []
     what = "triggers leave the marks here, and services would not know when they go"
     return [f"{what}; run `migrator capture uninstall` first, or install without --by-services"]
 
 
 def _own_steps(connection: Connection, ddl: Ddl, job: str, marked_by: MarkedBy) -> list[Step]:
-    """Our two tables, or the one that is gone."""
+    """The steps that create our two tables, or the missing one."""
     if not has_tables(connection, ddl):
         return [_first_step(ddl, job, marked_by)]
     return [] if has_marks(connection, ddl) else [_marks_step(ddl)]
 
 
 def _trigger_steps(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> list[Step]:
-    found, wanted = found_triggers(connection, ddl), _wanted(connection, ddl, tables)
-    steps = [_table_step(triggers, _of(found, name), name) for name, triggers in wanted.items()]
-    steps += [step for step in _drop_steps(found) if step.table not in wanted]
-    return [*(step for step in steps if step.statements), *_cleanup(connection, wanted)]
+    existing, expected = existing_triggers(connection, ddl), _expected_triggers(connection, ddl, tables)
+    steps = [_table_step(triggers, _of(existing, name), name) for name, triggers in expected.items()]
+    steps += [step for step in _drop_steps(existing) if step.table not in expected]
+    return [*(step for step in steps if step.statements), *_cleanup(connection, expected)]
 
 
 def _switch_step(ddl: Ddl) -> Step:
-    """The last one: until every trigger is there, services go on to leave their marks, and some are there twice."""
+    """The last step: until every trigger exists, services still leave their marks, some of which are then doubled."""
 
-    def marked_by(who: MarkedBy) -> tuple[str, ...]:
-        return (f"UPDATE {ddl.ticket} SET marked_by = '{who}' WHERE id = 1",)
+    def marked_by(origin: MarkedBy) -> tuple[str, ...]:
+        return (f"UPDATE {ddl.ticket} SET marked_by = '{origin}' WHERE id = 1",)
 
     return Step("", marked_by("triggers"), marked_by("services"))
 
 
 def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:
-    """Our tables, and the one row of the counter."""
+    """The step that creates our tables and the counter's row."""
     name = "'" + job.replace("'", "''") + "'"
     row = f"VALUES (1, {FIRST_EPOCH}, 0, '{uuid.uuid4().hex}', {VERSION}, {name}, '{marked_by}')"
     begin = f"INSERT INTO {ddl.ticket} (id, epoch, number, installation, version, job, marked_by) {row}"
@@ -213,79 +213,163 @@ def _first_step(ddl: Ddl, job: str, marked_by: MarkedBy) -> Step:
 
 
 def _marks_step(ddl: Ddl) -> Step:
-    """The marks' table anew, and a name that tells: marks were lost with it, so what was filled before may be old."""
+    """The step that creates the table of marks again, under a new installation id: marks were lost, so items may be old."""
     renamed = f"UPDATE {ddl.ticket} SET installation = '{uuid.uuid4().hex}' WHERE id = 1"
     return Step("", (*ddl.tables(), renamed))
 
 
-def _wanted(connection: Connection, ddl: Ddl, tables: Sequence[Captured]) -> dict[str, list[Trigger]]:
+def _expected_triggers(
+    connection: Connection, ddl: Ddl, tables: Sequence[Captured]
+) -> dict[str, list[Trigger]]:
     """By table, the triggers that it should have.
 
     Among them parents whose foreign keys reach captured tables (MySQL), and partitions (PostgreSQL).
     """
-    found = {one.name: ddl.triggers(one) for one in tables}
+    by_table = {table.name: ddl.triggers(table) for table in tables}
     for trigger in engine_at(connection).capturing.more_triggers(connection, tables, ddl):
-        found.setdefault(trigger.table, []).append(trigger)
-    return found
+        by_table.setdefault(trigger.table, []).append(trigger)
+    return by_table
 
 
-def _of(found: Sequence[Found], table: str) -> list[Found]:
-    return [one for one in found if one.table == table]
+def _of(triggers: Sequence[ExistingTrigger], table: str) -> list[ExistingTrigger]:
+    return [trigger for trigger in triggers if trigger.table == table]
 
 
-def _is_there(trigger: Trigger, found: Sequence[Found]) -> bool:
-    return any(one.name == trigger.name and one.digest == trigger.digest and one.enabled for one in found)
+def _is_there(trigger: Trigger, existing: Sequence[ExistingTrigger]) -> bool:
+    return any(
+        other.name == trigger.name and other.digest == trigger.digest and other.enabled for other in existing
+    )
 
 
-def _compared(table: str, wanted: Sequence[Trigger], found: Sequence[Found]) -> TableCapture:
-    state = _state(wanted, found)
-    if state == "missing" and all(one.name == PARTS["truncate"] for one in wanted):
-        # Rows are marked by the parent's triggers, which PostgreSQL clones to every partition that comes.
+def _compared(table: str, expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> TableCapture:
+    state = _state(expected, existing)
+    if state == "missing" and all(trigger.name == PARTS["truncate"] for trigger in expected):
+        # Rows are marked by the parent's triggers, which PostgreSQL clones to every new partition.
         return TableCapture(table, "partition")
     if state != "stale":
         return TableCapture(table, state)
-    new = columns_named(*(statement for one in wanted for statement in one.create))
-    old = columns_named(*(one.text for one in found))
+    new = columns_named(*(statement for trigger in expected for statement in trigger.create))
+    old = columns_named(*(trigger.text for trigger in existing))
     return TableCapture(table, state, tuple(sorted(new - old)), tuple(sorted(old - new)))
 
 
-def _by_services(one: TableCapture) -> TableCapture:
-    """While triggers are still being made: services go on to mark what has none yet."""
-    return replace(one, state="services") if one.state in ("missing", "partition") else one
+def _by_services(capture: TableCapture) -> TableCapture:
+    """The state while triggers are being created: services mark changes of tables without one."""
+    return replace(capture, state="services") if capture.state in ("missing", "partition") else capture
 
 
-def _state(wanted: Sequence[Trigger], found: Sequence[Found]) -> CaptureState:
-    digests = {one.digest for one in wanted}
-    if any(one.digest not in digests for one in found):
+def _state(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger]) -> CaptureState:
+    digests = {trigger.digest for trigger in expected}
+    if any(trigger.digest not in digests for trigger in existing):
         return "stale"
-    if any(not one.enabled for one in found):
+    if any(not trigger.enabled for trigger in existing):
         return "disabled"
-    return "captured" if all(_is_there(trigger, found) for trigger in wanted) else "missing"
+    return "captured" if all(_is_there(trigger, existing) for trigger in expected) else "missing"
 
 
-def _table_step(wanted: Sequence[Trigger], found: Sequence[Found], table: str) -> Step:
-    """New triggers before old ones go, so that no change falls between (MySQL commits each statement)."""
-    create = [statement for one in wanted if not _is_there(one, found) for statement in one.create]
-    names = {one.name for one in wanted}
-    drop = [statement for one in found if one.name not in names for statement in one.drop]
-    undo = [statement for one in wanted for statement in one.undo]
+def _table_step(expected: Sequence[Trigger], existing: Sequence[ExistingTrigger], table: str) -> Step:
+    """Creates new triggers before old ones are dropped, so that no change is missed (MySQL commits each statement)."""
+    create = [
+        statement for trigger in expected if not _is_there(trigger, existing) for statement in trigger.create
+    ]
+    names = {trigger.name for trigger in expected}
+    drop = [statement for trigger in existing if trigger.name not in names for statement in trigger.drop]
+    undo = [statement for trigger in expected for statement in trigger.undo]
     return Step(table, (*create, *drop), tuple(undo))
 
 
-def _drop_steps(found: Sequence[Found]) -> list[Step]:
-    tables = dict.fromkeys(one.table for one in found)
+def _drop_steps(triggers: Sequence[ExistingTrigger]) -> list[Step]:
+    tables = dict.fromkeys(trigger.table for trigger in triggers)
     return [
-        Step(table, tuple(statement for one in _of(found, table) for statement in one.drop))
+        Step(table, tuple(statement for trigger in _of(triggers, table) for statement in trigger.drop))
         for table in tables
     ]
 
 
-def _cleanup(connection: Connection, wanted: Mapping[str, Sequence[Trigger]]) -> list[Step]:
-    """Functions that no trigger calls once the steps before are done."""
-    kept = {statement for triggers in wanted.values() for one in triggers for statement in one.undo}
+def _cleanup(connection: Connection, expected: Mapping[str, Sequence[Trigger]]) -> list[Step]:
+    """The step that drops functions which no trigger calls after the steps before."""
+    called = {
+        statement for triggers in expected.values() for trigger in triggers for statement in trigger.undo
+    }
     unused = tuple(
         statement
         for statement in engine_at(connection).capturing.leftovers(connection)
-        if statement not in kept
+        if statement not in called
     )
     return [Step("", unused)] if unused else []
+
+
+# ── Counters of changes and open transactions, as PostgreSQL, MariaDB, MySQL and SQLite tell them ──
+
+
+class SqlActivity:
+    """`writing`: connections to the source itself, never to a replica."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    def look(self, tables: Sequence[str]) -> ActivityCounts:
+        def work(connection: Connection) -> ActivityCounts:
+            writers = engine_at(connection).writers
+            by_table, source, blind = writers.changes(connection, tables)
+            whole = _marks_ever(connection, self._writing.ddl(connection))
+            opened, unseen = writers.open(connection)
+            ours = {id_: pair for id_, pair in (opened or {}).items() if not pair[0] or pair[0] in tables}
+            counted = {name: by_table[name] for name in tables if name in by_table}
+            return ActivityCounts(
+                counted,
+                whole,
+                source,
+                blind,
+                None if opened is None else {id_: table for id_, (table, _) in ours.items()},
+                unseen,
+                who={id_: who for id_, (_, who) in ours.items() if who},
+                may_write=writers.may_write(connection, tables),
+            )
+
+        return self._writing.read("looking at changes", work)
+
+    def views(self) -> set[str]:
+        def work(connection: Connection) -> set[str]:
+            inspector = sa.inspect(connection)
+            has_both = engine_at(connection).schema.has_materialized_views
+            return {
+                *inspector.get_view_names(),
+                *(inspector.get_materialized_view_names() if has_both else ()),
+            }
+
+        return self._writing.read("listing views", work)
+
+    def waiting(self) -> Mapping[str, int]:
+        def work(connection: Connection, ddl: Ddl) -> dict[str, int]:
+            query = f"SELECT table_name, COUNT(*) FROM {ddl.mark} GROUP BY table_name"
+            return {str(name or ""): int(count) for name, count in connection.exec_driver_sql(query)}
+
+        return self._writing.write("counting marks", work)
+
+    def read_only_sql(self, tables: Sequence[str]) -> list[str]:
+        def work(connection: Connection) -> list[str]:
+            return list(engine_at(connection).writers.read_only(connection, tables))
+
+        return self._writing.read("reading grants", work)
+
+    def drop_sql(self, tables: Sequence[str]) -> list[str]:
+        def work(connection: Connection) -> list[str]:
+            return engine_at(connection).writers.drops([_quoted(connection, name) for name in tables])
+
+        return self._writing.read("naming tables", work)
+
+
+def _marks_ever(connection: Connection, ddl: Ddl) -> int | None:
+    """A number that grows with every mark that is left; None where nothing is captured."""
+    inspector, query = sa.inspect(connection), engine_at(connection).writers.marks_ever
+    schema, _, name = ddl.mark.replace('"', "").replace("`", "").rpartition(".")
+    if not query or not inspector.has_table(name, schema or None):
+        return None
+    return int(connection.exec_driver_sql(query.format(mark=ddl.mark)).scalar_one() or 0)
+
+
+def _quoted(connection: Connection, name: str) -> str:
+    schema, _, table = name.rpartition(".")
+    quote = connection.dialect.identifier_preparer.quote
+    return f"{quote(schema)}.{quote(table)}" if schema else quote(table)

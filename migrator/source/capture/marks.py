@@ -1,4 +1,4 @@
-"""Marks and tickets in the source, by SQL."""
+"""Marks (change records) and tickets (numbers that only grow) in the source, read and written by SQL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.mapping.heart.sizes import read_key, write_key
+from migrator.mapping.heart.wire import read_key, write_key
 from migrator.model.capture import MarkedBy
 from migrator.model.errors import SourceError
 from migrator.model.live import TICKETS_AN_EPOCH, Change, Mark, MarksState, Root
 from migrator.model.table import ItemKey
-from migrator.source.capture.writing import Writing
+from migrator.source.engines.base import Capturing
 from migrator.source.engines.ddl import VERSION, Ddl
-from migrator.source.engines.table import engine_at
+from migrator.source.transactions import Writing
 
 # ── Images of marks, as the values that the driver gives when it reads the row itself ──
 
@@ -28,8 +28,8 @@ from migrator.source.engines.table import engine_at
 class Images:
     """Reads images on one connection. What was learnt of types is kept in `domains`."""
 
-    def __init__(self, connection: Connection, domains: dict[int, int]) -> None:
-        self._decode = engine_at(connection).capturing.decode(connection, domains)
+    def __init__(self, capturing: Capturing, connection: Connection, domains: dict[int, int]) -> None:
+        self._decode = capturing.decode(connection, domains)
 
     def read(self, text: str | None) -> dict[str, Any] | None:
         """The image. It stands by itself: a table that was altered or dropped since is not looked at.
@@ -39,22 +39,22 @@ class Images:
         if text is None:
             return None
         try:
-            held = json.loads(text)
-            return {name: self._value(value) for name, value in held.items()}
+            values = json.loads(text)
+            return {name: self._value(value) for name, value in values.items()}
         except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
             return {}
 
-    def _value(self, held: str | None) -> Any:
-        if held is None:
+    def _value(self, written: str | None) -> Any:
+        if written is None:
             return None
-        word, _, text = held.partition(":")
+        word, _, text = written.partition(":")
         return self._decode(word, text)
 
 
 # ── Marks in the source: `model.live.Marks` by SQL ──
 #
-# A mark that was worked is deleted, but as long as anybody's snapshot is open (a dump, a report) the database keeps what is
-# left of it, and whoever reads the marks from the first one on passes by all of that. So most takes begin where the last
+# A mark that was worked is deleted, but as long as any snapshot is open (a dump, a report) the database keeps what is
+# left of it, and a reader of the marks from the first one on passes by all of that. So most takes begin where the last
 # ones ended. That is a hint and no cursor: a transaction that commits late brings marks with lower ids, so now and then a
 # take begins at the first mark.
 
@@ -63,12 +63,17 @@ _READ = (
     f"{_COLUMNS} FROM {{mark}} WHERE id >= :begin AND ready_at <= {{now}} AND leased_until <= {{now}}"
     " ORDER BY id LIMIT :count"
 )
-_LOOK = f"SELECT {_COLUMNS} FROM {{mark}} WHERE id > :after ORDER BY id LIMIT :count"
+_BROWSE = f"SELECT {_COLUMNS} FROM {{mark}} WHERE id > :after ORDER BY id LIMIT :count"
 _LEASE = "UPDATE {mark} SET leased_until = {now} + :s, lease_owner = :owner WHERE id IN :ids"
 
 
-_KEPT = "table_name, image_before, image_after, root_entity, root_key, item_keys, tries, changed_at"
-_AGAIN = f"INSERT INTO {{mark}} ({_KEPT}, work_cursor) SELECT {_KEPT}, :cursor FROM {{mark}} WHERE id = :id"
+_IDS_A_LIST = 500
+"""Below the 999 parameters of an old SQLite."""
+
+_COPIED = "table_name, image_before, image_after, root_entity, root_key, item_keys, tries, changed_at"
+_AGAIN = (
+    f"INSERT INTO {{mark}} ({_COPIED}, work_cursor) SELECT {_COPIED}, :cursor FROM {{mark}} WHERE id = :id"
+)
 
 
 class Begin:
@@ -76,7 +81,7 @@ class Begin:
 
     Takes from the first mark on are the ones that cost more and more beside an open snapshot. Each is followed by a pause
     of `pause` times what it took, so that together they take no more than that part of the time; by `longest_s` at most,
-    for until the next one nobody finds what committed late or was given back. One that failed is done again at once.
+    for until the next one no take finds what committed late or was given back. One that failed is done again at once.
     """
 
     behind = 1000
@@ -118,12 +123,13 @@ class Begin:
 
 
 class SqlMarks:
-    """`owner`: whom the lease names. Safe to use from many threads, each call on a connection of its own."""
+    """Marks in the source's table. `owner`: named in leases. Safe to use from many threads, each on its own connection."""
 
     def __init__(
         self, writing: Writing, owner: str = "", clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.writing = writing
+        self._capturing = writing.kind.capturing
         self._owner = owner or uuid.uuid4().hex
         self._domains: dict[int, int] = {}
         self._clock = clock
@@ -132,12 +138,12 @@ class SqlMarks:
     def take(self, count: int, lease_s: float) -> list[Mark]:
         begin = self._begin.next()
         try:
-            found, took_s = self._take(begin, count, lease_s)
+            taken_marks, took_s = self._take(begin, count, lease_s)
         except BaseException:
             self._begin.anew()
             raise
-        self._begin.took(begin, took_s, [mark.id for mark in found])
-        return found
+        self._begin.took(begin, took_s, [mark.id for mark in taken_marks])
+        return taken_marks
 
     def from_the_first(self) -> None:
         self._begin.anew()
@@ -148,26 +154,23 @@ class SqlMarks:
         def work(connection: Connection, ddl: Ddl) -> tuple[list[Mark], float]:
             started = self._clock()
             # Rows of others are passed by, not waited for.
-            locked = engine_at(connection).capturing.locks_rows
-            chosen = _text(f"SELECT {_READ}{locked}", ddl)
+            chosen = _text(f"SELECT {_READ}{self._capturing.locks_rows}", ddl)
             rows = connection.execute(chosen, {"begin": begin, "count": count}).all()
             if rows:
                 leased = _text(_LEASE, ddl).bindparams(sa.bindparam("ids", expanding=True))
                 ids = [row.id for row in rows]
                 connection.execute(leased, {"s": lease_s, "owner": self._owner, "ids": ids})
-            images = Images(connection, self._domains)
+            images = Images(self._capturing, connection, self._domains)
             return [_mark(row, images) for row in rows], self._clock() - started
 
         return self.writing.write("taking marks", work)
 
     def finish(self, ids: Sequence[int]) -> None:
-        # One id a statement: for a list of them MariaDB waits for marks of transactions that are still open, with
-        # FORCE INDEX (PRIMARY) too.
-        self._each("finishing marks", "DELETE FROM {mark} WHERE id = :id", [{"id": one} for one in ids])
+        self._of_marks("finishing marks", "DELETE FROM {mark}", ids)
 
     def advance(self, mark: Mark, cursor: str) -> None:
         def work(connection: Connection, ddl: Ddl) -> None:
-            # A new row in its place: it stands behind all others, and nobody waits for a parent of many children.
+            # A new row in its place: it stands behind all others, so no other mark waits for a parent of many children.
             values = {"id": mark.id, "cursor": cursor}
             if connection.execute(_text(_AGAIN, ddl), values).rowcount:
                 connection.execute(_text("DELETE FROM {mark} WHERE id = :id", ddl), {"id": mark.id})
@@ -175,15 +178,12 @@ class SqlMarks:
         self.writing.write("going on with a mark", work)
 
     def release(self, ids: Sequence[int]) -> None:
-        statement = "UPDATE {mark} SET leased_until = 0 WHERE id = :id"
-        self._each("giving marks back", statement, [{"id": one} for one in ids])
+        self._of_marks("giving marks back", "UPDATE {mark} SET leased_until = 0", ids)
         self._begin.given_back(ids)
 
     def put_back(self, ids: Sequence[int], wait_s: float) -> None:
-        statement = (
-            "UPDATE {mark} SET tries = tries + 1, ready_at = {now} + :s, leased_until = 0 WHERE id = :id"
-        )
-        self._each("putting marks back", statement, [{"s": wait_s, "id": one} for one in ids])
+        statement = "UPDATE {mark} SET tries = tries + 1, ready_at = {now} + :s, leased_until = 0"
+        self._of_marks("putting marks back", statement, ids, s=wait_s)
 
     def discard_failed(self, tries: int) -> int:
         def work(connection: Connection, ddl: Ddl) -> int:
@@ -210,22 +210,26 @@ class SqlMarks:
             " VALUES (:table, :before, :after, {now}, {now} + :s)"
         )
         rows = [
-            {"table": one.table, "before": one.before, "after": one.after, "s": wait_s} for one in changes
+            {"table": change.table, "before": change.before, "after": change.after, "s": wait_s}
+            for change in changes
         ]
         self._each("leaving marks", statement, rows)
         return self.shown(changes)
 
     def shown(self, changes: Sequence[Change]) -> list[Mark]:
         def work(connection: Connection, _: Ddl) -> list[Mark]:
-            images = Images(connection, self._domains)
-            return [Mark(0, one.table, images.read(one.before), images.read(one.after)) for one in changes]
+            images = Images(self._capturing, connection, self._domains)
+            return [
+                Mark(0, change.table, images.read(change.before), images.read(change.after))
+                for change in changes
+            ]
 
         return self.writing.write("reading images", work)
 
     def look(self, after: int, count: int) -> list[Mark]:
         def work(connection: Connection, ddl: Ddl) -> list[Mark]:
-            rows = connection.execute(_text(_LOOK, ddl), {"after": after, "count": count}).all()
-            images = Images(connection, self._domains)
+            rows = connection.execute(_text(_BROWSE, ddl), {"after": after, "count": count}).all()
+            images = Images(self._capturing, connection, self._domains)
             return [_mark(row, images) for row in rows]
 
         return self.writing.look("looking at marks", work)
@@ -252,28 +256,36 @@ class SqlMarks:
             "DELETE FROM {mark} WHERE 1 = 0",
         )
         self.writing.write(
-            "trying our marks", lambda one, ddl: [one.execute(_text(of, ddl)) for of in statements]
+            "trying our marks",
+            lambda connection, ddl: [connection.execute(_text(tried, ddl)) for tried in statements],
         )
 
     def close(self) -> None:
         self.writing.close()
 
+    def _of_marks(self, doing: str, statement: str, ids: Sequence[int], **values: float) -> None:
+        if not self._capturing.locks_by_list:
+            self._each(doing, f"{statement} WHERE id = :id", [{**values, "id": id_} for id_ in ids])
+            return
+        # In one order, so that no deadlock comes of it.
+        ordered = sorted(ids)
+        lists = [ordered[start : start + _IDS_A_LIST] for start in range(0, len(ids), _IDS_A_LIST)]
+
+        def work(connection: Connection, ddl: Ddl) -> None:
+            text = _text(f"{statement} WHERE id IN :ids", ddl).bindparams(sa.bindparam("ids", expanding=True))
+            for listed in lists:
+                connection.execute(text, {**values, "ids": listed})
+
+        if lists:
+            self.writing.write(doing, work)
+
     def _each(self, doing: str, statement: str, rows: list[dict[str, Any]]) -> None:
         if rows:
-            self.writing.write(doing, lambda one, ddl: _each(one, _filled(statement, ddl), rows))
-
-
-def _filled(statement: str, ddl: Ddl) -> str:
-    return statement.replace("{mark}", ddl.mark).replace("{now}", ddl.now)
+            self.writing.write(doing, lambda connection, ddl: connection.execute(_text(statement, ddl), rows))
 
 
 def _text(statement: str, ddl: Ddl) -> sa.TextClause:
-    return sa.text(_filled(statement, ddl))
-
-
-def _each(connection: Connection, statement: str, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        connection.execute(sa.text(statement), rows)
+    return sa.text(statement.replace("{mark}", ddl.mark).replace("{now}", ddl.now))
 
 
 def _mark(row: sa.Row[Any], images: Images) -> Mark:
@@ -282,11 +294,13 @@ def _mark(row: sa.Row[Any], images: Images) -> Mark:
         keys, fault = _keys(row.item_keys), ""
     except (ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
         keys, fault = (), "what it says of item keys is damaged"
+    before = images.read(row.image_before)
+    is_same = row.image_after == row.image_before
     return Mark(
         id=row.id,
         table=row.table_name,
-        before=images.read(row.image_before),
-        after=images.read(row.image_after),
+        before=before,
+        after=before if is_same else images.read(row.image_after),
         root=None if row.root_entity is None else (row.root_entity, row.root_key),
         keys=keys,
         cursor=row.work_cursor or "",
@@ -349,8 +363,8 @@ class SqlTickets:
     def raise_epoch(self, above: int) -> int:
         def work(connection: Connection, ddl: Ddl) -> int:
             connection.execute(sa.text(f"UPDATE {ddl.ticket} SET number = number WHERE id = 1"))
-            found = self._counter(connection, ddl)
-            epoch = max(found.epoch, above // TICKETS_AN_EPOCH) + 1
+            current = self._counter(connection, ddl)
+            epoch = max(current.epoch, above // TICKETS_AN_EPOCH) + 1
             raised = sa.text(f"UPDATE {ddl.ticket} SET epoch = :epoch, number = 0 WHERE id = 1")
             connection.execute(raised, {"epoch": epoch})
             return epoch
@@ -370,12 +384,14 @@ class SqlTickets:
         self._writing.close()
 
     def _counter(self, connection: Connection, ddl: Ddl) -> Counter:
-        found = counter(connection, ddl)
-        if found is None or found.version != VERSION:
-            has = "has lost its ticket row" if found is None else f"is of version {found.version}"
-            what = f"{self._writing.place}: capture {has}, this migrator needs version {VERSION}"
+        current = counter(connection, ddl)
+        if current is None or current.version != VERSION:
+            what_is_wrong = (
+                "has lost its ticket row" if current is None else f"is of version {current.version}"
+            )
+            what = f"{self._writing.place}: capture {what_is_wrong}, this migrator needs version {VERSION}"
             raise SourceError(f"{what}; run `migrator capture install` with this job")
-        return found
+        return current
 
 
 def counter(connection: Connection, ddl: Ddl) -> Counter | None:

@@ -1,1 +1,1 @@
-"""Database engines as objects: all that one engine does differently from the others."""
+"""Database engines as objects: everything that differs between them."""

@@ -1,35 +1,34 @@
-"""The interface of an engine: all that one relational database says or does differently, by capability."""
+"""The interface of an engine: everything that differs between relational databases, by capability."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 
-from migrator.model.capture import Captured
+from migrator.model.edges import RawPage
 from migrator.model.errors import SourceError
-from migrator.model.facts import Column, Kind, TableFacts
-from migrator.source.engines.catalogue import Links, Reflected
-from migrator.source.engines.ddl import Ddl, Found, Trigger
-from migrator.source.engines.kinds import Kinds
+from migrator.model.facts import Captured, Column, Kind, KindName, TableFacts
+from migrator.source.engines.catalogue import Kinds, Links, Recorded, Reflected
+from migrator.source.engines.ddl import Ddl, ExistingTrigger, Trigger
 
-# ── What tells whether a server is a replica of another one, and how far it has replayed it ──
+# ── Replication: whether a server is a replica of another one, and how far it has replayed ──
 
 Row: TypeAlias = tuple[Any, ...]
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Row]
-"""The one row that a server answers to a statement with parameters."""
+"""Runs a statement with parameters that returns one row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The primary when the run began: its cluster, the very server, the database, and how far it had written.
+    """The primary when the run began: its cluster, the server, the database, and how far it had written.
 
-    `system`: what a replica shares with its primary ('' where it shares nothing); `server`: what nobody shares.
+    `system`: an id that a replica shares with its primary ('' where there is none); `server`: the id of this server only.
     """
 
     system: str
@@ -39,14 +38,14 @@ class Mark:
 
 
 Verdict = Literal["ready", "behind"]
-"""What a look at the other server says; what makes it no replica of ours is raised."""
+"""The state of a replica; a server that is no replica of ours raises an error instead."""
 
 
 @dataclass(frozen=True)
 class Replication:
-    """`mark`: the primary's; raises SourceError when it has none that a replica could be compared with. `server`: SQL that
-    says which server this is, and since when it runs. `verdict`: raises SourceError when the server is no replica of the
-    mark's primary, nor that primary itself.
+    """`mark`: reads the primary's; raises SourceError when a replica cannot be compared with it. `server`: SQL for an id of
+    the server and its start. `verdict`: raises SourceError when the server is neither a replica of the mark's primary nor
+    the primary itself.
     """
 
     mark: Callable[[Ask], Mark]
@@ -58,25 +57,25 @@ def no_replica(why: str) -> SourceError:
     return SourceError(f"read_url: {why}; name a replica of url's server, or leave read_url out")
 
 
-# ── How a connection behaves towards the server that it reads from ──
+# ── Options of connections: names, limits and waits ──
 
 APPLICATION_NAME = "migrator"
 LONGEST_STATEMENT_S = 600.0
-"""A page takes milliseconds; a statement of ten minutes is a mistake, or more than a busy server should be asked for."""
+"""A page takes milliseconds; a statement of ten minutes is a mistake, or too much for a busy server."""
 LONGEST_NAME = 63
 """Bytes of an application_name. Source: PostgreSQL's documentation, NAMEDATALEN."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """What every connection says and keeps to. Times in seconds.
+    """Options of every connection. Times in seconds.
 
     `statement_timeout_s`: None for the server's own limit, or LONGEST_STATEMENT_S where it has none; 0 for the server's own
-    or none. `name`: what a connection calls itself. `lock_wait_s`: how long SQLite waits for a writer that holds its lock,
-    a server for a change of a table. `pool_wait_s`: how long a connection is waited for that others have in use: there may
-    be fewer connections than workers. `idle_s`: after that a server may end a transaction that we left open. `writes`:
-    transactions are no snapshots then, and every commit reaches the disk. `silence_s`: a server of MySQL's that says nothing
-    so long past a statement's limit is gone.
+    or none. `name`: the connection's name on the server. `lock_wait_s`: how long SQLite waits for a writer that holds its
+    lock, and a server for a change of a table. `pool_wait_s`: how long to wait for a connection of the pool, which may have
+    fewer connections than there are workers. `idle_s`: after that a server may end a transaction that we left open.
+    `writes`: transactions are no snapshots, and every commit reaches the disk. `silence_s`: a MySQL server that is silent so
+    long past a statement's limit is taken as gone.
     """
 
     name: str = APPLICATION_NAME
@@ -89,20 +88,37 @@ class ConnectionOptions:
     silence_s: float = 60.0
 
     def limit_s(self, own_s: float) -> float | None:
-        """The limit to be set, where the server's own is `own_s` (0: it has none); None for nothing to be set."""
+        """The limit to set, where the server's own is `own_s` (0: it has none); None to set nothing."""
         if self.statement_timeout_s is None:
             return None if own_s else LONGEST_STATEMENT_S
         return self.statement_timeout_s or None
 
+    def answering_within(self, answer_s: float | None) -> ConnectionOptions:
+        """These options with statements limited to `answer_s`, and the server's silence, too; unchanged for None."""
+        if answer_s is None:
+            return self
+        limit_s = min(self.statement_timeout_s or answer_s, answer_s)
+        return replace(self, statement_timeout_s=limit_s, silence_s=answer_s)
+
+    def pool(self) -> dict[str, Any]:
+        """How SQLAlchemy is to keep connections."""
+        return {
+            "poolclass": sa.QueuePool,
+            "pool_size": self.pool_size,
+            "max_overflow": 0,
+            "pool_timeout": self.pool_wait_s,
+            "hide_parameters": True,
+        }
+
 
 def name_of(*words: str) -> str:
-    """`migrator` and the words, as long as a server takes it; letters outside of ASCII become '?'."""
+    """`migrator` and the words, cut to the length that servers take; characters outside ASCII become '?'."""
     text = " ".join([APPLICATION_NAME, *(word for word in words if word)])
     return text.encode("ascii", "replace").decode()[:LONGEST_NAME]
 
 
-# ──
-# What an engine is: all that one relational database says or does otherwise than the next, by capability.
+# ── The engine: everything that differs between relational databases, by capability ──
+#
 # Every field is required: a new engine that leaves one out does not type-check.
 
 Plan: TypeAlias = tuple[list[str], list[str]]
@@ -110,31 +126,32 @@ Plan: TypeAlias = tuple[list[str], list[str]]
 
 
 Changes: TypeAlias = tuple[dict[str, str], str, str]
-"""Per table, what grows with its changes; where that was read; why it cannot be."""
+"""(per table, a value that grows with its changes; where it was read; why it cannot be read)."""
 Open: TypeAlias = tuple[dict[str, tuple[str, str]] | None, str]
-"""Table and user of each transaction; why they cannot be seen."""
+"""(table and user of each open transaction; why they cannot be seen)."""
 
 
 class UrlKeeper(Protocol):
-    """Where the URL of a database is asked for whenever a connection is made (source/connect.py)."""
+    """The provider of a database's URL, asked whenever a connection is made (source/connect.py)."""
 
     def url(self) -> URL:
-        """Raises: SettingsError, without anything of the answer."""
+        """The URL. Raises: SettingsError, whose message holds nothing of the URL."""
 
     def forget(self) -> None:
-        """The next look asks anew."""
+        """Drops the cached URL, so that the next call asks again."""
 
 
 @dataclass(frozen=True)
 class Connecting:
-    """How a URL of it looks, and how connections are made.
+    """The form of the engine's URLs, and how connections are made.
 
-    `form`: of its URL, as a message says it. `schemes`: how a URL may begin. `driver`: a message that names the only driver,
-    '' where there is no other.
-    `port`: where its server listens by default, 0 for a file. `rds`: names that a secret of AWS RDS has for it. `extra`:
-    of our package that brings the driver, and the module that it brings; None where none is needed.
-    `checked_url`: the URL with our driver's name, given what a message says a URL may be; raises SettingsError where it
-    cannot be one of this engine. `open`: what makes connections with these options; nothing is connected yet.
+    `form`: an example URL for messages. `schemes`: how a URL may begin. `driver`: a message that names the only supported
+    driver, '' where there is no other.
+    `port`: the server's default port, 0 for a file. `rds`: the engine's names in secrets of AWS RDS. `extra`: our package's
+    extra that installs the driver, and the driver's module; None where none is needed.
+    `checked_url`: the URL with our driver's name, from the URL and the allowed forms as text; raises SettingsError where it
+    is none of this engine. `open`: the SQLAlchemy engine with these options, not connected yet. `raw`: kinds that can be
+    read as the server's own text; `fetched`: the rows of a SELECT, with the columns at these places read so.
     """
 
     form: str
@@ -145,14 +162,16 @@ class Connecting:
     extra: tuple[str, str] | None
     checked_url: Callable[[URL, str], URL]
     open: Callable[[UrlKeeper, ConnectionOptions], sa.Engine]
+    raw: frozenset[KindName]
+    fetched: Callable[[Connection, sa.Executable, frozenset[int]], RawPage]
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What is in it. `reflected`: tables and views of a schema (None: the default), without ours, its own and partitions.
+    """The schema. `reflected`: tables and views of a schema (None: the default), without ours, the system's and partitions.
 
-    `has_schemas`: tables may be in several, by names. `loosely_typed`: times and UUIDs are texts, of which two may be one
-    value. `has_blocks`: whether blocks of a table can be sampled (TABLESAMPLE).
+    `has_schemas`: tables may be in several named schemas. `loosely_typed`: times and UUIDs are texts, so one value may have
+    several texts. `has_blocks`: whether blocks of a table can be sampled (TABLESAMPLE).
     """
 
     reflected: Callable[[Connection, str | None], Reflected]
@@ -174,21 +193,21 @@ Trait: TypeAlias = Literal[
     "rows compared as a whole",
     "zero date is NULL",
 ]
-"""What columns need in our own statements that standard SQL does not; source/column_sql.py says how."""
+"""What columns need in our own statements that standard SQL does not; source/selects.py says how."""
 
 
 @dataclass(frozen=True)
 class Sql:
-    """How SQL is read, and what stands in ours.
+    """The dialect of SQL, for reading statements and for writing ours.
 
-    `reader`: sqlglot's. `quote`: of names. `parameters`: finds `:name` and comments, past texts and names. `forms`: of
-    values that the driver binds, by their types. `comparable`: a value as a column of the kind is compared with it.
-    `integer_bits`: the most that the driver binds, with the sign; None for any. `between`: blanks and comments.
-    `sets_variables`: `:=` does. `escapes_names`: U&"…" is a name. `refused`: patterns of functions that reach past the
-    tables; `refused_columns`: of those that x.name calls, too. `volatile`: functions and words that give another value at
-    another time; `routines`: SQL of what the catalogue says against one. `folds_names`: unquoted names are lower case.
-    `tables_in_any_case`, `columns_in_any_case`: a name in any case is the same, also in quotes. `takes_unknown_for_text`:
-    an unknown name in double quotes. `recurses_unasked`: WITH needs no word RECURSIVE.
+    `reader`: sqlglot's dialect. `quote`: the quote of names. `parameters`: finds `:name` and comments, skipping texts and
+    names. `forms`: conversions of values for the driver, by type. `comparable`: a value in the form in which a column of
+    the kind is compared with it. `integer_bits`: the most that the driver binds, with the sign; None for any. `between`:
+    blanks and comments. `sets_variables`: `:=` sets one. `escapes_names`: U&"…" is a name. `refused`: patterns of functions
+    that reach past the tables; `refused_columns`: of those that x.name calls, too. `volatile`: functions and words that
+    give another value at another time; `routines`: SQL for reasons in the catalogue why one is. `folds_names`: unquoted
+    names are lower case. `tables_in_any_case`, `columns_in_any_case`: names ignore case, also in quotes.
+    `takes_unknown_for_text`: an unknown name in double quotes is a text. `recurses_unasked`: WITH needs no RECURSIVE.
     """
 
     reader: type[SqlglotDialect]
@@ -214,9 +233,9 @@ class Sql:
 
 @dataclass(frozen=True)
 class Explaining:
-    """How its plans are asked for and read. `word`: in front of a statement; `partitions`: what else there, to have those
-    named. `plan`: of names of columns, rows and the rows of a page, of which a table may be read as a whole.
-    `expected`: rows that it expects of a statement; None where it does not say.
+    """Query plans. `word`: put before a statement; `partitions`: added to it, so that partitions are named. `plan`: reads a
+    plan from column names, rows and the page size, up to which a table may be read as a whole. `expected`: the estimated
+    rows of a statement; None where there is no estimate.
     """
 
     word: str
@@ -227,11 +246,12 @@ class Explaining:
 
 @dataclass(frozen=True)
 class Server:
-    """What it says of itself. `health`: SQL of version, clock (seconds since 1970, or NULL), read-only or not, time-out;
-    `product`: the version with the product's name. `session`: SQL of its number of our session, None where there are none.
-    `sends_to_the_end`: a result that was begun comes to its end, so that a connection must be given up for the first rows.
-    `rows_at_least`: a number of rows that a table has in all likelihood; None where nothing says so. `replication`: by the
-    product that answered, None where there are no replicas. `hides_rows`: policies may hide rows from a user.
+    """Facts about the server. `health`: SQL for version, clock (seconds since 1970, or NULL), read-only or not, time-out;
+    `product`: the version with the product's name. `session`: SQL for the id of our session, None where there is none.
+    `sends_to_the_end`: a begun result is always sent completely, so that reading only its first rows costs the connection.
+    `rows_at_least`: a number of rows that a table very probably has; None where nothing says so. `replication`: by the
+    server's product, None where there are no replicas. `hides_rows`: policies may hide rows from a user.
+    `recorded`: None where it records no statements.
     """
 
     health: str
@@ -242,14 +262,15 @@ class Server:
     explaining: Explaining
     replication: Callable[[sa.Dialect], Replication | None]
     hides_rows: bool
+    recorded: Recorded | None
 
 
 @dataclass(frozen=True)
 class Writers:
-    """Who writes to tables of it. `changes`: what it counts of them. `open`: transactions that have written and not ended.
-    `marks_ever`: SQL of a number that grows with every mark in {mark}; '' where nothing tells. `may_write`: roles by table;
-    nothing of an engine that does not tell it to everybody. `read_only`: statements that take the right to write away from
-    all that have it; what cannot be told is a comment. `drops`: statements that drop tables of these quoted names.
+    """Writers of tables. `changes`: counts of changes. `open`: transactions that have written and not ended.
+    `marks_ever`: SQL for a number that grows with every mark in {mark}; '' where there is none. `may_write`: roles by table;
+    empty for an engine that does not show them to every user. `read_only`: statements that revoke the right to write from
+    all roles; what is not known is a comment. `drops`: statements that drop the tables with these quoted names.
     """
 
     changes: Callable[[Connection, Sequence[str]], Changes]
@@ -261,7 +282,7 @@ class Writers:
 
 
 class Refusal(NamedTuple):
-    """Why a table's changes cannot be captured. `triggers_only`: not against marks that services leave."""
+    """Why a table's changes cannot be captured. `triggers_only`: it does not concern marks that services leave."""
 
     text: str
     triggers_only: bool = False
@@ -269,23 +290,23 @@ class Refusal(NamedTuple):
 
 VIEW_ADVICE = "say in the mapping what changes it: `changes: {orders: id}` beside `table:` of the entity"
 Decode: TypeAlias = Callable[[str, str], Any]
-"""Of a part of a mark's image, (the word before the colon, the text behind it) -> the value."""
+"""For a part of a mark's image: (the word before the colon, the text after it) -> the value."""
 
 
 @dataclass(frozen=True)
 class Capturing:
-    """How its changes are captured. `ddl`: its statements. `schema`, `prefix`: where our tables are, and what their names
-    begin with. `found`: triggers of ours. `more_triggers`: beside those of each captured table (of parents, of partitions).
-    `leftovers`: statements that drop what triggers leave behind. `refusals`: why tables cannot be captured. `views`: names,
-    as Captured has them, of what has no triggers of its own. `limits`: what leaves no mark and cannot be made to. `decode`:
-    of images, on one connection; what it learns of types is kept in the dict. `locks_rows`: at the end of a SELECT whose
-    rows are to be this reader's alone, those of others passed by.
+    """Capture of changes. `ddl`: its statements. `schema`, `prefix`: the schema of our tables, and how their names begin.
+    `triggers`: our triggers. `more_triggers`: besides those of each captured table (on parents, on partitions). `leftovers`:
+    statements that drop what dropped triggers leave. `refusals`: why tables cannot be captured. `views`: names, as in
+    Captured, of relations without triggers. `limits`: changes that can leave no mark. `decode`: of images, on one
+    connection; the dict caches types. `locks_rows`: put at the end of a SELECT that locks its rows and skips rows locked by
+    others. `locks_by_list`: a change of rows by a list of ids locks these alone, and not what lies between them.
     """
 
     ddl: Callable[[Connection], Ddl]
     schema: str | None
     prefix: str
-    found: Callable[[Connection, Any], Iterator[Found]]
+    triggers: Callable[[Connection, Any], Iterator[ExistingTrigger]]
     more_triggers: Callable[[Connection, Sequence[Captured], Any], Iterator[Trigger]]
     leftovers: Callable[[Connection], list[str]]
     refusals: Callable[[Connection, Any, Sequence[Captured]], Iterator[Refusal]]
@@ -293,20 +314,21 @@ class Capturing:
     limits: tuple[str, ...]
     decode: Callable[[Connection, dict[int, int]], Decode]
     locks_rows: str
+    locks_by_list: bool
 
 
 Typed: TypeAlias = tuple[str, Any, str]
-"""SQL before the placeholder, the value for it, SQL behind it."""
+"""(SQL before the placeholder, its value, SQL after it)."""
 
 
 @dataclass(frozen=True)
 class Statements:
-    """How a service's statements are read. `reader`: sqlglot's, as servers speak by default. `bound`: placeholders of
-    drivers that do not format by %. `quotes`: quoted text and comments. `nests_comments`: they may be in each other;
-    `runs_comments`: some are statements. `modifiers`: words behind the first one that sqlglot does not read,
-    `overriding`: words further on. `deletes_by_using`: DELETE … USING takes rows of several tables. `names_as_said`:
-    names of tables keep their case. `decimals_are_floats`: numbers with a point are. `quotes_by_session`: the session
-    says what double quotes mean.
+    """Parsing of a service's statements. `reader`: sqlglot's dialect for the server's default settings. `bound`:
+    placeholders of drivers that do not format by %. `quotes`: quoted text and comments. `nests_comments`: comments may be
+    nested; `runs_comments`: some comments are executed. `modifiers`: words after the first one that sqlglot cannot parse,
+    `overriding`: such words further on. `deletes_by_using`: DELETE … USING deletes rows of several tables.
+    `tables_keep_case`: names of tables keep their case. `decimals_are_floats`: numbers with a point are floats.
+    `quotes_by_session`: the meaning of double quotes depends on the session.
     """
 
     reader: Any
@@ -317,21 +339,21 @@ class Statements:
     modifiers: re.Pattern[str] | None
     overriding: re.Pattern[str] | None
     deletes_by_using: bool
-    names_as_said: bool
+    tables_keep_case: bool
     decimals_are_floats: bool
     quotes_by_session: bool
 
 
 @dataclass(frozen=True)
 class Sessions:
-    """A service's connections. `modules`: of its drivers, each with its paramstyle; `reads_through`: those that strict
-    mode can read through, whose settings last as long as `settings` says. `autocommits`: whether each statement of a
-    driver's connection is a transaction. `counts_found`: whether an upsert's row that stays as it is counts as one.
-    `changes_so_far`: rows that were changed on the connection, 0 where nothing says. `cursor`: one that gives each
-    row whole, of a connection and the driver's own. `begins`: what takes the lock before a SELECT, '' where nothing
-    is needed. `charset`: SQL of the character sets that are to be utf8mb4, '' for none. `home`: SQL of the schema in
-    which a name that stands alone (at {name}) is found. `has_search_path`: that schema may be another one for each
-    name. `keeps_last_id`: LAST_INSERT_ID() is to stay the service's.
+    """A service's connections. `modules`: the drivers' modules, each with its paramstyle; `reads_through`: those that
+    strict mode can read through, and `settings`: how long their settings last. `autocommits`: whether each statement of a
+    driver's connection is a transaction. `counts_found`: whether an unchanged row of an upsert counts as one.
+    `changes_so_far`: rows changed on the connection, 0 where they are not counted. `cursor`: a cursor that returns rows as
+    sequences, from a connection and the driver's own. `begins`: the statement that takes a lock before a SELECT, '' where
+    none is needed. `charset`: SQL for the character sets that must be utf8mb4, '' for none. `home`: SQL for the schema in
+    which a name without a schema (at {name}) is found. `has_search_path`: that schema may differ by name.
+    `keeps_last_id`: LAST_INSERT_ID() must stay the service's.
     """
 
     modules: Mapping[str, str]
@@ -349,26 +371,26 @@ class Sessions:
 
 
 Lock = Literal["key", "row", "own", "met", "upserted", "none"]
-"""`key`: the row may go, or its key change; `row`: only the rest of it; `own`: it was written in this transaction;
-`met`: an upsert will write it; `upserted`: it just did, and what tells whether it met the row is read, too; `none`: only
-whether it is there is asked."""
+"""`key`: the row may be deleted, or its key change; `row`: only other columns change; `own`: it was written in this
+transaction; `met`: an upsert will write it; `upserted`: an upsert just did, and whether it met the row is read, too;
+`none`: only its existence is read."""
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What a service's statements do to rows, and leave to be known.
+    """How a service's statements change rows, and what can be known of it.
 
-    `locks`: SQL at the end of a SELECT of rows. `locks_gaps`: a key that is not there is locked all the same. `met`:
-    columns that tell whether an upsert met a row, of an alias and the row's quoted columns. `compares_types`: values
-    are cast to what they are compared with, and images need settings of the session. `typed`: around a value, what
-    makes it one of the column. `marks_at_once`: a statement can make the marks itself. `returns_keys`: of any INSERT.
-    `rereads_returned`: rows that were given back can be read again. `last_key`: SQL of the last key that was made; ''
-    where the cursor has it, None where nothing does. `counts_keys_on`: keys of one statement follow on each other.
-    `zero_makes_key`: 0 as a key asks for a new one. `keeps_refused`: of a refused statement, "nothing",
-    "earlier" parameters, or what was "counted". `counts_twice`: a row that an upsert changes. `counts_late`: only
-    when what is given back was fetched. `locks_all`: nothing comes in between. `folds_tables`: whether names of
-    tables in another case are the same. `links`: between tables, of these schemas. `knows_heirs`: views and
-    partitions are among them. `has_conflict_rules`: tables may say what becomes of a conflict.
+    `locks`: SQL at the end of a SELECT of rows. `locks_gaps`: a missing key is locked, too. `met`: columns that show
+    whether an upsert met a row, from an alias and the row's quoted columns. `compares_types`: values must be cast to the
+    type of their column, and images depend on settings of the session. `typed`: SQL around a value that gives it the
+    column's type. `marks_at_once`: one statement can make the marks. `returns_keys`: any INSERT can return its keys.
+    `rereads_returned`: returned rows can be read again. `last_key`: SQL for the last generated key; '' where the cursor has
+    it, None where it is not known. `counts_keys_on`: keys of one statement are consecutive. `zero_makes_key`: a key 0
+    generates a new one. `keeps_refused`: what stays of a refused statement: "nothing", "earlier" parameters, or what was
+    "counted". `counts_twice`: a row that an upsert changes counts as two. `counts_late`: rows are counted only after
+    returned rows were fetched. `locks_all`: no other writer comes in between. `folds_tables`: whether names of tables
+    ignore case. `links`: between tables, of these schemas. `knows_heirs`: with views and partitions.
+    `has_conflict_rules`: tables may declare how conflicts are resolved.
     """
 
     locks: Mapping[Lock, str]
@@ -394,8 +416,8 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Errors:
-    """What its driver raises, in our own words. `reasons`: that fit an error, the surest first; none of another driver's.
-    `is_connecting`: whether no connection came about. `hidden_rows`: why a table was refused whose rows a policy would hide.
+    """Errors of the driver, explained. `reasons`: explanations of an error, the most certain first; none for other drivers'
+    errors. `is_connecting`: whether connecting failed. `hidden_rows`: the explanation where a policy would hide rows.
     """
 
     reasons: Callable[[BaseException], Iterator[str]]
@@ -405,9 +427,9 @@ class Errors:
 
 @dataclass(frozen=True)
 class Engine:
-    """One kind of database. `name`: SQLAlchemy's for its dialect, `also`: others that mean it; `title`: as people write it.
+    """One kind of database. `name`: of SQLAlchemy's dialect, `also`: other names for it; `title`: for messages.
 
-    `is_file`: it is one file and no server: it has one writer at a time, no schemas, no replica and no log-in.
+    `is_file`: it is a file and no server, with one writer at a time, no schemas, no replica and no log-in.
     """
 
     name: str
@@ -424,14 +446,3 @@ class Engine:
     statements: Statements
     sessions: Sessions
     outcomes: Outcomes
-
-
-FEW = 100
-"""Statistics of fewer rows say nothing: what they count is late by as many."""
-
-
-def part_of(
-    connection: Connection, statement: sa.TextClause, table: TableFacts, *, of: int, by: int
-) -> int | None:
-    rows = connection.execute(statement, {"schema": table.schema, "name": table.real}).scalar()
-    return None if rows is None or int(rows) < FEW else int(rows) * of // by

@@ -1,34 +1,113 @@
-"""Catalogue of a schema: tables and columns by real names, collations, foreign keys, partitions."""
+"""Catalogue of a schema: tables and columns by real names, kinds of columns, collations, foreign keys, partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Inspector
 from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 from sqlalchemy.exc import DBAPIError
 
-from migrator.model.facts import Alike, Column, UniqueConflict
+from migrator.model.facts import Alike, Column, Kind, UniqueConflict
 
-# ── What the database itself says about the tables of one schema, by their real names ──
+# ──
+# What a rule for column types says: one row of the tables that the code and docs/types.md are made from.
+
+
+@dataclass(frozen=True)
+class TypeRule:
+    """`names`: types in the database's words, upper case. `form`: DynamoDB's type, and the format in words.
+
+    `rule`: what happens to a value, in whole sentences. `example`: (an SQL literal, the item's value as JSON would
+    write it), both '' for a type that is refused. `no_key`: why a column of it cannot name rows, '' where it can.
+    """
+
+    names: tuple[str, ...]
+    kind: Kind
+    form: str
+    rule: str
+    example: tuple[str, str] = ("", "")
+    no_key: str = ""
+
+
+NO_ORDER = "PostgreSQL has no order for its values"
+DOCUMENT = "MySQL compares a document with a text as two different things"
+NESTED = "a key takes one value"
+
+REFUSED = "none"
+"""The form of a type that `check` refuses."""
+
+OVER_38 = "NaN, infinity and more than 38 digits refuse their row, unless the mapping says `|text`."
+FLOATS = (
+    "NaN, infinity and what is outside of DynamoDB's range refuse their row, unless the mapping says `|text`."
+)
+MOMENTS = "Infinity, BC and years after 9999 refuse their row, unless the mapping says `|text`."
+
+
+# ── What a column holds, by the type that the source declares for it ──
+
+_ARGUMENTS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
+# As MySQL writes them: int(10) unsigned zerofill, enum('a','b(1)'), text /*M!100301 COMPRESSED*/.
+_SIGNS = re.compile(r"(?: unsigned| zerofill)+$")
+_MEMBERS = re.compile(r"^(enum|set)\(.*\)$", re.DOTALL)
+_COMMENT = re.compile(r" ?/\*.*?\*/$")
+# PostgreSQL's INTERVAL DAY TO SECOND(3) holds what an INTERVAL holds.
+_SPAN = re.compile(r"^interval\b.*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Kinds by types of one engine. `named`: by the type's name; `unlisted`: of a name, upper case, that no rule has."""
+
+    named: Mapping[str, Kind]
+    unlisted: Callable[[str], Kind]
+
+    @classmethod
+    def of(cls, rules: Sequence[TypeRule], unlisted: Callable[[str], Kind]) -> Kinds:
+        named = {name: replace(rule.kind, no_key=rule.no_key) for rule in rules for name in rule.names}
+        return cls(named, unlisted)
+
+    def kind_of(self, declared: str) -> Kind:
+        """The kind of a declared type such as `NUMERIC(10, 2)`; `unknown` where it has no form in an item."""
+        bare = _SPAN.sub("INTERVAL", _MEMBERS.sub(r"\1", _SIGNS.sub("", _COMMENT.sub("", declared))))
+        arguments = _ARGUMENTS.search(bare)
+        type_name = " ".join(_ARGUMENTS.sub(" ", bare, count=1).upper().split())
+        # tinyint(1), but not tinyint(1) unsigned, is a boolean.
+        kind = self.named.get(declared.upper()) or self.named.get(type_name) or self.unlisted(type_name)
+        first, second = _numbers(arguments)
+        if kind.name == "number":
+            return replace(kind, precision=first, scale=second)
+        if kind.name in ("text", "bits"):
+            return replace(kind, length=first)
+        return kind
+
+
+def _numbers(arguments: re.Match[str] | None) -> tuple[int | None, ...]:
+    """The (first, second) argument of a type, None where there is none."""
+    texts = arguments.groups() if arguments else (None, None)
+    return tuple(None if text is None else int(text) for text in texts)
+
+
+# ── The tables of one schema by the database's catalogue, by their real names ──
 
 _NOT_THE_USERS = ("sqlite_", "migrator_")
 
 
 @dataclass(frozen=True)
 class Reflected:
-    """What the database says, by real table name."""
+    """Facts from the catalogue, by real table name."""
 
     schema: str | None
     columns: dict[str, list[Column]]
     primary_keys: dict[str, list[str]]
     unique: dict[str, list[tuple[str, ...]]]
     foreign_keys: dict[str, list[ReflectedForeignKeyConstraint]]
-    meetings: dict[str, tuple[UniqueConflict, ...]] = field(default_factory=dict)
+    unique_conflicts: dict[str, tuple[UniqueConflict, ...]] = field(default_factory=dict)
     doubts: dict[str, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)
-    """Per table, keys among those above that do not hold for all of its rows, and why."""
+    """Per table, keys from above that may not be unique over all of its rows, and why."""
 
 
 def the_users(names: Iterable[str]) -> Iterator[str]:
@@ -38,8 +117,8 @@ def the_users(names: Iterable[str]) -> Iterator[str]:
 
 def primary_keys_of(inspector: Inspector, schema: str | None) -> dict[str, list[str]]:
     """By real table name, the columns of each primary key."""
-    found = inspector.get_multi_pk_constraint(schema=schema)
-    return {name: list(key["constrained_columns"]) for (_, name), key in found.items() if key}
+    constraints = inspector.get_multi_pk_constraint(schema=schema)
+    return {name: list(key["constrained_columns"]) for (_, name), key in constraints.items() if key}
 
 
 def foreign_keys_of(
@@ -49,9 +128,7 @@ def foreign_keys_of(
     return {name: list(keys) for (_, name), keys in inspector.get_multi_foreign_keys(schema=schema).items()}
 
 
-# ──
-# Which texts the source takes for one (case, trailing spaces), asked of the source, and how wide its
-# characters are.
+# ── Which texts the source takes as equal (by case, trailing spaces), and how many bytes its characters have ──
 
 _ALIKE: tuple[Alike, ...] = ("case", "trailing spaces")
 _OF_FOUR_BYTES = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
@@ -64,39 +141,41 @@ _NONDETERMINISTIC = sa.text("""
 
 
 def on_mysql(connection: Connection, names: Iterable[str]) -> Mapping[str, tuple[Alike, ...]]:
-    """By collation, in what two texts may differ that are one by it."""
+    """By collation, the differences between texts that it ignores."""
     sets = {row[0]: row[1] for row in connection.execute(_CHARACTER_SETS)}
-    found = {}
+    alike_by_collation = {}
     for name in sorted(set(names)):
         # MariaDB lists its newer collations without the character set that their names begin with.
         characters = sets.get(name) or name.partition("_")[0]
         a, large, spaced = (
             f"CONVERT('{text}' USING {characters}) COLLATE {name}" for text in ("a", "A", "a ")
         )
-        found[name] = _alike(connection.exec_driver_sql(f"SELECT {a} = {large}, {a} = {spaced}").one())
-    return found
+        alike_by_collation[name] = _alike(
+            connection.exec_driver_sql(f"SELECT {a} = {large}, {a} = {spaced}").one()
+        )
+    return alike_by_collation
 
 
 def on_postgresql(connection: Connection) -> Mapping[int, tuple[Alike, ...]]:
-    """By oid, the same of each collation that is not deterministic; by all others each text is one for itself."""
-    found = {}
+    """By oid of a nondeterministic collation, the differences it ignores; all other collations ignore none."""
+    alike_by_oid = {}
     for row in connection.execute(_NONDETERMINISTIC).all():
-        asked = f"SELECT 'a' = 'A' COLLATE {row.name}, 'a' = 'a ' COLLATE {row.name}".replace("%", "%%")
-        found[row.oid] = _alike(connection.exec_driver_sql(asked).one())
-    return found
+        query = f"SELECT 'a' = 'A' COLLATE {row.name}, 'a' = 'a ' COLLATE {row.name}".replace("%", "%%")
+        alike_by_oid[row.oid] = _alike(connection.exec_driver_sql(query).one())
+    return alike_by_oid
 
 
 def on_sqlite(connection: Connection, table: str, columns: Sequence[str]) -> Mapping[str, tuple[Alike, ...]]:
-    """By column, the same; none where the table uses a collation that only the service's program knows."""
+    """By column, the differences it ignores; empty where the table uses a collation that only the service defines."""
     if not columns:
         return {}
-    # A column passes its collation on to the rows that stand below it in a UNION ALL.
+    # In a UNION ALL a column's collation also applies to the rows below it.
     quoted = [f'"{name.replace(chr(34), 2 * chr(34))}"' for name in columns]
     named = ", ".join(f"{name} AS c{n}" for n, name in enumerate(quoted))
-    asked = ", ".join(f"c{n} = 'A', c{n} = 'a '" for n in range(len(quoted)))
+    comparisons = ", ".join(f"c{n} = 'A', c{n} = 'a '" for n in range(len(quoted)))
     letters = ", ".join("'a'" for _ in quoted)
     home = f'"{table.replace(chr(34), 2 * chr(34))}"'
-    statement = f"SELECT {asked} FROM (SELECT {named} FROM {home} WHERE 0 UNION ALL SELECT {letters})"
+    statement = f"SELECT {comparisons} FROM (SELECT {named} FROM {home} WHERE 0 UNION ALL SELECT {letters})"
     try:
         answers = connection.exec_driver_sql(statement).one()
     except DBAPIError:
@@ -109,14 +188,12 @@ def _alike(answers: Iterable[object]) -> tuple[Alike, ...]:
 
 
 def widest_on_mysql(collation: str | None) -> int:
-    """The bytes in UTF-8 that a character of a column takes at most: all but a few sets hold nothing past U+FFFF."""
+    """The most UTF-8 bytes of a character in a column: most character sets hold nothing past U+FFFF."""
     characters = (collation or "").partition("_")[0]
     return {"ascii": 1}.get(characters, 4 if characters in _OF_FOUR_BYTES else 3)
 
 
-# ──
-# How the tables of a database are linked: foreign keys that act by themselves, partitions, tables that
-# inherit.
+# ── Links between tables: foreign keys with actions, partitions, inheriting tables ──
 
 ACTS = frozenset({"CASCADE", "SET NULL", "SET DEFAULT"})
 """Actions of foreign keys that change rows."""
@@ -146,10 +223,23 @@ Pairs = Sequence[tuple[Place, Place]]
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """`acting`: (parent, foreign key) of every one that changes rows by itself. `heirs`: partitions and tables that
-    inherit. `views`: with what they read. `emptied`: what TRUNCATE … CASCADE of the first takes along."""
+    """`acting`: (parent, foreign key) for each foreign key with an action. `heirs`: partitions and inheriting tables.
+    `views`: with the tables they read. `emptied`: tables that TRUNCATE … CASCADE of the first empties, too."""
 
     acting: Sequence[tuple[Place, Below]]
     heirs: Pairs = ()
     views: Pairs = ()
     emptied: Pairs = ()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Statements that a server recorded. `select`: SQL for (statement, calls) of this database. `hidden`: what stands in
+    place of a statement that this user may not read, '' where nothing does. `advice`: what makes the server record; `grant`:
+    what lets a user read it.
+    """
+
+    select: str
+    hidden: str
+    advice: str
+    grant: str

@@ -1,4 +1,4 @@
-"""The gate for users' SQL: one SELECT that only reads, with its `:name` parameters."""
+"""Checks users' SQL: it must be one SELECT that only reads; and binds its `:name` parameters."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from migrator.model.errors import SettingsError
+from migrator.source.connect import engine_of
 from migrator.source.engines.base import Engine
-from migrator.source.engines.table import engine_of
 from migrator.source.sql.spelling import sqlglot_dialect
 
-# ── The `:name` parameters of a statement: where they stand, and how their values are bound ──
+# ── The `:name` parameters of a statement: their places, and how their values are bound ──
 
 _BEFORE_A_LIST = re.compile(r"(?P<not>\bNOT\s+)?\bIN\s*(?P<open>\(\s*)?\Z", re.IGNORECASE)
 
 
 def parameter_names(sql: str, dialect: str) -> frozenset[str]:
-    """Names of the parameters; a colon in a string, a quoted name, a comment or a cast is none."""
-    return frozenset(found["name"] for found in _parameters(sql, dialect))
+    """Names of the parameters; a colon in a string, a quoted name, a comment or a cast begins none."""
+    return frozenset(match["name"] for match in _parameters(sql, dialect))
 
 
 def has_comment(sql: str, dialect: str) -> bool:
-    return any(found["comment"] is not None for found in engine_of(dialect).sql.parameters.finditer(sql))
+    return any(match["comment"] is not None for match in engine_of(dialect).sql.parameters.finditer(sql))
 
 
 def masked(sql: str, dialect: str) -> str:
-    """`sql` with names of parameters that are keywords nowhere; every other character stays in its place."""
+    """`sql` with the names of parameters replaced by underscores, which are no keyword; no other character moves."""
     pieces, done = [], 0
-    for found in _parameters(sql, dialect):
-        pieces += [sql[done : found.start()], ":", "_" * len(found["name"])]
-        done = found.end()
+    for match in _parameters(sql, dialect):
+        pieces += [sql[done : match.start()], ":", "_" * len(match["name"])]
+        done = match.end()
     return "".join([*pieces, sql[done:]])
 
 
@@ -68,13 +68,13 @@ def bound_statement(
 
 
 _KEPT = 1_000
-"""Statements that are kept cut up: a mapping has some dozens, and lists of other lengths make others of them."""
+"""Size of the cache of split statements: a mapping has some dozens, and each length of a list makes another one."""
 _text = lru_cache(_KEPT)(sa.text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a parameter stands: where a list may stand, behind NOT, in parentheses."""
+    """A parameter's context: whether a list may stand there, after NOT, inside parentheses."""
 
     name: str
     is_list: bool
@@ -84,16 +84,16 @@ class _Place:
 
 @lru_cache(_KEPT)
 def _cut(sql: str, dialect: str) -> tuple[tuple[str, ...], tuple[_Place, ...]]:
-    """The parameters of a statement, and the texts around them as SQLAlchemy's text() wants them."""
+    """The texts between the parameters, escaped for SQLAlchemy's text(), and the parameters."""
     texts, places, done = [], [], 0
-    for found in _parameters(sql, dialect):
-        before = _BEFORE_A_LIST.search(sql, 0, found.start())
+    for match in _parameters(sql, dialect):
+        before = _BEFORE_A_LIST.search(sql, 0, match.start())
         is_negated, is_open = (
             (False, False) if before is None else (bool(before["not"]), bool(before["open"]))
         )
-        texts.append(_escaped(sql[done : found.start()]))
-        places.append(_Place(found["name"], before is not None, is_negated, is_open))
-        done = found.end()
+        texts.append(_escaped(sql[done : match.start()]))
+        places.append(_Place(match["name"], before is not None, is_negated, is_open))
+        done = match.end()
     return (*texts, _escaped(sql[done:])), tuple(places)
 
 
@@ -102,18 +102,18 @@ def _listed(place: _Place, value: Sequence[Any], dialect: str, bound: dict[str, 
     if not value and place.is_negated:
         raise SettingsError(f"the list of parameter '{place.name}' is empty, and NOT IN () is no SQL")
     # Nothing is IN (NULL), as nothing is in an empty list.
-    values = [_bindable(one, dialect) for one in value] or [None]
+    values = [_bindable(element, dialect) for element in value] or [None]
     names = [f"{place.name}_{number}" for number in range(len(values))]
     bound.update(zip(names, values, strict=True))
-    listed = ", ".join(f":{one}" for one in names)
+    listed = ", ".join(f":{bound_name}" for bound_name in names)
     return listed if place.is_open else f"({listed})"
 
 
 def _refuse_beyond(params: Mapping[str, Any], bound: Iterable[Any], engine: Engine) -> None:
-    """Its driver knows no longer integers."""
+    """Raises: SettingsError for an integer that the engine's driver cannot hold."""
     bits = engine.sql.integer_bits or 0
     beyond = 2 ** (bits - 1)
-    if any(isinstance(one, int) and not -beyond <= one < beyond for one in bound):
+    if any(isinstance(value, int) and not -beyond <= value < beyond for value in bound):
         named = ", ".join(f"'{name}'" for name in params)
         raise SettingsError(
             f"a parameter ({named}) is an integer that {engine.title} cannot hold ({bits} bits with the sign)"
@@ -121,11 +121,11 @@ def _refuse_beyond(params: Mapping[str, Any], bound: Iterable[Any], engine: Engi
 
 
 def _parameters(sql: str, dialect: str) -> Iterator[re.Match[str]]:
-    return (found for found in engine_of(dialect).sql.parameters.finditer(sql) if found["name"] is not None)
+    return (match for match in engine_of(dialect).sql.parameters.finditer(sql) if match["name"] is not None)
 
 
 def _escaped(text: str) -> str:
-    """Other colons than a parameter's, as SQLAlchemy's text() wants them."""
+    """The text with its colons, which begin no parameter, escaped for SQLAlchemy's text()."""
     return text.replace(":", r"\:")
 
 
@@ -135,16 +135,16 @@ def _bindable(value: Any, dialect: str) -> Any:
     return form(value) if form else value
 
 
-# ── The gate for a mapping's SQL: one SELECT that only reads, or it is no statement of ours ──
+# ── The check of a mapping's SQL: one SELECT that only reads ──
 #
-# It is no sandbox. A function of the source's own can do what its owner may: see docs/trust.md.
+# It is no sandbox: a function defined in the source can do what its owner may (see docs/trust.md).
 
 SELECT = "SELECT "
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedStatement:
-    """One SELECT of a mapping in the source's own names. The check is in the making, so that none goes without it.
+    """One SELECT of a mapping in the source's own names. The constructor checks it, so that no unchecked one exists.
 
     Raises: SettingsError for anything else, and for a SELECT that writes, locks, or calls what reaches past the tables.
     """
@@ -158,7 +158,7 @@ class CheckedStatement:
 
 @dataclass(frozen=True, slots=True)
 class CheckedExpression:
-    """One expression of a mapping over a row, as CheckedStatement is a SELECT."""
+    """One expression of a mapping over a row, checked like a CheckedStatement."""
 
     sql: str
     dialect: str
@@ -173,7 +173,7 @@ class CheckedExpression:
 
 def tokens_of(sql: str, dialect: str) -> list[Token]:
     """Raises: SettingsError where there are none, or the SQL cannot be read."""
-    # Parameters may have any name, :from too, which sqlglot would take for a keyword.
+    # Parameters may have any name, even :from, which sqlglot would take for a keyword.
     try:
         tokens = sqlglot_dialect(dialect).tokenize(masked(sql, dialect))
     except SqlglotError as error:
@@ -195,16 +195,16 @@ def select_tokens(sql: str, dialect: str) -> list[Token]:
 def parsed(sql: str, tokens: list[Token], dialect: str) -> exp.Expr:
     """Raises: SettingsError where it cannot be read as the source's dialect."""
     try:
-        found = sqlglot_dialect(dialect).parser().parse(tokens, masked(sql, dialect))
+        statements = sqlglot_dialect(dialect).parser().parse(tokens, masked(sql, dialect))
     except SqlglotError as error:
-        # A part that sqlglot has no grammar for (INTO OUTFILE) is told as what it is.
+        # A part that sqlglot has no grammar for (INTO OUTFILE) gets its own message.
         _check_words(tokens, dialect)
         raise SettingsError(_unreadable(*_place_in(error))) from None
     except RecursionError:
         raise SettingsError("the SQL is nested too deeply to be read") from None
-    if not found or found[0] is None:
+    if not statements or statements[0] is None:
         raise SettingsError("the SQL is empty")
-    return found[0]
+    return statements[0]
 
 
 _BEGINNINGS = {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}
@@ -221,8 +221,8 @@ def _check_single(tokens: list[Token]) -> None:
 
 def _place_in(error: SqlglotError) -> tuple[int, int]:
     """Line and column of the fault, (0, 0) where sqlglot does not say; the rest of its message quotes the SQL."""
-    for found in getattr(error, "errors", ()):
-        return found.get("line") or 0, found.get("col") or 0
+    for details in getattr(error, "errors", ()):
+        return details.get("line") or 0, details.get("col") or 0
     place = re.search(r"from (\d+):(\d+)$", str(error.__cause__))
     return (int(place[1]), int(place[2])) if place else (0, 0)
 
@@ -270,7 +270,7 @@ def _check_words(tokens: Sequence[Token], dialect: str) -> None:
 _BAD_HINT = re.compile(r"SET_VAR|MAX_EXECUTION_TIME|(?s:.)/\*", re.IGNORECASE)
 
 
-# ── what is no token: blanks and comments, which the server must see as we do ──
+# ── text between tokens: blanks and comments, which the server must read as we do ──
 
 _OTHERWISE = re.compile(
     # Whole statements may stand in a comment that MariaDB and MySQL execute; a driver's text ends at a NUL.

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 
 from migrator.model.errors import SettingsError
-from migrator.source.engines.table import engine_of
+from migrator.source.connect import engine_of
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -27,12 +27,12 @@ class Edit:
 
 
 def edited(sql: str, edits: Iterable[Edit]) -> str:
-    """`sql` with every edit made; all that lies between them stays as it was written.
+    """`sql` with every edit made; the text between them stays unchanged.
 
-    Two edits of one place are one: sqlglot copies parts of some expressions.
+    Equal edits are made once: sqlglot copies parts of some expressions.
     """
     pieces, done = [], 0
-    for edit in sorted(set(edits), key=lambda one: one.start):
+    for edit in sorted(set(edits), key=lambda edit: edit.start):
         pieces += [sql[done : edit.start], edit.text]
         done = edit.end
     return "".join([*pieces, sql[done:]])
@@ -46,12 +46,12 @@ class Speller:
     dialect: str
 
     def prefixed(self, identifier: exp.Identifier, before: str) -> list[Edit]:
-        """What puts `before` in front of a name; the name stays as it is written."""
+        """The edits that put `before` in front of a name, which stays as it is written."""
         start, _ = self._place(identifier)
         return [Edit(start, start, before)] if before else []
 
     def name(self, name: str) -> str:
-        """The name as it must stand in a statement, quoted where it needs to be."""
+        """The name as it must be written in a statement, quoted where necessary."""
         return name if self.is_plain(name) else self.quoted(name)
 
     def is_plain(self, name: str) -> bool:
@@ -63,16 +63,16 @@ class Speller:
         return quote + name.replace(quote, quote * 2) + quote
 
     def _place(self, identifier: exp.Identifier) -> tuple[int, int]:
-        """Start and end, checked against the text: a wrong place would make another statement."""
+        """Start and end of the name, checked against the text: a wrong place would change the statement."""
         start, end = identifier.meta.get("start", 0), identifier.meta.get("end", -1) + 1
-        found = self.sql[start:end]
-        if found != identifier.name and found[1:-1].replace(found[-1:] * 2, found[-1:]) != identifier.name:
+        text = self.sql[start:end]
+        if text != identifier.name and text[1:-1].replace(text[-1:] * 2, text[-1:]) != identifier.name:
             raise SettingsError("the SQL cannot be read here: a name in it stands at no certain place")
         return start, end
 
 
 def sqlglot_dialect(dialect: str) -> Dialect:
-    """sqlglot's idea of a SQLAlchemy dialect."""
+    """sqlglot's dialect for a SQLAlchemy dialect."""
     return engine_of(dialect).sql.reader()
 
 
@@ -88,5 +88,5 @@ def folded(names: Collection[str], identifier: exp.Identifier) -> str | None:
 
 @cache
 def _reserved(dialect: str) -> frozenset[str]:
-    known = URL.create(dialect).get_dialect()()
-    return frozenset(known.identifier_preparer.reserved_words)
+    sqlalchemy_dialect = URL.create(dialect).get_dialect()()
+    return frozenset(sqlalchemy_dialect.identifier_preparer.reserved_words)

@@ -1,17 +1,17 @@
-"""Estimate of a backfill: rows, items, write units and dollars, from some pages of each entity."""
+"""Estimate of a backfill: rows, items, write units and dollars, from some pages of each entity; and a dry run's store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
-from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.heart.sizes import Estimate, measure
-from migrator.model.edges import Rows
+from migrator.mapping.heart.items import CompiledEntity, project
+from migrator.mapping.heart.wire import Estimate, item_bytes, measure
+from migrator.model.edges import QueryPage, Receipt, Rows, ScanPage
 from migrator.model.errors import TooSlowError, TwinRowsError
-from migrator.model.table import RowTree
-from migrator.stages.projection import project
+from migrator.model.table import BATCH_WRITE_ITEMS, Item, ItemKey, RowTree, TableDesign
 
 SPOTS = 8
 SPOT_ROWS = 50
@@ -30,24 +30,24 @@ def estimate(
     `limit`: only the first rows of each entity. `done`: rows of each entity that are written already.
     Refused rows are rows that make nothing.
     """
-    found = Estimate()
+    total = Estimate()
     for entity in entities:
         rows = source.rows_about(entity.plan)
         wanted = rows if limit is None else min(rows, limit)
         left = max(0, wanted - (done or {}).get(entity.name, 0))
         if left:
-            found += _sample(source, entity, rows, now_s).scaled(left)
-    return found
+            total += _sample(source, entity, rows, now_s).scaled(left)
+    return total
 
 
 def _sample(source: Rows, entity: CompiledEntity, rows: int, now_s: float) -> Estimate:
-    found = Estimate()
+    total = Estimate()
     # Rows of one key end the run itself, which tells them in its findings.
     with suppress(TwinRowsError):
         for read in _spots(source, entity, rows):
             projected = project(entity, read, now_s)
-            found += measure(projected.rows, projected.items, entity.table)
-    return found
+            total += measure(projected.rows, projected.items, entity.table)
+    return total
 
 
 def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[RowTree]]:
@@ -64,3 +64,46 @@ def _spots(source: Rows, entity: CompiledEntity, rows: int) -> Iterator[list[Row
         starts = []
     for start in (None, *starts):
         yield source.read_page(entity.plan, start, None, SPOT_ROWS)
+
+
+# ── A store that stores nothing: it measures what a write would take ──
+
+
+def sends_nothing() -> None:
+    """The check of a dry run: it sends nothing that could come too late."""
+
+
+class DryStore:
+    """An ItemStore for --dry-run; its write units are those of a table with nothing in it, indexes included."""
+
+    def __init__(self, design: TableDesign) -> None:
+        self.design = design
+
+    def put(self, items: Sequence[Item]) -> Receipt:
+        sizes = [item_bytes(item) for item in items]
+        units = measure(0, items, self.design).write_units
+        return Receipt(len(items), sum(sizes), float(units), -(-len(items) // BATCH_WRITE_ITEMS))
+
+    def delete(self, keys: Sequence[ItemKey]) -> None:
+        return None
+
+    def delete_own(self, items: Sequence[Item]) -> int:
+        return 0
+
+    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
+        return {}
+
+    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
+        yield ScanPage([], None)
+
+    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
+        return QueryPage([])
+
+    def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
+        return {}
+
+    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
+        return QueryPage([])
+
+    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
+        return QueryPage([])

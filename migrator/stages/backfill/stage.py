@@ -4,62 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Event
 
-from migrator.mapping.check.values import key_doubt
 from migrator.mapping.heart.items import CompiledEntity
-from migrator.model.edges import Receipt, Rows
-from migrator.model.errors import StoppedError, TooSlowError, TwinRowsError
+from migrator.model.edges import RawPage, RawRows, Receipt, Rows
+from migrator.model.errors import StoppedError
 from migrator.model.facts import EntityPlan
 from migrator.model.journal import Finding, Journal, Page, Progress, Run, Tally
-from migrator.model.keys import item_key_text
 from migrator.model.results import BackfillResult
-from migrator.model.table import Item, RowTree
+from migrator.model.table import ItemKey, RowTree, item_key_text
 from migrator.stages.backfill.write import PagePath
 from migrator.stages.parallel import in_parallel
-from migrator.stages.projection import key_text, pinned_columns
-
-# ── Rows that have one key: looked for before anything moves, and told by findings wherever they are met ──
-
-AT_MOST = 100
-"""Keys that are told; as many more are found when these are mended."""
-
-
-def need_no_twins(source: Rows, plan: EntityPlan) -> None:
-    """Looks through all rows where no constraint says that none have one key.
-
-    Where the source has no time for that, each page is looked at when it is read, as it is in any case.
-    Raises: TwinRowsError.
-    """
-    if not key_doubt(plan):
-        return
-    try:
-        found = source.twins(plan, AT_MOST)
-    except TooSlowError:
-        return
-    if found:
-        where = f"entity {plan.entity.name} (table {plan.table.real})"
-        raise TwinRowsError(where, plan.entity.name, found)
-
-
-@contextmanager
-def told_twins(journal: Journal, run: Run) -> Iterator[None]:
-    """Makes findings of rows that have one key, which end the run."""
-    try:
-        yield
-    except TwinRowsError as error:
-        known = {(one.entity, one.source_key) for one in journal.findings(run) if one.kind == "collision"}
-        findings = [
-            Finding("collision", error.entity, f"{count} rows have this key", key)
-            for key, count in error.keys
-            if (error.entity, key) not in known
-        ]
-        journal.add_findings(run, findings)
-        raise
-
+from migrator.stages.source_checks import need_no_twins, pinned_columns, recording_twins
 
 # ── Pages of an entity: planned once, journalled, and handed out until all are done ──
 
@@ -67,7 +24,7 @@ def told_twins(journal: Journal, run: Run) -> Iterator[None]:
 def plan_pages(
     source: Rows, journal: Journal, run: Run, plan: EntityPlan, page_rows: int, progress: Progress
 ) -> None:
-    """Plans the entity's pages, unless that is done already. All are planned or none.
+    """Plans the entity's pages, unless that is done already: all of them or none.
 
     `progress` is told of each page: a large table's bounds take minutes to read, in which no row is copied.
     Raises: TwinRowsError.
@@ -80,10 +37,10 @@ def plan_pages(
     if orphans:
         reason = f"{orphans} row(s) have a NULL in their primary key, so nothing names them; give them a key"
         journal.add_findings(run, [Finding("refused", name, reason)])
-    journal.plan_pages(run, name, _told(pages_of(source, plan, page_rows), progress))
+    journal.plan_pages(run, name, _reported(pages_of(source, plan, page_rows), progress))
 
 
-def _told(pages: Iterator[Page], progress: Progress) -> Iterator[Page]:
+def _reported(pages: Iterator[Page], progress: Progress) -> Iterator[Page]:
     for page in pages:
         progress.page_planned(page.entity, page.number)
         yield page
@@ -137,7 +94,7 @@ class Backfill:
         Raises: StoppedError or SourceError when an edge gave up, Interrupted after `stop`; the same run goes on later.
         """
         started = self.clock()
-        with pinned_columns(self.source, self.journal, run, entities), told_twins(self.journal, run):
+        with pinned_columns(self.source, self.journal, run, entities), recording_twins(self.journal, run):
             for entity in entities:
                 self._copy(run, entity)
         if self.unwritten:
@@ -173,10 +130,30 @@ class Backfill:
     def _unwritten_before(self, run: Run, entity: CompiledEntity) -> frozenset[str]:
         if not run.resumed:
             return frozenset()
-        found = self.journal.findings(run)
+        findings = self.journal.findings(run)
         return frozenset(
-            one.item_key for one in found if one.kind == "unwritten" and one.entity == entity.name
+            finding.item_key
+            for finding in findings
+            if finding.kind == "unwritten" and finding.entity == entity.name
         )
+
+
+@dataclass(frozen=True)
+class PageRead:
+    """One page of an entity's rows, to be read in either form."""
+
+    source: Rows
+    plan: EntityPlan
+    page: Page
+    limit: int | None
+
+    def __call__(self) -> list[RowTree]:
+        return self.source.read_page(self.plan, self.page.after, self.page.upto, self.limit)
+
+    def raw(self, places: frozenset[int]) -> RawPage:
+        if not isinstance(self.source, RawRows):
+            return RawPage(self())
+        return self.source.read_raw(self.plan, places, self.page.after, self.page.upto, self.limit)
 
 
 @dataclass(frozen=True)
@@ -191,15 +168,16 @@ class _PageWork:
     def __call__(self, page: Page) -> tuple[Page, Tally, int]:
         started = time.monotonic()
         stage, entity = self.stage, self.entity
-        copied = stage.path.copy(entity, partial(self._read, page))
+        read = PageRead(stage.source, entity.plan, page, stage.options.limit)
+        copied = stage.path.copy(entity, read)
         if copied.receipt.unwritten:
             return self._left_open(page, copied.receipt, started)
-        projected, receipt, findings = copied.projected, copied.receipt, copied.findings
+        receipt, findings = copied.receipt, copied.findings
         tally = Tally(
-            rows=projected.rows,
+            rows=copied.rows,
             items=receipt.items,
-            refused=sum(one.kind != "apart" for one in findings),
-            expired=len(projected.expired),
+            refused=sum(finding.kind != "apart" for finding in findings),
+            expired=copied.expired,
             bytes=receipt.bytes,
             write_units=receipt.write_units,
         )
@@ -207,9 +185,6 @@ class _PageWork:
         stage.journal.finish_page(self.run, page, tally, findings)
         self._settle(copied.written)
         return page, tally, _took_ms(started)
-
-    def _read(self, page: Page) -> list[RowTree]:
-        return self.stage.source.read_page(self.entity.plan, page.after, page.upto, self.stage.options.limit)
 
     def _left_open(self, page: Page, receipt: Receipt, started: float) -> tuple[Page, Tally, int]:
         """A page with items that the table does not take: findings, and no checkpoint, so that it comes again."""
@@ -221,10 +196,10 @@ class _PageWork:
         self.stage.unwritten.update(finding.item_key for finding in findings)
         return page, Tally(), _took_ms(started)
 
-    def _settle(self, items: Sequence[Item]) -> None:
+    def _settle(self, written: Sequence[ItemKey]) -> None:
         """Takes back what an earlier try of these items found."""
         if self.unwritten_before:
-            keys = {key_text(self.entity.table, item) for item in items}
+            keys = set(map(item_key_text, written))
             self.stage.journal.drop_findings(self.run, "unwritten", sorted(keys & self.unwritten_before))
 
 

@@ -1,22 +1,36 @@
-"""How a backfill writes a page: without conditions, with conditions beside other writers, or a dry run."""
+"""How a backfill writes a page: without conditions, or with conditions beside other writers."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
-from migrator.mapping.heart.items import CompiledEntity, items_for
-from migrator.mapping.heart.sizes import item_bytes, measure, write_units
-from migrator.model.edges import ObjectStore, QueryPage, Receipt, ScanPage
+from migrator.mapping.heart.items import (
+    CompiledEntity,
+    items_for,
+    key_text,
+    project,
+    row_key,
+    stamp,
+)
+from migrator.mapping.heart.wire import item_bytes, write_units
+from migrator.model.edges import ObjectStore, RawPage, Receipt
 from migrator.model.errors import RowError
 from migrator.model.journal import Finding
-from migrator.model.keys import item_key_text, source_named, split_source
-from migrator.model.live import KeyRequest, Memory, OpenFindings, OwnStore, Root
+from migrator.model.live import KeyRequest, Memory, OpenFindings, Outcome, OwnStore, Root
 from migrator.model.results import Refreshed
-from migrator.model.table import BATCH_WRITE_ITEMS, Item, ItemKey, RowTree, TableDesign
+from migrator.model.table import (
+    Item,
+    ItemKey,
+    RowTree,
+    TableDesign,
+    item_key_text,
+    source_named,
+    split_source,
+)
 from migrator.stages.live.refresh import (
     Refresh,
     RowReader,
@@ -26,7 +40,6 @@ from migrator.stages.live.refresh import (
     refuse_above,
 )
 from migrator.stages.live.send import send, sorted_out, waves
-from migrator.stages.projection import Projection, key_text, project, row_key, stamp
 
 # ── A page of rows written beside other writers: the conditional path of a backfill ──
 
@@ -36,19 +49,21 @@ _SETTLED = ("stored", "newer", "unwritten")
 
 @dataclass
 class ConcurrentWriter:
-    """What one page came to; `refreshed`: of the rows whose keys another had, or of which somebody knew more; `apart`:
-    findings of rows whose items were too many to be written together; `unwritten`: keys that the table did not take while
-    it took others, with why; `tickets`: with which each row was last read."""
+    """The outcome of one page; `items`: key and bytes of each that was made, `expired`: how many were left out because their
+    TTL has passed; `findings`: of rows that are refused, and of rows whose items were too many for one transaction;
+    `tickets`: with which each row was last read; `refreshed`: of rows whose keys another row had, or that another writer
+    read later; `unwritten`: keys that the table did not take while it took others, with why."""
 
-    projected: Projection
-    stored: int
+    rows: int
+    items: Sequence[tuple[ItemKey, int]]
+    expired: int
+    findings: Sequence[Finding]
+    tickets: Mapping[Root, int]
     refreshed: Refreshed | None = None
-    apart: Sequence[Finding] = ()
     unwritten: Mapping[ItemKey, str] = field(default_factory=dict)
-    tickets: Mapping[Root, int] = field(default_factory=dict)
 
 
-def write_beside(
+def write_concurrently(
     refresh: Refresh, entity: CompiledEntity, read: Callable[[], list[RowTree]]
 ) -> ConcurrentWriter:
     """Reads a page with a ticket of its own and inserts what is not there yet (rules 2, 3 and 7)."""
@@ -57,44 +72,82 @@ def write_beside(
     projected = project(entity, rows, refresh.clock())
     stamp(projected.items, refresh.table, ticket)
     intended = keys_by_root(refresh.table, projected.items)
-    again = _known_better(refresh, entity.name, ticket, intended)
+    again = _roots_to_refresh(refresh, entity.name, ticket, intended)
     if projected.objects and refresh.objects is not None:
         refresh.objects.put(projected.objects)
     wanted = [item for item in projected.items if _root(refresh, item) not in again]
     sending = sorted_out(wanted, refresh.table, refresh.together)
-    outcomes = send(refresh.store, sending, refresh.table, refresh.check, fresh=True)
+    outcomes = send(refresh.store, sending, refresh.table, refresh.check, fresh=intended.keys())
+    again |= roots_refused(entity, projected.refused)
+    sizes = [(refresh.table.key_of(item), item_bytes(item)) for item in projected.items]
+    page = ConcurrentWriter(
+        len(rows),
+        sizes,
+        len(projected.expired),
+        [*projected.refused, *sending.findings()],
+        {(entity.name, row_key(entity, row)): ticket for row in rows},
+    )
+    follow(refresh, page, ticket, outcomes, again, lambda: intended)
+    return page
+
+
+def follow(
+    refresh: Refresh,
+    page: ConcurrentWriter,
+    ticket: int,
+    outcomes: Sequence[Outcome],
+    again: Collection[Root],
+    intended: Callable[[], Mapping[Root, set[ItemKey]]],
+) -> None:
+    """Reads rows of outcomes that are not settled once more, and those of `again`, and notes in the page what came of it.
+
+    `intended`: the keys by the root of the page's items; asked only where a row is read again.
+    """
     refuse_above(highest_above(outcomes, ticket), refresh.tickets, refresh.memory)
-    again |= {_root(refresh, one.item) for one in outcomes if one.verdict not in _SETTLED}
-    # A row that is refused has no items (rule 4): what it had before is buried by its refresh.
-    again |= {(entity.name, one.source_key) for one in projected.refused if one.source_key}
-    stored = sum(one.verdict == "stored" for one in outcomes)
-    unwritten = {refresh.table.key_of(one.item): one.why for one in outcomes if one.verdict == "unwritten"}
-    refreshed = None
+    roots = {
+        *again,
+        *(_root(refresh, outcome.item) for outcome in outcomes if outcome.verdict not in _SETTLED),
+    }
+    page.unwritten = {
+        refresh.table.key_of(outcome.item): outcome.why
+        for outcome in outcomes
+        if outcome.verdict == "unwritten"
+    }
+    if not roots:
+        return
+    keys = intended()
     try:
-        refreshed = refresh({root: intended[root] for root in again}) if again else None
+        page.refreshed = refresh({root: keys.get(root, set()) for root in roots})
     except UnwrittenError as error:
-        unwritten |= error.items
-    tickets = {(entity.name, row_key(entity, row)): ticket for row in rows}
-    tickets |= refreshed.tickets if refreshed is not None else {}
-    return ConcurrentWriter(projected, stored, refreshed, sending.findings(), unwritten, tickets)
+        page.unwritten = {**page.unwritten, **error.items}
+    else:
+        page.tickets = {**page.tickets, **page.refreshed.tickets}
+
+
+def roots_refused(entity: CompiledEntity, refused: Sequence[Finding]) -> set[Root]:
+    """Rows that are to be read again: one that is refused has no items (rule 4), so its refresh replaces those that it had
+    with tombstones."""
+    return {(entity.name, finding.source_key) for finding in refused if finding.source_key}
 
 
 def keys_by_root(table: TableDesign, items: Sequence[Item]) -> dict[Root, set[ItemKey]]:
-    """The item keys of each root that items are of."""
-    found: dict[Root, set[ItemKey]] = defaultdict(set)
+    """The item keys by the root that each item is of."""
+    keys: dict[Root, set[ItemKey]] = defaultdict(set)
     for item in items:
-        found[split_source(str(item[table.source_attribute]))].add(table.key_of(item))
-    return found
+        keys[split_source(str(item[table.source_attribute]))].add(table.key_of(item))
+    return keys
 
 
-def _known_better(refresh: Refresh, name: str, ticket: int, intended: dict[Root, set[ItemKey]]) -> set[Root]:
-    """Roots of which somebody knew more, and those written together that have to bury something with what they put."""
+def _roots_to_refresh(
+    refresh: Refresh, name: str, ticket: int, intended: dict[Root, set[ItemKey]]
+) -> set[Root]:
+    """Roots that another writer read later, and roots of transactions that need tombstones beside their puts."""
     live = refresh.entities[name]
     before = refresh.memory.remember(ticket, intended) if live.remembered and intended else {}
     return {
         root
-        for root, known in before.items()
-        if known.ticket > ticket or (live.together and known.keys - intended[root])
+        for root, remembered in before.items()
+        if remembered.ticket > ticket or (live.together and remembered.keys - intended[root])
     }
 
 
@@ -134,27 +187,27 @@ class Claims:
         self.memory = memory
 
     def sift(self, entity: CompiledEntity, items: Sequence[Item]) -> tuple[list[Item], list[Finding]]:
-        """(the items whose key is theirs, a finding for each other one). The first to claim a key keeps it."""
+        """(the items that have their key, a finding for each other one). The first row to claim a key keeps it."""
         types = self.unproved.get(entity.name, frozenset())
-        doubtful = [item for item in items if item[entity.table.type_attribute] in types]
-        if not doubtful:
+        claiming = [item for item in items if item[entity.table.type_attribute] in types]
+        if not claiming:
             return list(items), []
-        owners = self._owners(entity, doubtful)
-        kept, findings, wishes = [], [], []
+        owners = self._owners(entity, claiming)
+        kept, findings, requests = [], [], []
         for item in items:
             owner = owners.get(digest_of(entity, item))
             if owner is None or owner == item[entity.table.source_attribute]:
                 kept.append(item)
             else:
                 findings.append(_collision(entity, item, owner))
-                wishes.append(KeyRequest(entity.table.key_of(item), (entity.name, findings[-1].source_key)))
-        if wishes and self.memory is not None:
-            # Whoever gives the key up later asks for those who want it.
-            self.memory.request_keys(wishes)
+                requests.append(KeyRequest(entity.table.key_of(item), (entity.name, findings[-1].source_key)))
+        if requests and self.memory is not None:
+            # A row that gives the key up later looks for the requests.
+            self.memory.request_keys(requests)
         return kept, findings
 
     def _owners(self, entity: CompiledEntity, items: Sequence[Item]) -> dict[bytes, str]:
-        """Who has each key that several rows claim."""
+        """The owner of each key that several rows claim."""
         claims: dict[bytes, str] = {}
         for item in items:
             claims.setdefault(digest_of(entity, item), str(item[entity.table.source_attribute]))
@@ -208,20 +261,31 @@ def _collision(entity: CompiledEntity, item: Item, owner: str) -> Finding:
 # The two ways in which a backfill writes a page: alone (fast), or beside other writers (every write has a
 # condition).
 
-Read: TypeAlias = Callable[[], list[RowTree]]
+
+class Read(Protocol):
+    """One page of an entity's rows, read when it is called."""
+
+    def __call__(self) -> list[RowTree]: ...
+
+    def raw(self, places: frozenset[int]) -> RawPage:
+        """The same with the server's own text at these places, for whose entity the source offers them."""
+
 
 NO_TICKET = 0
-"""The ticket of items read while nobody else writes: any ticket drawn later is higher."""
+"""The ticket of items read while no other writer is at work: any ticket drawn later is higher."""
 
 
 @dataclass(frozen=True)
 class Copied:
-    """What became of a page. `written`: the items that are in the table now, as far as this path knows."""
+    """What became of a page's `rows`. `expired`: items left out because their TTL has passed. `written`: keys of the items
+    that are in the table now, as far as this path knows.
+    """
 
-    projected: Projection
+    rows: int
+    expired: int
     receipt: Receipt
     findings: list[Finding]
-    written: Sequence[Item] = field(default=(), repr=False)
+    written: Sequence[ItemKey] = field(default=(), repr=False)
 
 
 class PagePath(Protocol):
@@ -243,11 +307,13 @@ class PutsAmongOthers:
     table: TableDesign
 
     def put(self, items: Sequence[Item]) -> Receipt:
-        outcomes = [one for wave in waves(items, self.table) for one in self.store.write_own(wave)]
-        stored = [one.item for one in outcomes if one.verdict == "stored"]
+        outcomes = [outcome for wave in waves(items, self.table) for outcome in self.store.write_own(wave)]
+        stored = [outcome.item for outcome in outcomes if outcome.verdict == "stored"]
         left = {
-            verdict: {self.table.key_of(one.item): one for one in outcomes if one.verdict == verdict}
-            for verdict in ("unwritten", "taken")
+            verdict: {
+                self.table.key_of(outcome.item): outcome for outcome in outcomes if outcome.verdict == verdict
+            }
+            for verdict in ("unwritten", "owned_by_other")
         }
         sizes = [item_bytes(item) for item in stored]
         return Receipt(
@@ -255,14 +321,14 @@ class PutsAmongOthers:
             sum(sizes),
             float(sum(map(write_units, sizes))),
             len(outcomes),
-            {key: one.why for key, one in left["unwritten"].items()},
-            {key: one.owner for key, one in left["taken"].items()},
+            {key: outcome.why for key, outcome in left["unwritten"].items()},
+            {key: outcome.owner for key, outcome in left["owned_by_other"].items()},
         )
 
 
 @dataclass(frozen=True)
 class FastPath:
-    """Writes of who writes alone. Safe while nobody else writes: what changes meanwhile has left a mark.
+    """Writes of a single writer. Safe while no other writes: what changes meanwhile has left a mark.
 
     `store`: unconditional batches where the table is this job's, else PutsAmongOthers. `check` stands before each write and
     raises when the run must stop. `remembered`: entities whose intended keys are kept in `memory` (rule 7); none where no
@@ -288,12 +354,14 @@ class FastPath:
             # Before the items: an item must never point to what is not there.
             self.objects.put(projected.objects)
         receipt = self.store.put(items) if items else Receipt()
-        theirs = [item for item in items if entity.table.key_of(item) in receipt.taken]
-        written = (
-            [item for item in items if entity.table.key_of(item) not in receipt.taken] if theirs else items
-        )
-        taken = [_taken(entity, item, receipt) for item in theirs]
-        return Copied(projected, receipt, [*projected.refused, *collisions, *taken], written)
+        owned_by_other = [
+            _owned_by_other(entity, item, receipt)
+            for item in items
+            if entity.table.key_of(item) in receipt.owned_by_other
+        ]
+        written = [key for item in items if (key := entity.table.key_of(item)) not in receipt.owned_by_other]
+        findings = [*projected.refused, *collisions, *owned_by_other]
+        return Copied(projected.rows, len(projected.expired), receipt, findings, written)
 
 
 @dataclass(frozen=True)
@@ -304,30 +372,34 @@ class ConditionalPath:
     open_findings: OpenFindings
 
     def copy(self, entity: CompiledEntity, read: Read) -> Copied:
-        beside = write_beside(self.refresh, entity, read)
-        unwritten = beside.unwritten
-        items = [item for item in beside.projected.items if entity.table.key_of(item) not in unwritten]
-        sizes = [item_bytes(item) for item in items]
-        units = float(sum(map(write_units, sizes)))
-        receipt = Receipt(len(items), sum(sizes), units, len(items), unwritten)
-        findings = [*beside.projected.refused, *beside.apart]
-        if (last := beside.refreshed) is not None:
-            findings = [one for one in findings if (one.entity, one.source_key) not in last.tickets]
+        return self.copied(write_concurrently(self.refresh, entity, read))
+
+    def copied(self, page: ConcurrentWriter) -> Copied:
+        """What became of the page, whose findings that are over are closed."""
+        unwritten = page.unwritten
+        kept = [(key, size) for key, size in page.items if key not in unwritten]
+        units = float(sum(write_units(size) for _, size in kept))
+        receipt = Receipt(len(kept), sum(size for _, size in kept), units, len(kept), unwritten)
+        findings = list(page.findings)
+        if (last := page.refreshed) is not None:
+            findings = [
+                finding for finding in findings if (finding.entity, finding.source_key) not in last.tickets
+            ]
             findings += last.findings
-        self._close(beside.tickets, findings, unwritten)
-        return Copied(beside.projected, receipt, findings, items)
+        self._close(page.tickets, findings, unwritten)
+        return Copied(page.rows, page.expired, receipt, findings, [key for key, _ in kept])
 
     def _close(
         self, tickets: Mapping[Root, int], findings: Sequence[Finding], unwritten: Collection[ItemKey]
     ) -> None:
-        """Closes what relays found of rows that are fine now. What is found here is the run's."""
+        """Closes findings of relays on rows that are fine now. Findings of this page belong to the run."""
         if not unwritten:
-            found = {(one.entity, one.source_key) for one in findings}
-            self.open_findings.settle({root: tickets[root] for root in tickets.keys() - found}, [])
+            with_findings = {(finding.entity, finding.source_key) for finding in findings}
+            self.open_findings.settle({root: tickets[root] for root in tickets.keys() - with_findings}, [])
 
 
-def _taken(entity: CompiledEntity, item: Item, receipt: Receipt) -> Finding:
-    owner = source_named(receipt.taken[entity.table.key_of(item)])
+def _owned_by_other(entity: CompiledEntity, item: Item, receipt: Receipt) -> Finding:
+    owner = source_named(receipt.owned_by_other[entity.table.key_of(item)])
     whose = f"{owner} has" if owner else "an item that is not migrator's has"
     return Finding(
         kind="collision",
@@ -338,46 +410,3 @@ def _taken(entity: CompiledEntity, item: Item, receipt: Receipt) -> Finding:
         item_type=entity.table.type_of(item),
         owner=owner,
     )
-
-
-# ── A store that stores nothing: it measures what a write would take ──
-
-
-def sends_nothing() -> None:
-    """The check of a dry run: it sends nothing that could come too late."""
-
-
-class DryStore:
-    """An ItemStore for --dry-run; its write units are those of a table with nothing in it, indexes included."""
-
-    def __init__(self, design: TableDesign) -> None:
-        self.design = design
-
-    def put(self, items: Sequence[Item]) -> Receipt:
-        sizes = [item_bytes(item) for item in items]
-        units = measure(0, items, self.design).write_units
-        return Receipt(len(items), sum(sizes), float(units), -(-len(items) // BATCH_WRITE_ITEMS))
-
-    def delete(self, keys: Sequence[ItemKey]) -> None:
-        return None
-
-    def delete_own(self, items: Sequence[Item]) -> int:
-        return 0
-
-    def get(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Item]:
-        return {}
-
-    def scan(self, segment: int, segments: int, start: ItemKey | None = None) -> Iterator[ScanPage]:
-        yield ScanPage([], None)
-
-    def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
-        return QueryPage([])
-
-    def start_after(self, request: Mapping[str, Any], position: Item) -> Mapping[str, Any]:
-        return {}
-
-    def get_item(self, request: Mapping[str, Any]) -> QueryPage:
-        return QueryPage([])
-
-    def batch_get(self, request: Mapping[str, Any]) -> QueryPage:
-        return QueryPage([])

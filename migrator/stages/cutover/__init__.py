@@ -1,1 +1,1 @@
-"""Cutover: evidence, moves from phase to phase, and what depends on the old side."""
+"""Cutover: evidence, moves from phase to phase, and what still depends on SQL."""

@@ -1,4 +1,4 @@
-"""Windows of a pattern added up, and binomial tests of shares against limits."""
+"""Sums of comparison windows of a pattern, and binomial tests of shares against limits."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from math import exp, lgamma, log, log1p
 from typing import Any
 
-from migrator.model.evidence import Origin, Window
-from migrator.model.phase import Side
+from migrator.model.evidence import Origin, Side, Window
 from migrator.stages.patterns.latencies import Latencies
 
-# ──
-# Windows of one pattern added up: calls, differences, errors, parameter kinds and latencies of both sides.
+# ── Sums over the windows of one pattern: calls, differences, errors, parameter kinds, latencies of both sides ──
 
 
 @dataclass
 class Aggregate:
-    """What windows come to. `unsettled`: calls that differed and were not looked at again, because there was no time or
-    it failed; `ended`: because the process ended; neither are among `compared`. `newest_at`: when the newest began, None
-    where there is none."""
+    """The sums of windows. `unsettled`: calls that differed and were not compared again, for lack of time or because it
+    failed; `ended`: because the process ended; neither is counted in `compared`. `newest_at`: when the newest window began,
+    None where there is none."""
 
     compared: int = 0
     different: int = 0
@@ -35,60 +33,58 @@ class Aggregate:
     latency: dict[Side, Latencies] = field(default_factory=lambda: {"table": Latencies(), "sql": Latencies()})
     newest_at: float | None = None
 
-    def add(self, one: Window) -> None:
-        self.compared += one.compared
-        self.different += one.different
-        self.transient += one.transient
-        self.unsettled += one.dropped.get("unsettled", 0)
-        self.ended += one.dropped.get("ended", 0)
-        self.answered.update(one.answered)
-        self.errors.update(one.errors)
-        self.kinds.update({kind: count for kind, count in one.kinds.items() if count})
-        self.origins[one.origin] += one.compared
-        self.found.update(one.found)
-        for side, text in one.latency.items():
+    def add(self, window: Window) -> None:
+        self.compared += window.compared
+        self.different += window.different
+        self.transient += window.transient
+        self.unsettled += window.dropped.get("unsettled", 0)
+        self.ended += window.dropped.get("ended", 0)
+        self.answered.update(window.answered)
+        self.errors.update(window.errors)
+        self.kinds.update({kind: count for kind, count in window.kinds.items() if count})
+        self.origins[window.origin] += window.compared
+        self.found.update(window.found)
+        for side, text in window.latency.items():
             if side in self.latency:
                 self.latency[side].add(text)
-        self.newest_at = max(one.begun_at, self.newest_at or 0.0)
+        self.newest_at = max(window.begun_at, self.newest_at or 0.0)
 
     def calls(self, side: Side) -> int:
-        """Calls of the side, those that failed among them."""
+        """Calls of the side, failed ones included."""
         return self.answered[side] + self.errors[side]
 
 
 def counted(windows: Iterable[Window]) -> Aggregate:
     """The sum of the windows."""
     total = Aggregate()
-    for one in windows:
-        total.add(one)
+    for window in windows:
+        total.add(window)
     return total
 
 
-# ──
-# Whether counts say that a share is above a limit, or below it: exact binomial tails, so that few calls
-# prove little.
+# ── Tests whether a share is above or below a limit, by exact binomial tails, so that few calls prove little ──
 
 _NEGLIGIBLE = 1e-18
 
 
 def chance_of_more(count: int, of: int, share: float) -> float:
-    """How likely `count` or more of `of` are where each is one with probability `share` (0 < share < 1)."""
+    """The probability of `count` or more hits in `of` trials, each a hit with probability `share` (0 < share < 1)."""
     if count <= 0:
         return 1.0
     return _tail(count, of, share, step=1)
 
 
 def chance_of_fewer(count: int, of: int, share: float) -> float:
-    """How likely `count` or fewer of `of` are where each is one with probability `share` (0 < share < 1)."""
+    """The probability of `count` or fewer hits in `of` trials, each a hit with probability `share` (0 < share < 1)."""
     if count >= of:
         return 1.0
     return _tail(count, of, share, step=-1)
 
 
 def _tail(count: int, of: int, share: float, *, step: int) -> float:
-    """The sum of the binomial's terms from `count` on in one direction; 1 where that is the side of its middle.
+    """The sum of the binomial's terms from `count` on in one direction; 1 where that direction holds the mean.
 
-    What lies on the middle's side is at least about one half, which proves nothing; there the sum would be long.
+    A tail that holds the mean is at least about one half, which proves nothing, and its sum would be long.
     """
     middle = of * share
     if (count - middle) * step <= 0:

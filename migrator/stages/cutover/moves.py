@@ -1,21 +1,34 @@
-"""Cutover: an access pattern moved from phase to phase, forward on evidence and back at any time."""
+"""Cutover: moves an access pattern from phase to phase, forward on evidence and back at any time; and write ownership:
+whether items are written from rows or by the service itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from migrator.mapping.check.keys import patterns_reading
 from migrator.model.errors import SettingsError
-from migrator.model.evidence import Judgement, Line, Move, PatternPhase, Phases
-from migrator.model.phase import FORWARD, State, is_back, move_fault
+from migrator.model.evidence import (
+    FORWARD,
+    ROUTES,
+    Judgement,
+    Line,
+    Move,
+    PatternPhase,
+    Phases,
+    State,
+    is_back,
+    move_fault,
+)
+from migrator.model.mapping import Mapping
 
 FIRST_PERCENT = 1
-"""Of a ramp that begins by itself."""
+"""The first step of a ramp, where no percentage is given."""
 
 
 @dataclass(frozen=True)
 class Cutover:
-    """`who`: who moves, as the audit names them. `revision`: of the mapping."""
+    """`who`: the operator's name in the audit. `revision`: of the mapping."""
 
     phases: Phases
     who: str
@@ -25,19 +38,19 @@ class Cutover:
         return self.phases.all().get(pattern, PatternPhase(pattern))
 
     def judge(
-        self, known: PatternPhase, after: State, evidence: Callable[[PatternPhase, State], Sequence[Line]]
+        self, current: PatternPhase, after: State, evidence: Callable[[PatternPhase, State], Sequence[Line]]
     ) -> Judgement:
-        """What speaks for a move and what against it. Raises: SettingsError where no evidence could make it a move."""
-        if fault := known.fault:
+        """The evidence for and against a move. Raises: SettingsError where the move is not possible at all."""
+        if fault := current.fault:
             raise SettingsError(fault)
-        if fault := move_fault(known.state, after):
-            raise SettingsError(f"pattern {known.pattern}: {fault}")
-        return Judgement(known.pattern, known.state, after, known.version, evidence(known, after))
+        if fault := move_fault(current.state, after):
+            raise SettingsError(f"pattern {current.pattern}: {fault}")
+        return Judgement(current.pattern, current.state, after, current.version, evidence(current, after))
 
     def move(self, judged: Judgement, *, reason: str = "", override: bool = False) -> PatternPhase:
-        """The pattern's new phase. The version that was judged must still be its version.
+        """The pattern's new phase. The version that was judged must still be current.
 
-        Raises: MovedError; SettingsError where the evidence is against it and it is not to be overridden.
+        Raises: MovedError; SettingsError where the evidence is against it, without `override`.
         """
         if not judged.ok and not override:
             failing = ", ".join(line.name for line in judged.failing)
@@ -55,31 +68,31 @@ class Cutover:
         return self.phases.move(move, judged.version)
 
     def roll_back(
-        self, known: PatternPhase, to: State | None, reason: str, lines: Sequence[Line] = ()
+        self, current: PatternPhase, to: State | None, reason: str, lines: Sequence[Line] = ()
     ) -> PatternPhase:
-        """The pattern's phase after a move back, which needs no evidence; `to` None: where SQL answers again.
+        """The pattern's phase after a move back, which needs no evidence; `to` None: the phase where SQL answers again.
 
-        One that was edited by hand is first what its audit says, and only that where there is no way back from it.
+        A phase that was edited by hand is first restored from its audit, and only that where there is no way back from it.
         Raises: MovedError; SettingsError where there is no way back.
         """
-        was_edited = bool(known.fault)
-        known = self.phases.mend(known.pattern) if was_edited else known
-        after = to or way_back(known.state)
-        fault = move_fault(known.state, after)
-        if was_edited and not is_back(known.state, after):
-            return known
-        if fault or not is_back(known.state, after):
-            why = fault or f"{after} is no way back from {known.state}"
-            raise SettingsError(f"pattern {known.pattern}: {why}")
-        judged = Judgement(known.pattern, known.state, after, known.version, lines)
+        was_edited = bool(current.fault)
+        current = self.phases.mend(current.pattern) if was_edited else current
+        after = to or way_back(current.state)
+        fault = move_fault(current.state, after)
+        if was_edited and not is_back(current.state, after):
+            return current
+        if fault or not is_back(current.state, after):
+            why = fault or f"{after} is no way back from {current.state}"
+            raise SettingsError(f"pattern {current.pattern}: {why}")
+        judged = Judgement(current.pattern, current.state, after, current.version, lines)
         move = Move(
-            known.pattern, known.state, after, self.who, reason, judged.as_json(), revision=self.revision
+            current.pattern, current.state, after, self.who, reason, judged.as_json(), revision=self.revision
         )
-        return self.phases.move(move, known.version)
+        return self.phases.move(move, current.version)
 
 
 def next_step(state: State) -> State:
-    """Where `advance` goes. Raises: SettingsError at the end."""
+    """The state that `advance` moves to. Raises: SettingsError where it is complete."""
     if state.phase == "complete":
         raise SettingsError("it is complete: there is nothing beyond")
     after = FORWARD[state.phase]
@@ -87,5 +100,73 @@ def next_step(state: State) -> State:
 
 
 def way_back(state: State) -> State:
-    """Where a rollback goes that names nothing: to shadow, where SQL answers and both are compared; from there to off."""
+    """The default state of a rollback: shadow, where SQL answers and both sides are compared; from shadow it is off."""
     return State("off") if state.phase in ("off", "shadow") else State("shadow")
+
+
+# ── Whether items are still written from rows, checked before old rows could overwrite newer items ──
+
+ANSWERING = [phase for phase, route in ROUTES.items() if "table" in (route.answers, route.in_share)]
+FORCE = "say --force where you know that the service has not written to the table yet"
+
+
+@dataclass(frozen=True)
+class WriteOwnership:
+    """Write ownership of a job's items. `direct`: entities that the service writes itself, by the job;
+    `direct_on_record`: those by the journal."""
+
+    mapping: Mapping
+    direct: Sequence[str]
+    phases: Phases
+    direct_on_record: Callable[[], frozenset[str]]
+
+    def need_rows(self, advice: str = FORCE) -> None:
+        """Raises: as need_direct does; SettingsError with `advice` where every pattern is complete."""
+        self.need_direct()
+        self.refuse_complete(advice)
+
+    def refuse_complete(self, advice: str = FORCE) -> None:
+        """Raises: SettingsError with `advice` where every pattern is complete, so that the service may write the table."""
+        if self.is_service():
+            what = "every access pattern is complete, so the service may have written to the table itself"
+            raise SettingsError(
+                f"{what}: old rows would be put over newer items (see docs/after.md); {advice}"
+            )
+
+    def is_service(self) -> bool:
+        """Whether every pattern is complete, so that the service may write the table; never without patterns."""
+        patterns = self.mapping.patterns
+        return bool(patterns) and not self._incomplete(list(patterns))
+
+    def refuse_answering(self, entities: Collection[str]) -> None:
+        """Raises: SettingsError where callers are answered from items of the entities."""
+        phases = self.phases.all()
+        reading = [name for name in patterns_reading(self.mapping, sorted(entities)) if name in phases]
+        answering = [
+            f"{name} ({phases[name].state})" for name in reading if phases[name].state.phase in ANSWERING
+        ]
+        if answering:
+            what = f"callers are answered from these items: {', '.join(answering)}"
+            advice = "`migrator cutover rollback` these patterns to shadow or off first, or say --force"
+            raise SettingsError(f"{what}; {advice}")
+
+    def need_direct(self) -> None:
+        """Raises: SettingsError where the job and the journal disagree about direct entities, or where a pattern that
+        reads one may still ask SQL: old rows would be put over newer items, or items grow old."""
+        self.refuse_taken_out()
+        reading = patterns_reading(self.mapping, self.direct)
+        early = self._incomplete(reading) if reading else []
+        if early:
+            what = f"writes.direct names {', '.join(self.direct)}, and {', '.join(early)} is not complete"
+            raise SettingsError(f"{what}: their items would no longer follow the rows; complete them first")
+
+    def refuse_taken_out(self) -> None:
+        """Raises: SettingsError where the service writes an entity itself, and the job does not say so."""
+        if taken_out := sorted(self.direct_on_record() - set(self.direct)):
+            names = ", ".join(taken_out)
+            what = f"the service writes {names} itself, and writes.direct of this job does not say so"
+            raise SettingsError(f"{what}: old rows would be put over newer items; write it there again")
+
+    def _incomplete(self, patterns: Sequence[str]) -> list[str]:
+        phases = self.phases.all()
+        return [name for name in patterns if name not in phases or phases[name].state.phase != "complete"]

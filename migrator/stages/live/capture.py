@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from migrator.model.capture import Capture, Captured, Installation, MarkedBy, Step, TableCapture
+from migrator.model.capture import Capture, Installation, MarkedBy, Step, TableCapture
 from migrator.model.errors import SettingsError
-from migrator.model.facts import EntityPlan
+from migrator.model.facts import Captured, EntityPlan
 from migrator.model.live import Marks, Tickets
 from migrator.model.table import TableDesign
 from migrator.runtime.logs import get_logger
@@ -32,7 +32,7 @@ MEANINGS = {
 CAPTURED = frozenset({"captured", "services", "extra"})
 """States in which no change of the mapping's tables goes unmarked."""
 ROWS_CAPTURED = CAPTURED | {"partition"}
-"""States in which no change of a row goes unmarked, so that whoever works marks may go on."""
+"""States in which every change of a row leaves a mark, so that a relay may go on."""
 _log = get_logger("capture")
 
 
@@ -63,17 +63,22 @@ class CaptureStatus:
 
     @property
     def partitions(self) -> list[str]:
-        """Those of which a TRUNCATE leaves no mark, because they came since the install."""
-        return [one.table for one in self.tables if one.state == "partition"]
+        """Partitions of which a TRUNCATE leaves no mark, because they were added after the install."""
+        return [table.table for table in self.tables if table.state == "partition"]
+
+    def unmarked(self) -> list[str]:
+        """Captured tables whose changes leave no mark, each with what that means."""
+        wrong = [table for table in self.tables if table.state in ("disabled", "partition")]
+        return [f"{table.table}: {MEANINGS[table.state]}" for table in wrong]
 
     @property
     def whole(self) -> bool:
-        return self.installation is not None and all(one.state in CAPTURED for one in self.tables)
+        return self.installation is not None and all(table.state in CAPTURED for table in self.tables)
 
 
 @dataclass(frozen=True)
 class CaptureStage:
-    """`design`: of the target, whose TTL attribute tombstones need. `marked_by`: who is to leave the marks."""
+    """`design`: of the target, whose TTL attribute tombstones need. `marked_by`: what is to leave the marks."""
 
     capture: Capture
     job: str
@@ -82,11 +87,11 @@ class CaptureStage:
 
     def refusals(self, plans: Sequence[EntityPlan]) -> list[str]:
         """All that stands against an install, each with what to do."""
-        found = self.capture.refusals(self._tables(plans), self.marked_by)
+        refusals = self.capture.refusals(self._tables(plans), self.marked_by)
         if self.design.ttl is None:
             what = "the mapping's table has no TTL attribute, which the tombstones of deleted items need"
-            found = [f"{what}; write table: {{ttl: expiresAt}}", *found]
-        return [*self._other_job(), *found]
+            refusals = [f"{what}; write table: {{ttl: expiresAt}}", *refusals]
+        return [*self._other_job(), *refusals]
 
     def refuse(self, plans: Sequence[EntityPlan]) -> None:
         """Raises: SettingsError with every refusal at once."""
@@ -105,7 +110,7 @@ class CaptureStage:
         """Raises: SettingsError with every refusal at once; nothing was done then."""
         self.refuse(plans)
         before = self.capture.installation()
-        tables = tuple(one.name for one in self._tables(plans))
+        tables = tuple(table.name for table in self._tables(plans))
         steps = self.steps(plans)
         for step in steps:
             self.capture.do(step)
@@ -118,14 +123,25 @@ class CaptureStage:
     def status(self, plans: Sequence[EntityPlan]) -> CaptureStatus:
         return CaptureStatus(self.capture.installation(), tuple(self.capture.states(self._tables(plans))))
 
-    def need_captured(self, plans: Sequence[EntityPlan], found: Installation | None) -> CaptureStatus:
-        """What is captured, which is all that the mapping reads. `found`: what is installed, asked a moment ago.
+    def installation_of_job(self, plans: Sequence[EntityPlan]) -> Installation | None:
+        """The job's installation, None where there is none. Raises: as need_captured does."""
+        installation = self.capture.installation()
+        return None if installation is None else self.need_captured(plans, installation).installation
+
+    def need_installation(self, plans: Sequence[EntityPlan]) -> Installation:
+        """The job's installation. Raises: as need_captured does, also where there is none."""
+        installation = owned(self.capture.installation(), self.job)
+        self.need_captured(plans, installation)
+        return installation
+
+    def need_captured(self, plans: Sequence[EntityPlan], installation: Installation | None) -> CaptureStatus:
+        """The state of capture, which covers all tables that the mapping reads. `installation`: as the source just gave it.
 
         Raises: SettingsError where nothing is, where it is another job's, or where a table is not captured.
         """
-        own = owned(found, self.job)
+        own = owned(installation, self.job)
         status = CaptureStatus(own, tuple(self.capture.states(self._tables(plans))))
-        open_ = [one.table for one in status.tables if one.state not in ROWS_CAPTURED]
+        open_ = [table.table for table in status.tables if table.state not in ROWS_CAPTURED]
         if open_:
             what = f"changes of {', '.join(open_)} would leave no mark, or not the mapping's (see `migrator capture status`)"
             raise SettingsError(f"{what}; run `migrator capture install`, then `migrator verify --repair`")
@@ -150,51 +166,66 @@ class CaptureStage:
             self.capture.do(step)
         return steps
 
-    def raise_epoch(self, tickets: Tickets, known: Sequence[int]) -> int:
-        """The new epoch, all of whose tickets are higher than the source's own and than all that are `known`
-        elsewhere (to the journal, to the table)."""
-        return tickets.raise_epoch(max([tickets.highest(), *known]))
+    def raise_epoch(self, tickets: Tickets, known_tickets: Sequence[int]) -> int:
+        """The new epoch, all of whose tickets are higher than the source's own and than `known_tickets` (those of the
+        journal and of the table)."""
+        return tickets.raise_epoch(max([tickets.highest(), *known_tickets]))
 
     def _tables(self, plans: Sequence[EntityPlan]) -> list[Captured]:
         return self.capture.captured(plans)
 
     def _other_job(self) -> list[str]:
-        found = self.capture.installation()
-        return [] if found is None or found.job == self.job else [_of_another(found, self.job)]
+        installation = self.capture.installation()
+        return (
+            []
+            if installation is None or installation.job == self.job
+            else [_of_another(installation, self.job)]
+        )
 
 
-def owned(found: Installation | None, job: str) -> Installation:
+def unverified(installation: Installation | None, begun_before: Callable[[str], int | None]) -> str:
+    """What the table may miss because a backfill began before capture was what it is now, and what to do; '' for nothing.
+    `begun_before`: the number of such a run."""
+    run = installation and begun_before(installation.id)
+    if not run:
+        return ""
+    what = f"backfill {run} began before capture was installed as it is now"
+    lost = "rows that were changed or deleted in between left no mark, and items of deleted ones stay"
+    return f"{what}: {lost}; run `migrator verify --repair`, then `migrator relay`"
+
+
+def owned(installation: Installation | None, job: str) -> Installation:
     """The installation, whose marks the job may work.
 
     Raises: SettingsError where there is none, or another job's.
     """
-    if found is None:
+    if installation is None:
         what = "capture is not installed in this source, so nothing says what changes"
         raise SettingsError(f"{what}; run `migrator capture install` with this job")
-    if found.job != job:
-        raise SettingsError(_of_another(found, job))
-    return found
+    if installation.job != job:
+        raise SettingsError(_of_another(installation, job))
+    return installation
 
 
-def still_fits(capture: Capture, known: Installation) -> Installation:
-    """The installation as it is now, where a process that began with `known` may go on.
+def still_fits(capture: Capture, begun_with: Installation) -> Installation:
+    """The installation as it is now, where a process that began with `begun_with` may go on.
 
     Triggers that came since are no fault: a service that goes on to mark beside them leaves each mark twice, which does
     no harm. Raises: SettingsError where capture was taken away or put in anew, or where services are to leave the marks
     that triggers left; SourceError where the source cannot be asked.
     """
-    found = owned(capture.installation(), known.job)
-    if found.id != known.id:
+    installation = owned(capture.installation(), begun_with.job)
+    if installation.id != begun_with.id:
         what = "capture was taken away and put in anew since this process began, and changes may have left no mark"
         raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
-    if found.marked_by == "services" != known.marked_by:
+    if installation.marked_by == "services" != begun_with.marked_by:
         what = "triggers marked changes when this process began, and services are to do it now"
         raise SettingsError(f"{what}; start it again, and run `migrator verify --repair`")
-    return found
+    return installation
 
 
-def _of_another(found: Installation, job: str) -> str:
+def _of_another(installation: Installation, job: str) -> str:
     """A mark is worked once: the table of another job would miss the change."""
-    what = f"this source is captured for job {found.job}, whose marks job {job} would take away"
-    renamed = f"if it is the same job in a file of another name, write `name: {found.job}` in it"
+    what = f"this source is captured for job {installation.job}, whose marks job {job} would take away"
+    renamed = f"if it is the same job in a file of another name, write `name: {installation.job}` in it"
     return f"{what}; {renamed}; if it is not, run capture uninstall with that job first, or move from a copy of the source"

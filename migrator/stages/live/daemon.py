@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from threading import Event, Lock
-from typing import Protocol
+from typing import Any, Protocol
 
 from migrator.model.errors import (
     Interrupted,
@@ -19,9 +20,13 @@ from migrator.model.errors import (
 )
 from migrator.model.live import MarksState
 from migrator.model.results import Worked
-from migrator.runtime.tracing import span
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.writers import WriterHeartbeats, WriterLease, fence_off, outlive
+
+try:
+    from opentelemetry import trace
+except ImportError:  # an application that traces has it
+    trace = None  # type: ignore[assignment,unused-ignore]
 
 # ──
 # A relay that goes on: worker after worker takes marks until it is told to stop, through every failure
@@ -30,13 +35,15 @@ from migrator.stages.live.writers import WriterHeartbeats, WriterLease, fence_of
 IDLE_S = 0.2
 FIRST_IDLE_S = 0.05
 _GRACE_S = 1.0
-LONGEST_IDLE_S = 1.0
+LONGEST_IDLE_S = 0.4
+BEGINS_S = 1.0
+"""How much older than its reading a worker's place may seem: tombstones stay the longer, and not every turn is a commit."""
 FAILED_S = 1.0
 LONGEST_FAILED_S = 30.0
 
 
 class Listener(Protocol):
-    """Who is told how the relay gets on; called from its workers."""
+    """Receives the progress of the relay; its workers call it."""
 
     def worked(self, worked: Worked, took_ms: int) -> None: ...
 
@@ -61,9 +68,9 @@ class Daemon:
     left: int = 0
 
     def run(self, *, once: bool) -> None:
-        """Works until `stop` is set; `once`: until no mark waits that is ripe, those that others work on included.
+        """Works until `stop` is set; `once`: until no ripe mark waits, marks leased by other relays included.
 
-        A lease that nobody gives back ends by itself, so one that runs once waits as long as a lease lasts.
+        A lease that is not given back expires, so a relay that runs once waits at most as long as a lease lasts.
 
         Raises: with `once`, what an edge raises when it gave up; SettingsError where a store went back, or where a newer
         revision of the job's mapping was registered.
@@ -74,11 +81,11 @@ class Daemon:
         with ThreadPoolExecutor(self.workers, thread_name_prefix="relay") as pool:
             running = [pool.submit(self._work, once=once) for _ in range(self.workers)]
             wait(running, return_when=FIRST_EXCEPTION)
-            if any(one.done() and one.exception() for one in running):
-                # What ends one worker would end the others one by one, and nobody would see it.
+            if any(worker.done() and worker.exception() for worker in running):
+                # What ends one worker would end the others one by one, unseen.
                 self.stop.set()
-            for one in running:
-                one.result()
+            for worker in running:
+                worker.result()
 
     def _work(self, *, once: bool) -> None:
         failures = 0
@@ -86,7 +93,7 @@ class Daemon:
             writer_lease, clean, started = None, False, time.monotonic()
             try:
                 if failures:
-                    # Who was away may have come back in an older state: a standby, a restored backup.
+                    # A source or a journal that was away may have come back older: a standby, a restored backup.
                     self.guard()
                     fence_off(self.heartbeats.writers, self.heartbeats.lifetimes, self._wait)
                 writer_lease = self.heartbeats.enter("relay")
@@ -112,16 +119,18 @@ class Daemon:
 
     def _take_turns(self, writer_lease: WriterLease, *, once: bool) -> None:
         relay, idle_s, is_whole = self.relay(writer_lease.check), FIRST_IDLE_S if once else IDLE_S, False
-        idle_since = time.monotonic()
+        idle_since, begun_at = time.monotonic(), float("-inf")
         while not self.stop.is_set():
-            # What is read from here on is newer than now: older work of this worker is stored, or was refused.
-            writer_lease.beat(begins=True)
-            writer_lease.check()
             started = time.monotonic()
+            if started - begun_at >= BEGINS_S:
+                # What is read from here on is newer than now: older work of this worker is stored, or was refused.
+                writer_lease.beat(begins=True)
+                begun_at = started
+            writer_lease.check()
             with span("migrator.relay"):
                 worked = relay.once()
             if worked.taken:
-                # First of all: its marks are gone, and what was found is known to nobody else.
+                # First of all: its marks are deleted, and only this worker has its findings.
                 self.listener.worked(worked, round((time.monotonic() - started) * 1000))
             self.listener.idle()
             if worked.taken:
@@ -168,18 +177,25 @@ class RelayLag:
         0 where the source cannot be asked (a service's user may leave marks and not read them), and where marks failed
         before: one that can never be worked says nothing of the others.
         """
-        # Who finds another one asking goes by what is known: nobody waits here, also not the child of a fork.
+        # While another thread asks, the last answer is used: no caller waits here, also not in the child of a fork.
         if self.clock() - self._asked_at >= KNOWN_FOR_S and self._asking.acquire(blocking=False):
             try:
-                self._lag_s, self._asked_at = self._asked(), self.clock()
+                self._lag_s, self._asked_at = self._measured(), self.clock()
             finally:
                 self._asking.release()
         since = max(0.0, self.clock() - self._asked_at) if self._lag_s else 0.0
         return self._lag_s + min(since, KNOWN_FOR_S)
 
-    def _asked(self) -> float:
+    def _measured(self) -> float:
         try:
             state = self.marks()
         except MigratorError:
             return 0.0
         return 0.0 if state.failed else state.oldest_age_s
+
+
+def span(name: str, **attributes: int | str) -> AbstractContextManager[Any]:
+    """A span around a piece of work, if OpenTelemetry is installed. Attributes are counts and neutral names, as in logs."""
+    if trace is None:
+        return nullcontext()
+    return trace.get_tracer("migrator").start_as_current_span(name, attributes=attributes)

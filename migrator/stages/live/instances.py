@@ -16,12 +16,11 @@ from typing import Literal
 from migrator.model.errors import INTERRUPTED, STOPPED, MigratorError, SettingsError, StoppedError
 from migrator.model.instances import DUAL_WRITE, READ, Instance, InstanceMode, InstanceRole, Instances
 from migrator.runtime.logs import get_logger
-from migrator.runtime.processes import birth, is_alive, tell_of_forks, visible_processes
-from migrator.runtime.ticker import Ticker
+from migrator.runtime.system import Ticker, birth, is_alive, tell_of_forks, visible_processes
 
 BEAT_S = 5.0
 FORGOTTEN_S = 86_400.0
-"""Who was silent for so long is listed no more."""
+"""An instance without a heartbeat for so long is no longer listed."""
 STRIKE_S = 60.0
 """How often each process looks whether others of its machine have ended without a goodbye."""
 SILENT_S = 30.0
@@ -129,8 +128,8 @@ class Heartbeat:
             self._end(role)
 
     def check(self, role: Role) -> None:
-        """Stands before every write. Raises: the fault of the role's last look, if it had one; StoppedError where nobody
-        looks."""
+        """Stands before every write. Raises: the fault of the role's last look, if it had one; StoppedError where the
+        thread that looks has ended."""
         if self._running and self.clock() - self._looked_at >= self.silent_s:
             # The process was frozen: what it knows is from before, and others may have gone on without it.
             self.aside(self._look_anew)
@@ -138,7 +137,7 @@ class Heartbeat:
             # Anew, or every write that fails would make its trace longer.
             raise role.fault.with_traceback(None)
         if self._running and not self._ticker.is_alive:
-            what = "the heartbeat of this service has ended, so nobody looks whether its changes are marked"
+            what = "the heartbeat of this service has ended, so nothing checks that its changes are marked"
             raise StoppedError(f"{what}; start the service again")
 
     def _begin(self, role: Role) -> None:
@@ -163,7 +162,7 @@ class Heartbeat:
         self.me = self.instances.enter(me)
         # Tidying up is no reason not to start.
         with suppress(MigratorError):
-            self._strike_dead()
+            self._remove_ended()
         self._looked_at = self.clock()
 
     def _end(self, role: Role) -> None:
@@ -198,7 +197,7 @@ class Heartbeat:
     # ── forks ──
 
     def before_fork(self) -> None:
-        """A fork amid a beat would leave its child what the beat holds, with nobody there to let go."""
+        """A fork during a beat would leave its child a lock that no thread there releases."""
         self._held = self._beating.acquire(timeout=_GOODBYE_S)
 
     def after_fork(self, *, in_child: bool) -> None:
@@ -264,23 +263,23 @@ class Heartbeat:
     def _beat(self) -> None:
         try:
             self.me = self.instances.beat(self.me) if self.me.id else self.instances.enter(self.me)
-            self._strike_dead()
+            self._remove_ended()
         except MigratorError as error:
             self._log(error)
 
-    def _strike_dead(self) -> None:
-        """Says goodbye for processes of this machine that cannot any more: they are gone, as the system itself knows.
+    def _remove_ended(self) -> None:
+        """Removes instances of this machine whose processes have ended, as the operating system says.
 
-        A process that is frozen, or cut off from the journal, is there still, and stays on the list.
+        A process that is frozen, or cut off from the journal, still runs and stays on the list.
         """
         if self.clock() - self._struck_at < STRIKE_S:
             return
         self._struck_at = self.clock()
-        for one in self.instances.known():
-            is_here = bool(one.sees and one.born) and one.sees == self.me.sees
-            if is_here and not is_alive(one.pid, one.born):
-                self.instances.leave(one)
-                _log.info("instance_struck", instance=one.id, process=one.pid)
+        for instance in self.instances.known():
+            is_here = bool(instance.sees and instance.born) and instance.sees == self.me.sees
+            if is_here and not is_alive(instance.pid, instance.born):
+                self.instances.leave(instance)
+                _log.info("instance_struck", instance=instance.id, process=instance.pid)
 
     def _log(self, error: MigratorError) -> None:
         if time.monotonic() - self._logged_at >= _LOG_S:

@@ -8,23 +8,32 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from migrator.mapping.heart.items import CompiledEntity, keys_for
+from migrator.mapping.heart.items import CompiledEntity, keys_for, project, stamp
 from migrator.model.edges import Control, ObjectStore
 from migrator.model.errors import SettingsError, StoppedError
 from migrator.model.facts import EntityPlan
-from migrator.model.keys import source_text, split_source
+from migrator.model.journal import Finding
 from migrator.model.live import ConditionalStore, KeyRequest, Memory, Outcome, Root, Tickets
 from migrator.model.results import Refreshed
-from migrator.model.table import TOMBSTONE, Item, ItemKey, RowTree, SourceKey, TableDesign
-from migrator.stages.live.send import send, sorted_out
-from migrator.stages.projection import project, stamp
+from migrator.model.table import (
+    TOMBSTONE,
+    Item,
+    ItemKey,
+    RowTree,
+    SourceKey,
+    TableDesign,
+    item_key_text,
+    source_text,
+    split_source,
+)
+from migrator.stages.live.send import root_of, send, sorted_out
 
 # ── One round of a refresh: a ticket, what was read with it, and what came of writing that ──
 
 
 @dataclass(slots=True)
 class Written:
-    """What came of one item: whose it is, where it stands, and whether it was put or buried."""
+    """What came of one write: the root and the key of the item, and whether it is a put or a tombstone."""
 
     outcome: Outcome
     root: Root
@@ -34,56 +43,57 @@ class Written:
 
 def written_of(outcome: Outcome, table: TableDesign) -> Written:
     item = outcome.item
-    root = split_source(str(item[table.source_attribute]))
-    return Written(outcome, root, table.key_of(item), item[table.type_attribute] != TOMBSTONE)
+    is_put = item[table.type_attribute] != TOMBSTONE
+    return Written(outcome, root_of(item, table), table.key_of(item), is_put)
 
 
 class UnwrittenError(StoppedError):
-    """The table took other items, and some not. `roots`: whose those are; `items`: their keys, each with why."""
+    """The table took other items, and some not. `roots`: those of the latter; `items`: their keys, each with why."""
 
     def __init__(self, unwritten: Sequence[Written]) -> None:
-        self.items = {one.key: one.outcome.why for one in unwritten}
-        self.roots = frozenset(one.root for one in unwritten)
+        self.items = {write.key: write.outcome.why for write in unwritten}
+        self.roots = frozenset(write.root for write in unwritten)
         whys = "; ".join(sorted(set(self.items.values())))
         super().__init__(f"the table does not take an item of its rows: {whys}")
 
 
 def refuse_unwritten(written: Sequence[Written]) -> None:
     """Raises: UnwrittenError where an item was not taken."""
-    unwritten = [one for one in written if one.outcome.verdict == "unwritten"]
+    unwritten = [write for write in written if write.outcome.verdict == "unwritten"]
     if unwritten:
         raise UnwrittenError(unwritten)
 
 
 @dataclass
 class Round:
-    """`told`: keys that each root had. `states`: the items that it has. `recalled`: keys that were intended for it before.
+    """`had_keys`: keys that each root had. `states`: the items that it has. `recalled`: keys that were intended for it
+    before.
 
-    `withheld`: keys that were fine, in groups that were not written.
+    `rolled_back`: keys that could have been written, in transactions that were not.
     """
 
     ticket: int
-    told: Mapping[Root, set[ItemKey]]
+    had_keys: Mapping[Root, set[ItemKey]]
     states: dict[Root, dict[ItemKey, Item]]
     recalled: dict[Root, frozenset[ItemKey]] = field(default_factory=dict)
     written: list[Written] = field(default_factory=list)
-    withheld: set[tuple[Root, ItemKey]] = field(default_factory=set)
+    rolled_back: set[tuple[Root, ItemKey]] = field(default_factory=set)
 
     def stale(self) -> Iterator[tuple[Root, ItemKey]]:
         """Keys that a root had and has not, in one order, so that a schedule can be replayed."""
         for root, items in self.states.items():
-            had = {*self.told[root], *self.recalled.get(root, ())} - items.keys()
+            had = {*self.had_keys[root], *self.recalled.get(root, ())} - items.keys()
             yield from ((root, key) for key in sorted(had, key=repr))
 
 
 # ──
-# Refresh: makes the items of root rows what the rows say now. The one way to write beside other writers.
+# Refresh: makes the items of root rows what the rows say now. The one way to write concurrently with other writers.
 
-Told: TypeAlias = Mapping[Root, Collection[ItemKey]]
-"""Roots to be refreshed, each with item keys that it had; those that it no longer has become tombstones."""
+RootKeys: TypeAlias = Mapping[Root, Collection[ItemKey]]
+"""Roots to be refreshed, each with item keys that it had; keys that it no longer has become tombstones."""
 
 ROUNDS = 20
-"""Readings after which roots that still change hands are left to a later try."""
+"""Rounds after which roots whose keys still move from one to another are left to a later try."""
 TOMBSTONE_DAYS = 7
 
 
@@ -98,15 +108,15 @@ def drawn(tickets: Tickets, memory: Memory, control: Control) -> int:
 
     Raises: RestoredError where the source's counter has gone back.
     """
-    # Asked first: a ticket that somebody draws after us may be reached before ours. And nothing is drawn by who must
-    # not write: each draw would bring a counter that was restored nearer to where nobody notices it.
-    known = memory.highest()
+    # Asked first: a ticket that another writer draws after this one may be recorded before it. And a writer that must
+    # not write draws nothing: each draw brings a restored counter nearer to the value at which it passes for sound.
+    known_ticket = memory.highest()
     counter = tickets.highest()
-    if counter < known:
-        raise RestoredError(behind(counter, known))
+    if counter < known_ticket:
+        raise RestoredError(behind(counter, known_ticket))
     ticket = tickets.draw()
-    if ticket <= known:
-        raise RestoredError(behind(ticket, known))
+    if ticket <= known_ticket:
+        raise RestoredError(behind(ticket, known_ticket))
     memory.reached(ticket)
     # The journal may have gone back with the source; the table has not. No two draw the same number.
     other = control.raise_control(ticket)
@@ -119,7 +129,7 @@ def drawn(tickets: Tickets, memory: Memory, control: Control) -> int:
 
 def refuse_above(ticket: int, tickets: Tickets, memory: Memory) -> None:
     """Raises: RestoredError where the table holds a ticket that the source's counter has not reached: it was drawn, so the
-    counter has gone back. The journal is told, so that nobody who shares it draws any more."""
+    counter has gone back. The journal is told, so that no writer that shares it draws any more."""
     counter = tickets.highest() if ticket else 0
     if counter < ticket:
         memory.reached(ticket)
@@ -127,20 +137,27 @@ def refuse_above(ticket: int, tickets: Tickets, memory: Memory) -> None:
 
 
 def highest_above(outcomes: Iterable[Outcome], ticket: int) -> int:
-    """The highest ticket that refused a write with this one; 0 where none is higher. Strangers' items have none."""
-    refused = (one.ticket for one in outcomes if one.verdict in ("newer", "buried"))
-    return max((known for known in refused if known > ticket), default=0)
+    """The highest ticket that refused a write with this one; 0 where none is higher. Foreign items have none."""
+    refused = (outcome.ticket for outcome in outcomes if outcome.verdict in ("newer", "tombstoned_by_other"))
+    return max((ticket_there for ticket_there in refused if ticket_there > ticket), default=0)
 
 
-def behind(ticket: int, known: int) -> str:
-    """Why nothing is written: what the source's counter says, and what was written with."""
-    what = f"the source's ticket counter stands at {ticket}, and items were written with {known}"
+def behind(ticket: int, known_ticket: int) -> str:
+    """Why nothing is written: the source's counter, and the higher ticket that items were written with."""
+    what = f"the source's ticket counter stands at {ticket}, and items were written with {known_ticket}"
     why = "the source was restored to an older state, or capture was uninstalled and installed anew"
     return f"{what}: {why}; run `migrator capture epoch JOB --raise`, then `migrator verify JOB --repair`"
 
 
+def refuse_behind(tickets: Tickets, known_tickets: Sequence[int]) -> None:
+    """`known`: tickets that items were written with. Raises: SettingsError where the source went back (rule 8)."""
+    counter = tickets.highest()
+    if counter < max(known_tickets, default=0):
+        raise SettingsError(behind(counter, max(known_tickets)))
+
+
 class RestoredError(SettingsError):
-    """The source's counter has gone back; nobody writes until its epoch was raised."""
+    """The source's counter has gone back; no writer may write until its epoch was raised."""
 
 
 class UnsettledError(StoppedError):
@@ -173,30 +190,32 @@ class Refresh:
     clock: Callable[[], float] = time.time
     objects: ObjectStore | None = None
 
-    def __call__(self, told: Told) -> Refreshed:
-        """Refreshes the roots, and those that have a key which one of them wants.
+    def __call__(self, root_keys: RootKeys, inserted: Collection[Root] = ()) -> Refreshed:
+        """Refreshes the roots, and the roots that own a key which one of them wants.
+
+        `inserted`: those whose rows are thought to be new, so that their items are tried as inserts first.
 
         Raises: UnsettledError, UnwrittenError, or what an edge raises when it gave up; any part may be written then, and
         the same roots are to be refreshed again.
         """
-        work = _Refreshing(self)
-        left: dict[Root, set[ItemKey]] = {root: set(keys) for root, keys in told.items()}
+        work = _Refreshing(self, frozenset(inserted))
+        left: dict[Root, set[ItemKey]] = {root: set(keys) for root, keys in root_keys.items()}
         for _ in range(ROUNDS):
             if not left:
-                return work.result
+                return work.done()
             left = work.round(left)
         if left:
             raise UnsettledError(f"{len(left)} row(s) changed faster than they could be followed")
-        return work.result
+        return work.done()
 
     @property
     def together(self) -> Mapping[str, frozenset[str]]:
         """Per entity, the item types that are written in one transaction."""
-        return {name: one.together for name, one in self.entities.items() if one.together}
+        return {name: entity.together for name, entity in self.entities.items() if entity.together}
 
-    def bury(self, root: Root, key: ItemKey, ticket: int) -> Item:
+    def tombstone(self, root: Root, key: ItemKey, ticket: int) -> Item:
         """A tombstone: key, source, ticket and TTL; no index key."""
-        item: Item = {one.name: value for one, value in zip(self.table.key, key, strict=True)}
+        item: Item = {part.name: value for part, value in zip(self.table.key, key, strict=True)}
         item[self.table.type_attribute] = TOMBSTONE
         item[self.table.source_attribute] = source_text(*root)
         item[self.table.ticket_attribute] = ticket
@@ -211,37 +230,54 @@ class _Refreshing:
     """One call of a refresh, round by round."""
 
     stage: Refresh
+    inserted: frozenset[Root]
     result: Refreshed = field(default_factory=Refreshed)
     contested: set[tuple[Root, ItemKey]] = field(default_factory=set)
     """Key requests that the memory knew before the round began, so that its reading is later than they are."""
     apart: set[tuple[Root, ItemKey]] = field(default_factory=set)
     """Keys that stay out of their root's transaction, which they would keep from ever coming about."""
 
-    def round(self, told: Mapping[Root, set[ItemKey]]) -> dict[Root, set[ItemKey]]:
-        """One ticket, one reading, one writing; the roots that have to be read again."""
+    def round(self, root_keys: Mapping[Root, set[ItemKey]]) -> dict[Root, set[ItemKey]]:
+        """Draws one ticket, reads and writes once; the roots that have to be read again."""
         stage = self.stage
         ticket = drawn(stage.tickets, stage.memory, stage.control)
-        one = self._read(ticket, told)
+        refresh_round = self._read(ticket, root_keys)
         again: dict[Root, set[ItemKey]] = defaultdict(set)
-        for root in self._remember(one):
-            again[root] |= told[root]
-        self._write(one)
-        for written in one.written:
-            self._follow(one, written, again)
-        self._ask_contesters(one, again)
-        self._settle(one, again)
-        return {root: keys | told.get(root, set()) for root, keys in again.items()}
+        for root in self._remember(refresh_round):
+            again[root] |= root_keys[root]
+        self._write(refresh_round)
+        for written in refresh_round.written:
+            self._follow(refresh_round, written, again)
+        self._ask_requesters(refresh_round, again)
+        self._settle(refresh_round, again)
+        return {root: keys | root_keys.get(root, set()) for root, keys in again.items()}
+
+    def done(self) -> Refreshed:
+        result = self.result
+        result.findings = [*result.refused, *collision_findings(result), *result.apart]
+        return result
 
     # ── reading ──
 
-    def _read(self, ticket: int, told: Mapping[Root, set[ItemKey]]) -> Round:
+    def _forget(self, roots: Collection[Root], ticket: int) -> None:
+        """Forgets what an earlier reading found of these roots."""
+        result = self.result
+        result.refused = [
+            finding for finding in result.refused if (finding.entity, finding.source_key) not in roots
+        ]
+        result.apart = {
+            finding: None for finding in result.apart if (finding.entity, finding.source_key) not in roots
+        }
+        result.tickets |= dict.fromkeys(roots, ticket)
+
+    def _read(self, ticket: int, root_keys: Mapping[Root, set[ItemKey]]) -> Round:
         """The items of each root as its row is now; none where there is no row, or `items_for` refuses it."""
         by_entity: dict[str, list[SourceKey]] = defaultdict(list)
-        for name, key in told:
+        for name, key in root_keys:
             by_entity[name].append(key)
-        found: dict[Root, dict[ItemKey, Item]] = {root: {} for root in told}
-        had = {root: set(keys) for root, keys in told.items()}
-        self.result.read_again(told.keys(), ticket)
+        states: dict[Root, dict[ItemKey, Item]] = {root: {} for root in root_keys}
+        had = {root: set(keys) for root, keys in root_keys.items()}
+        self._forget(root_keys.keys(), ticket)
         for name, keys in by_entity.items():
             entity = self.stage.entities[name].compiled
             rows = self.stage.rows.read_rows(entity.plan, keys)
@@ -256,114 +292,131 @@ class _Refreshing:
                 if root in had:
                     had[root] |= keys_for(entity, row, refused=root[1] in refused)
             for item in projected.items:
-                root = split_source(str(item[self.stage.table.source_attribute]))
-                if root in found:
-                    found[root][self.stage.table.key_of(item)] = item
-        self.result.roots += len(told)
-        return Round(ticket, had, found)
+                root = root_of(item, self.stage.table)
+                if root in states:
+                    states[root][self.stage.table.key_of(item)] = item
+        self.result.roots += len(root_keys)
+        return Round(ticket, had, states)
 
-    def _remember(self, one: Round) -> list[Root]:
-        """Adds the keys that were intended before; the roots of which somebody knows more, who are not written."""
-        mine = {root: list(items) for root, items in one.states.items() if self._is_remembered(root)}
+    def _remember(self, refresh_round: Round) -> list[Root]:
+        """Adds the keys that were intended before; the roots that another writer has read later, which are not written."""
+        entities, states = self.stage.entities, refresh_round.states
+        intended = {root: list(items) for root, items in states.items() if entities[root[0]].remembered}
         behind = []
-        for root, before in self.stage.memory.remember(one.ticket, mine).items() if mine else ():
-            if before.ticket > one.ticket:
+        for root, before in (
+            self.stage.memory.remember(refresh_round.ticket, intended).items() if intended else ()
+        ):
+            if before.ticket > refresh_round.ticket:
                 behind.append(root)
-                del one.states[root]
+                del refresh_round.states[root]
             else:
-                one.recalled[root] = before.keys
+                refresh_round.recalled[root] = before.keys
         return behind
-
-    def _is_remembered(self, root: Root) -> bool:
-        return self.stage.entities[root[0]].remembered
 
     # ── writing ──
 
-    def _write(self, one: Round) -> None:
+    def _write(self, refresh_round: Round) -> None:
         stage = self.stage
-        dead = [stage.bury(root, key, one.ticket) for root, key in one.stale()]
-        live = [item for items in one.states.values() for item in items.values()]
-        stamp(live, stage.table, one.ticket)
-        sending = sorted_out([*dead, *live], stage.table, stage.together, self.apart)
-        outcomes = send(stage.store, sending, stage.table, stage.check)
+        tombstones = [stage.tombstone(root, key, refresh_round.ticket) for root, key in refresh_round.stale()]
+        live = [item for items in refresh_round.states.values() for item in items.values()]
+        stamp(live, stage.table, refresh_round.ticket)
+        sending = sorted_out([*tombstones, *live], stage.table, stage.together, self.apart)
+        inserted, self.inserted = self.inserted, frozenset()
+        outcomes = send(stage.store, sending, stage.table, stage.check, fresh=inserted)
         self.result.apart |= dict.fromkeys(sending.findings())
-        one.written += [written_of(outcome, stage.table) for outcome in outcomes]
-        refuse_unwritten(one.written)
-        refuse_above(highest_above(outcomes, one.ticket), stage.tickets, stage.memory)
-        one.withheld |= {(put.root, put.key) for put in one.written if put.outcome.verdict == "withheld"}
+        refresh_round.written += [written_of(outcome, stage.table) for outcome in outcomes]
+        refuse_unwritten(refresh_round.written)
+        refuse_above(highest_above(outcomes, refresh_round.ticket), stage.tickets, stage.memory)
+        refresh_round.rolled_back |= {
+            (put.root, put.key) for put in refresh_round.written if put.outcome.verdict == "rolled_back"
+        }
 
     # ── what came of it ──
 
-    def _follow(self, one: Round, written: Written, again: dict[Root, set[ItemKey]]) -> None:
+    def _follow(self, refresh_round: Round, written: Written, again: dict[Root, set[ItemKey]]) -> None:
         outcome, root = written.outcome, written.root
         self._count(outcome, written.is_put)
-        if outcome.verdict in ("buried", "withheld"):
+        if outcome.verdict in ("tombstoned_by_other", "rolled_back"):
             again[root] |= set()
-        elif outcome.verdict == "taken":
-            self._ask(one, (root, written.key), outcome.owner, again, is_put=written.is_put)
+        elif outcome.verdict == "owned_by_other":
+            self._ask(refresh_round, (root, written.key), outcome.owner, again, is_put=written.is_put)
 
     def _ask(
         self,
-        one: Round,
-        wish: tuple[Root, ItemKey],
+        refresh_round: Round,
+        request: tuple[Root, ItemKey],
         owner_text: str,
         again: dict[Root, set[ItemKey]],
         *,
         is_put: bool,
     ) -> None:
-        """The root that has the key is read again, then the one that wants it; unless that was done just now."""
-        root, key = wish
+        """Has the root that owns the key read again, then the one that wants it; unless that was done just now."""
+        root, key = request
         owner = self._root_of(owner_text)
-        self._part(one, wish, owner, is_put=is_put)
+        self._part(refresh_round, request, owner, is_put=is_put)
         # Asked in a reading that began after the key request was written: a later change of the owner finds it.
-        answered = owner in one.told and (not is_put or wish in self.contested)
-        if owner is None or (answered and key in one.states.get(owner, {})):
-            self.apart.add(wish)
+        answered = owner in refresh_round.had_keys and (not is_put or request in self.contested)
+        if owner is None or (answered and key in refresh_round.states.get(owner, {})):
+            self.apart.add(request)
             if is_put:
                 self.stage.memory.request_keys([KeyRequest(key, root)])
                 self.result.collisions.add(KeyRequest(key, root))
             return
-        if is_put and wish not in self.contested:
+        if is_put and request not in self.contested:
             self.stage.memory.request_keys([KeyRequest(key, root)])
-            self.contested.add(wish)
+            self.contested.add(request)
         again[root] |= {key}
         again[owner] |= {key}
 
-    def _part(self, one: Round, wish: tuple[Root, ItemKey], owner: Root | None, *, is_put: bool) -> None:
-        """Keeps keys out of transactions that would wait for each other, or for a key that is another's, for ever."""
-        key = wish[1]
+    def _part(
+        self, refresh_round: Round, wanted: tuple[Root, ItemKey], owner: Root | None, *, is_put: bool
+    ) -> None:
+        """Keeps keys out of transactions that would wait for ever for each other, or for a key that another row owns."""
+        key = wanted[1]
         if not is_put:
-            # Nothing of this root stands there, so that no reader sees its tombstone come later.
-            self.apart.add(wish)
-        elif owner is not None and (owner, key) in one.withheld and key not in one.states.get(owner, {}):
-            # The owner would give it up, and its own transaction waits for a key, perhaps for one of this root's.
+            # No item of this root has the key, so no reader can see that its tombstone comes later.
+            self.apart.add(wanted)
+        elif (
+            owner is not None
+            and (owner, key) in refresh_round.rolled_back
+            and key not in refresh_round.states.get(owner, {})
+        ):
+            # The owner gives the key up, and its own transaction waits for a key, perhaps for one of this root.
             self.apart.add((owner, key))
 
-    def _ask_contesters(self, one: Round, again: dict[Root, set[ItemKey]]) -> None:
-        """Rows that asked for a key which was given up are read again; requests that are fulfilled or gone are forgotten."""
-        keys = {written.key for written in one.written}
-        wishes = self.stage.memory.contests(sorted(keys, key=repr)) if keys else ()
+    def _ask_requesters(self, refresh_round: Round, again: dict[Root, set[ItemKey]]) -> None:
+        """Has rows read again that requested a key which was given up; withdraws requests that are met or out of date."""
+        keys = list(dict.fromkeys(written.key for written in refresh_round.written))
+        requests = self.stage.memory.requests_of(keys) if keys else ()
         stored = (
-            {(w.root, w.key, w.is_put) for w in one.written if w.outcome.verdict == "stored"}
-            if wishes
+            {
+                (write.root, write.key, write.is_put)
+                for write in refresh_round.written
+                if write.outcome.verdict == "stored"
+            }
+            if requests
             else ()
         )
-        conceded = []
-        for wish in wishes:
-            asked = one.states.get(wish.root)
-            if asked is not None and (wish.key not in asked or (wish.root, wish.key, True) in stored):
-                conceded.append(wish)
-            elif any(key == wish.key and not put and root != wish.root for root, key, put in stored):
-                again[wish.root] |= {wish.key}
-        if conceded:
-            self.stage.memory.withdraw(conceded)
-            self.result.collisions -= set(conceded)
+        withdrawn = []
+        for request in requests:
+            items = refresh_round.states.get(request.root)
+            if items is not None and (
+                request.key not in items or (request.root, request.key, True) in stored
+            ):
+                withdrawn.append(request)
+            elif any(key == request.key and not put and root != request.root for root, key, put in stored):
+                again[request.root] |= {request.key}
+        if withdrawn:
+            self.stage.memory.withdraw(withdrawn)
+            self.result.collisions -= set(withdrawn)
 
-    def _settle(self, one: Round, again: Mapping[Root, set[ItemKey]]) -> None:
+    def _settle(self, refresh_round: Round, again: Mapping[Root, set[ItemKey]]) -> None:
         """What was tombstoned need not be remembered any longer."""
-        done = {root: list(one.states[root]) for root in one.recalled if root not in again}
+        done = {
+            root: list(refresh_round.states[root]) for root in refresh_round.recalled if root not in again
+        }
         if done:
-            self.stage.memory.settle(one.ticket, done)
+            self.stage.memory.settle(refresh_round.ticket, done)
 
     def _root_of(self, text: str) -> Root | None:
         """The root that a `_src` names; None where it is none of this mapping."""
@@ -379,3 +432,18 @@ class _Refreshing:
             result.stored, result.buried = result.stored + is_put, result.buried + (not is_put)
         elif outcome.verdict == "newer":
             result.newer += 1
+
+
+def collision_findings(refreshed: Refreshed) -> list[Finding]:
+    """A finding for each root that wants a key which another row has."""
+    return [
+        _collision(request)
+        for request in sorted(refreshed.collisions, key=lambda request: source_text(*request.root))
+    ]
+
+
+def _collision(request: KeyRequest) -> Finding:
+    entity, key = request.root
+    owner = "another row makes the same key and has it, or an item that is not of this job"
+    reason = f"{owner}; the one that gives it up leaves it to the other"
+    return Finding("collision", entity, reason, key, item_key_text(request.key))

@@ -10,9 +10,7 @@ from typing import Any, TypeAlias
 from migrator.mapping.check.keys import written_together
 from migrator.mapping.heart.changes import needs_memory
 from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.live.reach import ImageKeys, Reach, reach_of
-from migrator.model.capture import Captured, Lookup
-from migrator.model.entities import Mapping as MappingModel
+from migrator.mapping.reach import ImageKeys, Reach, reach_of
 from migrator.model.errors import (
     ItemRefusedError,
     MigratorError,
@@ -21,8 +19,10 @@ from migrator.model.errors import (
     TwinRowsError,
     UnfitValueError,
 )
+from migrator.model.facts import Captured, Lookup
 from migrator.model.journal import Finding
 from migrator.model.live import Mark, Marks, OpenFindings, Root, RootFinder
+from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.results import Worked
 from migrator.model.table import ItemKey
 from migrator.stages.live.refresh import LiveEntity, Refresh, UnsettledError, UnwrittenError
@@ -44,9 +44,9 @@ class RelayOptions:
     A mark that failed comes again after `wait_s`, twice as long each time, up to `longest_wait_s`.
     """
 
-    marks: int = 100
+    marks: int = 500
     roots: int = 200
-    roots_at_once: int = 500
+    roots_at_once: int = 2000
     lease_s: float = 60.0
     wait_s: float = 1.0
     longest_wait_s: float = 300.0
@@ -60,7 +60,7 @@ class _Work:
     """
 
     mark: Mark | None
-    told: Mapping[Root, set[ItemKey]]
+    root_keys: Mapping[Root, set[ItemKey]]
     cursor: str | None
 
 
@@ -88,19 +88,19 @@ class Relay:
         return worked
 
     def reach(self, mark: Mark) -> dict[Root, set[ItemKey]]:
-        """All roots that a mark touches, with the item keys that its images tell."""
-        told: dict[Root, set[ItemKey]] = {}
+        """All roots that a mark touches, with the item keys that follow from its images."""
+        root_keys: dict[Root, set[ItemKey]] = {}
         while True:
             work = self._next_roots(
                 mark, reach_of(self.captured[mark.table], self.keys, mark.before, mark.after)
             )
-            told |= work.told
+            root_keys |= work.root_keys
             if work.cursor is None:
-                return told
+                return root_keys
             mark = replace(mark, cursor=work.cursor)
 
     def _work(self, marks: Sequence[Mark], worked: Worked) -> None:
-        reaches = [(mark, one) for mark in marks if (one := self._reached(mark, worked)) is not None]
+        reaches = [(mark, reach) for mark in marks if (reach := self._reached(mark, worked)) is not None]
         try:
             works = self._together(reaches)
             self._refresh(works, worked)
@@ -113,10 +113,10 @@ class Relay:
         self._put_away(works, worked)
 
     def _alone(self, mark: Mark, reach: Reach, worked: Worked, before: MigratorError) -> None:
-        """One mark by itself, so that one that cannot be worked stops nobody. `before`: why not all at once."""
+        """One mark by itself, so that one that cannot be worked stops no other. `before`: why not all at once."""
         try:
             work = self._next_roots(mark, reach)
-            if isinstance(before, UnwrittenError) and before.roots & work.told.keys():
+            if isinstance(before, UnwrittenError) and before.roots & work.root_keys.keys():
                 # Not tried again: by itself it cannot be told from a table that takes nothing.
                 raise before
             self._refresh([work], worked)
@@ -128,12 +128,16 @@ class Relay:
             self._put_away([work], worked)
 
     def _refresh(self, works: Sequence[_Work], worked: Worked) -> None:
-        told: dict[Root, set[ItemKey]] = defaultdict(set)
+        root_keys: dict[Root, set[ItemKey]] = defaultdict(set)
+        # By the first mark of each: a row that was deleted before it was inserted has items.
+        is_new: dict[Root, bool] = {}
         for work in works:
-            for root, keys in work.told.items():
-                told[root] |= keys
-        if told:
-            refreshed = self.refresh(told)
+            for root, keys in work.root_keys.items():
+                root_keys[root] |= keys
+                if work.mark is not None:
+                    is_new.setdefault(root, work.mark.before is None and work.mark.after is not None)
+        if root_keys:
+            refreshed = self.refresh(root_keys, [root for root, new in is_new.items() if new])
             # Before the marks are put away: nothing leads to these rows any more then.
             self.open_findings.settle(refreshed.tickets, refreshed.findings)
             worked.refreshed.append(refreshed)
@@ -179,7 +183,7 @@ class Relay:
         reach = reach_of(captured, self.keys, mark.before, mark.after)
         if reach.blind:
             names = ", ".join(sorted(reach.blind))
-            # Not worked in part: whoever finished it would have forgotten rows that nobody can name any more.
+            # Not worked in part: once the mark is deleted, nothing names the rows that were left out.
             why = f"it was left for another mapping and does not say which rows of {names} it touches"
             advice = (
                 "run `migrator capture install`, `migrator verify --repair`, and relay with --discard-failed"
@@ -189,25 +193,42 @@ class Relay:
         return reach
 
     def _together(self, reaches: Sequence[tuple[Mark, Reach]]) -> list[_Work]:
-        """The next roots of each mark. Those of all that reach few are looked for together, a lookup at a time."""
+        """The next roots of each mark, until they are as many as are refreshed at once; other marks are given back."""
+        works: list[_Work] = []
+        left: list[int] = []
+        for start in range(0, len(reaches), VALUES_A_SELECT):
+            part = reaches[start : start + VALUES_A_SELECT]
+            room = self.options.roots_at_once - sum(len(work.root_keys) for work in works)
+            if room > 0:
+                works += self._next_of(part, room, left)
+            else:
+                left += [mark.id for mark, _ in part]
+        if left:
+            self.marks.release(left)
+        return works
+
+    def _next_of(self, reaches: Sequence[tuple[Mark, Reach]], room: int, left: list[int]) -> Iterator[_Work]:
+        """The next roots of each mark. Marks that reach few roots are looked up together, one lookup at a time; of those
+        that reach many, the ones past `room` are added to `left`."""
         fresh = [(mark, reach) for mark, reach in reaches if not self._is_under_way(mark)]
-        steps = {_place(step): step for _, reach in fresh for step in reach.steps}
+        steps = {_step_key(step): step for _, reach in fresh for step in reach.steps}
         by_lookup: dict[int, list[_Step]] = defaultdict(list)
         for step in steps.values():
             by_lookup[id(step[0])].append(step)
-        found: set[Root] = set()
-        wide = {_place(step) for group in by_lookup.values() for step in self._find(group, found)}
-        works = [_Work(None, {root: set() for root in found}, None)] if found else []
-        roots = len(found)
+        roots: set[Root] = set()
+        wide = {_step_key(step) for group in by_lookup.values() for step in self._find(group, roots)}
+        if roots:
+            yield _Work(None, {root: set() for root in roots}, None)
+        root_count = len(roots)
         for mark, reach in reaches:
-            if not self._is_under_way(mark) and not any(_place(step) in wide for step in reach.steps):
-                works.append(_Work(mark, reach.roots, None))
-            elif roots >= self.options.roots_at_once:
-                self.marks.release([mark.id])
+            if not self._is_under_way(mark) and not any(_step_key(step) in wide for step in reach.steps):
+                yield _Work(mark, reach.roots, None)
+            elif root_count >= room:
+                left.append(mark.id)
             else:
-                works.append(self._next_roots(mark, reach))
-                roots += len(works[-1].told)
-        return works
+                work = self._next_roots(mark, reach)
+                root_count += len(work.root_keys)
+                yield work
 
     def _is_under_way(self, mark: Mark) -> bool:
         """Whether a part of its roots is done. A cursor of another mapping counts other lookups: its work begins anew."""
@@ -217,7 +238,7 @@ class Relay:
     def _revision(self) -> str:
         return self.refresh.revision[:_REVISION_DIGITS]
 
-    def _find(self, group: Sequence[_Step], found: set[Root]) -> Iterator[_Step]:
+    def _find(self, group: Sequence[_Step], roots: set[Root]) -> Iterator[_Step]:
         """Adds the roots that steps of one lookup reach; the steps that reach too many by themselves."""
         lookup = group[0][0]
         plan = self.refresh.entities[lookup.entity].compiled.plan
@@ -226,35 +247,35 @@ class Relay:
             limit = self.options.roots
             keys = self.finder.find_roots(plan, lookup, [values for _, values in part], None, limit)
             if len(keys) < limit:
-                found |= {(lookup.entity, key) for key in keys}
+                roots |= {(lookup.entity, key) for key in keys}
             elif len(part) == 1:
                 yield part[0]
             else:
                 half = len(part) // 2
-                yield from self._find(part[:half], found)
-                yield from self._find(part[half:], found)
+                yield from self._find(part[:half], roots)
+                yield from self._find(part[half:], roots)
 
     def _next_roots(self, mark: Mark, reach: Reach) -> _Work:
         """As many roots as are refreshed at once: a parent of many children is worked in pages."""
         under_way, own = self._is_under_way(mark), self._revision
         number, after = _parsed(mark.cursor) if under_way else (0, None)
-        told: dict[Root, set[ItemKey]] = {} if under_way else dict(reach.roots)
-        for place in range(number, len(reach.steps)):
-            lookup, values = reach.steps[place]
+        root_keys: dict[Root, set[ItemKey]] = {} if under_way else dict(reach.roots)
+        for step_number in range(number, len(reach.steps)):
+            lookup, values = reach.steps[step_number]
             plan = self.refresh.entities[lookup.entity].compiled.plan
-            found = self.finder.find_roots(plan, lookup, [values], after, self.options.roots)
-            for key in found:
-                told.setdefault((lookup.entity, key), set())
-            if len(found) == self.options.roots:
-                return _Work(mark, told, f"{own}:{place}:{found[-1]}")
+            keys = self.finder.find_roots(plan, lookup, [values], after, self.options.roots)
+            for key in keys:
+                root_keys.setdefault((lookup.entity, key), set())
+            if len(keys) == self.options.roots:
+                return _Work(mark, root_keys, f"{own}:{step_number}:{keys[-1]}")
             after = None
-            if len(told) >= self.options.roots and place + 1 < len(reach.steps):
-                return _Work(mark, told, f"{own}:{place + 1}:")
-        return _Work(mark, told, None)
+            if len(root_keys) >= self.options.roots and step_number + 1 < len(reach.steps):
+                return _Work(mark, root_keys, f"{own}:{step_number + 1}:")
+        return _Work(mark, root_keys, None)
 
 
-def _place(step: _Step) -> tuple[int, str]:
-    """What tells steps apart: lookups are as many objects as there are, and values need not be hashable."""
+def _step_key(step: _Step) -> tuple[int, str]:
+    """A key that is equal for equal steps: each lookup is one object, and values need not be hashable."""
     return id(step[0]), repr(step[1])
 
 
@@ -277,12 +298,19 @@ def _parsed(cursor: str) -> tuple[int, str | None]:
 def live_entities(mapping: MappingModel, entities: Sequence[CompiledEntity]) -> dict[str, LiveEntity]:
     """Each entity by its name, with the item types that atomic patterns read.
 
-    Where there are such, its keys are remembered too: a mark tells the keys of one change alone, and items of a change
-    whose mark still waits would be seen beside the row's newer ones.
+    Where there are such types, its keys are remembered too: a mark has the keys of one change alone, and items of a
+    change whose mark still waits would be seen beside the row's newer ones.
     """
     together = written_together(mapping)
     return {
-        one.name: LiveEntity(one, one.plan.entity.written in together or needs_memory(one.plan), types)
-        for one in entities
-        for types in [together.get(one.plan.entity.written, frozenset())]
+        entity.name: LiveEntity(
+            entity, entity.plan.entity.written in together or needs_memory(entity.plan), types
+        )
+        for entity in entities
+        for types in [together.get(entity.plan.entity.written, frozenset())]
     }
+
+
+def remembered(entities: Mapping[str, LiveEntity]) -> frozenset[str]:
+    """Names of the entities whose keys cannot be computed from one row."""
+    return frozenset(name for name, entity in entities.items() if entity.remembered)

@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from migrator.mapping.heart.sizes import item_bytes
+from migrator.mapping.heart.wire import item_bytes
 from migrator.model.errors import ItemRefusedError, NeverTakenError
 from migrator.model.journal import Finding
-from migrator.model.keys import split_source
 from migrator.model.live import ConditionalStore, Outcome, Root
 from migrator.model.table import (
     ITEM_BYTES,
@@ -20,6 +19,7 @@ from migrator.model.table import (
     Item,
     ItemKey,
     TableDesign,
+    split_source,
 )
 
 Group = list[Item]
@@ -28,19 +28,19 @@ _SO = "so they were written one by one, and a reader may see a mix of them"
 
 @dataclass
 class TransactionGroups:
-    """What is to be sent. `groups`: of one root each, all of it or nothing. `too_big`: roots whose group is none."""
+    """The writes to be sent. `groups`: transactions, each of one root. `too_big`: roots whose items do not fit in one."""
 
-    dead: list[Item] = field(default_factory=list)
+    tombstones: list[Item] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     live: list[Item] = field(default_factory=list)
     too_big: dict[Root, str] = field(default_factory=dict)
 
     def add(self, items: Iterable[Item], table: TableDesign) -> None:
         for item in items:
-            (self.dead if _is_dead(item, table) else self.live).append(item)
+            (self.tombstones if _is_tombstone(item, table) else self.live).append(item)
 
     def findings(self) -> list[Finding]:
-        """One for each root whose items were to go together and did not."""
+        """One for each root whose items should have been written in one transaction and were not."""
         return [Finding("apart", name, why, key) for (name, key), why in self.too_big.items()]
 
 
@@ -50,17 +50,17 @@ def sorted_out(
     together: Mapping[str, frozenset[str]],
     apart: Collection[tuple[Root, ItemKey]] = (),
 ) -> TransactionGroups:
-    """The items as they are to be sent. `together`: per entity the item types that are written together, with whatever
-    the row has to bury; `apart`: keys of roots that are none the less written by themselves."""
+    """The items as they are to be sent. `together`: per entity the item types that are written in one transaction, with
+    the row's tombstones; `apart`: keys of roots that are none the less written by themselves."""
     # By key: a transaction takes no two of one key, and of two the later one would stay.
     sending, grouped = TransactionGroups(), defaultdict[Root, dict[ItemKey, Item]](dict)
     if not together:
         sending.add(items, table)
         return sending
     for item in items:
-        root, key = _root(item, table), table.key_of(item)
+        root, key = root_of(item, table), table.key_of(item)
         types = together.get(root[0], frozenset())
-        joins = item[table.type_attribute] in types or (bool(types) and _is_dead(item, table))
+        joins = item[table.type_attribute] in types or (bool(types) and _is_tombstone(item, table))
         if joins and (root, key) not in apart:
             grouped[root][key] = item
         else:
@@ -83,17 +83,17 @@ def send(
     table: TableDesign,
     check: Callable[[], None],
     *,
-    fresh: bool = False,
+    fresh: Collection[Root] = (),
 ) -> list[Outcome]:
     """What came of each item; NeverTakenError only where the table took none of all of them.
 
-    `check` stands before each wave. `fresh`: see ConditionalStore.write.
+    `check` stands before each wave. `fresh`: roots whose keys are thought to be free (see ConditionalStore.write).
 
     A group that DynamoDB does not take as one is added to those that are too big.
     """
     sent = _Sent()
     # Tombstones before puts: a key that moves from one root to another is free when it is wanted.
-    for wave in waves(sending.dead, table):
+    for wave in waves(sending.tombstones, table):
         check()
         sent.add(wave, partial(store.write, wave))
     for groups in group_waves(sending.groups, table):
@@ -101,9 +101,13 @@ def send(
         items = [item for group in groups for item in group]
         sent.add(items, partial(_send_groups, store, groups, sending, table))
     for wave in waves(sending.live, table):
-        check()
-        sent.add(wave, partial(store.write, wave, fresh=fresh))
-    return sent.told()
+        by_freshness: dict[bool, list[Item]] = defaultdict(list)
+        for item in wave:
+            by_freshness[bool(fresh) and root_of(item, table) in fresh].append(item)
+        for is_fresh, items in by_freshness.items():
+            check()
+            sent.add(items, partial(store.write, items, fresh=is_fresh))
+    return sent.result()
 
 
 @dataclass
@@ -121,8 +125,8 @@ class _Sent:
             self.stuck.append(error)
             self.outcomes += [Outcome(item, "unwritten", why=str(error)) for item in items]
 
-    def told(self) -> list[Outcome]:
-        if self.stuck and all(one.verdict == "unwritten" for one in self.outcomes):
+    def result(self) -> list[Outcome]:
+        if self.stuck and all(outcome.verdict == "unwritten" for outcome in self.outcomes):
             raise self.stuck[0]
         return self.outcomes
 
@@ -135,12 +139,12 @@ def _send_groups(
     except ItemRefusedError:
         if len(groups) > 1:
             # What was written already may be written again.
-            return [one for group in groups for one in _send_groups(store, [group], sending, table)]
+            return [outcome for group in groups for outcome in _send_groups(store, [group], sending, table)]
         (group,) = groups
-        sending.too_big[_root(group[0], table)] = f"atomic: DynamoDB does not take its items at once, {_SO}"
-        # Tombstones first, as ever. An item that is to blame itself is refused here.
-        ordered = sorted(group, key=lambda item: not _is_dead(item, table))
-        return [one for wave in waves(ordered, table) for one in store.write(wave)]
+        sending.too_big[root_of(group[0], table)] = f"atomic: DynamoDB does not take its items at once, {_SO}"
+        # Tombstones first, as ever. An item that DynamoDB refuses for itself is refused here.
+        ordered = sorted(group, key=lambda item: not _is_tombstone(item, table))
+        return [outcome for wave in waves(ordered, table) for outcome in store.write(wave)]
 
 
 def waves(items: Sequence[Item], table: TableDesign) -> list[list[Item]]:
@@ -159,24 +163,24 @@ def waves(items: Sequence[Item], table: TableDesign) -> list[list[Item]]:
 
 
 def group_waves(groups: Sequence[Group], table: TableDesign) -> list[list[Group]]:
-    """The same of groups; of those that share a key one that buries goes before one that does not."""
-    burying = sorted(groups, key=lambda group: not any(_is_dead(item, table) for item in group))
+    """The same of groups; of groups that share a key, one with a tombstone goes before one without."""
+    burying = sorted(groups, key=lambda group: not any(_is_tombstone(item, table) for item in group))
     return _waves(burying, table)
 
 
 def _waves(groups: Sequence[Group], table: TableDesign) -> list[list[Group]]:
     if len(groups) < 2:
         return [list(groups)] if groups else []
-    made: list[list[Group]] = []
+    waves_made: list[list[Group]] = []
     count: dict[ItemKey, int] = defaultdict(int)
     for group in groups:
         keys = [table.key_of(item) for item in group]
-        place = max(count[key] for key in keys)
-        if place == len(made):
-            made.append([])
-        made[place].append(group)
-        count.update(dict.fromkeys(keys, place + 1))
-    return made
+        wave = max(count[key] for key in keys)
+        if wave == len(waves_made):
+            waves_made.append([])
+        waves_made[wave].append(group)
+        count.update(dict.fromkeys(keys, wave + 1))
+    return waves_made
 
 
 def _too_big(group: Group) -> str:
@@ -193,9 +197,10 @@ def _too_big(group: Group) -> str:
     return f"atomic: the row comes to {what}, {_SO}"
 
 
-def _root(item: Item, table: TableDesign) -> Root:
+def root_of(item: Item, table: TableDesign) -> Root:
+    """The root that an item of ours is of."""
     return split_source(str(item[table.source_attribute]))
 
 
-def _is_dead(item: Item, table: TableDesign) -> bool:
+def _is_tombstone(item: Item, table: TableDesign) -> bool:
     return item[table.type_attribute] == TOMBSTONE

@@ -1,19 +1,77 @@
-"""Writing within a service: strict mode (items before the commit) and flush (items right after it)."""
+"""Writing within a service: strict mode (items before the commit), flush (items right after it), and what refuses it."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias
 
-from migrator.model.errors import MigratorError, StoppedError
-from migrator.model.live import Change, ChangeMarks, Mark, Root, RootFinder
+from migrator.model.capture import Capture, Installation
+from migrator.model.errors import MigratorError, SettingsError, StoppedError
+from migrator.model.instances import Lifetimes, Standing
+from migrator.model.live import Change, ChangeMarks, Mark, Root, RootFinder, WriterKind
 from migrator.model.table import ItemKey
 from migrator.runtime.logs import get_logger
 from migrator.runtime.retry import ending_at
+from migrator.stages.live.capture import still_fits
+from migrator.stages.live.instances import Role
 from migrator.stages.live.relay import Relay
-from migrator.stages.live.writers import Lifetimes, SharedLeases
+from migrator.stages.live.writers import SharedLeases
+
+Mode: TypeAlias = Literal["outbox", "strict"]
+WRITER_KINDS: dict[Mode, WriterKind] = {"outbox": "relay", "strict": "strict"}
+"""What a service that writes items is among the writers."""
+
+# ── What a service must be, or it does not start, or goes on no longer ──
+
+
+def refuse_other_revision(standing: Standing) -> None:
+    """Raises: SettingsError where relays work by another mapping, or read other columns, than this service."""
+    if standing in ("new", "old"):
+        what = "dual write: this service's mapping (or a column that it reads) is not the one that the relay works by"
+        raise SettingsError(
+            f"{what}; give both the same job and mapping file, and start the relay anew before the services"
+        )
+
+
+def refuse_strict(mode: Mode, *, is_file: bool, max_connections: int | None, sessions: int) -> None:
+    """`is_file`: the source is SQLite; `sessions`: how many may commit at once. Raises: SettingsError where strict mode
+    does not fit the source."""
+    if mode != "strict":
+        return
+    if is_file:
+        what = "strict mode is not for SQLite: it has one writer, and a pre-mark cannot commit beside an open transaction"
+        raise SettingsError(f"dual write: {what}; use outbox mode")
+    if max_connections is not None and max_connections <= sessions:
+        need = f"strict mode needs one more connection for each of up to {sessions} session(s) at once"
+        what = f"{need} and one for itself, and source.max_connections is {max_connections}"
+        raise SettingsError(f"dual write: {what}; raise it, or use outbox mode")
+
+
+def marking_role(
+    capture: Capture,
+    begun_with: Installation,
+    need_rows: Callable[[], None],
+    standing: Callable[[], Standing],
+    mode: Mode,
+    *,
+    writes: bool,
+) -> Role:
+    """The role of a process that writes to SQL: checks that the source is still captured as in `begun_with`, and that rows
+    are still the truth; `writes`: whether the process makes items, too."""
+
+    def look() -> None:
+        still_fits(capture, begun_with)
+        need_rows()
+        if writes:
+            refuse_other_revision(standing())
+
+    return Role("dual_write", look, mode, begun_with.id)
+
 
 # ── Strict mode: a service's items are written before its transaction commits, or the transaction fails ──
 
@@ -60,13 +118,45 @@ class Strict:
             relay.refresh(reached(relay, marks))
 
 
+class Session(Protocol):
+    """A service's connection, amid its transaction."""
+
+    def get_isolation_level(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class BeforeCommit:
+    """`inside`: the source as the connection's transaction shows it. `aside`: does work that waits, in a thread where an
+    event loop must not wait for it."""
+
+    strict: Strict
+    shared_leases: SharedLeases
+    inside: Callable[[Any], AbstractContextManager[RootFinder]]
+    aside: Callable[[Callable[[], Any]], Any]
+
+    def __call__(self, connection: Session, changes: Sequence[Change], begun_at: float) -> None:
+        """Raises: as Strict.write_first; SettingsError where the transaction does not read what others committed."""
+        level = connection.get_isolation_level()
+        if level != "READ COMMITTED":
+            what = f"dual write: strict mode reads what others committed, and this transaction is {level}"
+            raise SettingsError(f'{what}; write create_engine(…, isolation_level="READ COMMITTED")')
+        slot = self.aside(self.shared_leases.enter)
+        try:
+            with self.inside(connection) as rows:
+                self.strict.write_first(changes, rows, begun_at)
+        except BaseException as error:
+            self.aside(partial(self.shared_leases.fail, slot, error))
+            raise
+        self.aside(partial(self.shared_leases.leave, slot))
+
+
 def reached(relay: Relay, marks: Sequence[Mark]) -> dict[Root, set[ItemKey]]:
-    """All roots that the marks touch, with the item keys that their images tell."""
-    told: dict[Root, set[ItemKey]] = defaultdict(set)
+    """All roots that the marks touch, with the item keys that follow from their images."""
+    root_keys: dict[Root, set[ItemKey]] = defaultdict(set)
     for mark in marks:
         for root, keys in relay.reach(mark).items():
-            told[root] |= keys
-    return told
+            root_keys[root] |= keys
+    return root_keys
 
 
 # ── Flush: a service makes the items of its own changes at once, so that it reads its own writes ──
@@ -108,6 +198,6 @@ class Flush:
         except MigratorError as error:
             return str(error) or type(error).__name__
         except Exception as error:
-            # Whatever it is, the change is committed: a caller who saw an error would write it twice.
+            # Whatever it is, the change is committed: a caller that got an error would write it twice.
             return type(error).__name__
         return ""

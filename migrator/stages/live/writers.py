@@ -11,12 +11,11 @@ from threading import Lock
 from types import TracebackType
 
 from migrator.model.errors import MigratorError, OldRevisionError, SettingsError, StoppedError
-from migrator.model.instances import Revisions
+from migrator.model.instances import Lifetimes, Revisions
 from migrator.model.live import ConditionalStore, Writer, WriterKind, Writers
 from migrator.model.table import TOMBSTONE, Item, TableDesign
 from migrator.runtime.logs import get_logger
-from migrator.runtime.processes import Forked, tell_of_forks
-from migrator.runtime.ticker import Ticker
+from migrator.runtime.system import Forked, Ticker, tell_of_forks
 from migrator.stages.live.refresh import TOMBSTONE_DAYS, RestoredError
 
 # ──
@@ -24,44 +23,6 @@ from migrator.stages.live.refresh import TOMBSTONE_DAYS, RestoredError
 # are no longer needed.
 
 _LOOK_S = 1.0
-_BEATS_A_SILENCE = 6
-
-
-@dataclass(frozen=True)
-class Lifetimes:
-    """`request_s`: what one request may last, from its signature to its effect. `silent_s`: a writer that has not
-    renewed its heartbeat for so long sends nothing more."""
-
-    request_s: float = 60.0
-    silent_s: float = 30.0
-
-    @property
-    def beat_s(self) -> float:
-        """How often a heartbeat is renewed, so that some may fail."""
-        return self.silent_s / _BEATS_A_SILENCE
-
-    @property
-    def doubted_s(self) -> float:
-        """After so long without a heartbeat a writer has failed twice to renew it, or is not there any more."""
-        return 3 * self.beat_s
-
-    @property
-    def gone_s(self) -> float:
-        """After so long without a heartbeat, nothing of a writer can take effect any more."""
-        return self.silent_s + self.request_s
-
-    @property
-    def late_s(self) -> float:
-        """After so long without a heartbeat, nothing that was signed before a process was frozen is taken any more.
-
-        With the default of 600 s: AWS takes a signature for five minutes, by a clock that may be five minutes ahead.
-        """
-        return max(self.gone_s, self.ripe_s)
-
-    @property
-    def ripe_s(self) -> float:
-        """The age at which a tombstone may go, if nobody is older."""
-        return 10 * self.request_s
 
 
 @dataclass
@@ -80,7 +41,7 @@ class WriterLease:
         self.seen_at = self.clock()
 
     def beat(self, *, begins: bool = False) -> None:
-        """Renews the heartbeat, unless another revision is the newest: who waits for this writer need not wait for ever.
+        """Renews the heartbeat, unless another revision is the newest: others must not wait for this writer for ever.
 
         `begins`: what is read from now on is newer than now.
         """
@@ -114,24 +75,34 @@ class WriterLease:
             )
 
 
+def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    """A check that is made of two."""
+
+    def check() -> None:
+        first()
+        second()
+
+    return check
+
+
 def fence_off(writers: Writers, lifetimes: Lifetimes, wait: Callable[[float], None]) -> None:
-    """Comes back when no fast run is writing, and none can begin: from then on every write has its condition."""
+    """Returns when no fast run is writing, and none can begin: from then on every write has its condition."""
     writers.fence()
-    while any(one.kind == "fast" for one in writers.living(lifetimes.gone_s)):
+    while any(writer.kind == "fast" for writer in writers.living(lifetimes.gone_s)):
         wait(_LOOK_S)
 
 
 def outlive(
     writers: Writers, revisions: Revisions, lifetimes: Lifetimes, wait: Callable[[float], None]
 ) -> None:
-    """Comes back when nobody writes by another revision than the newest: whatever is written after that stays."""
+    """Returns when no writer has another revision than the newest: whatever is written after that stays."""
     while revisions.old(writers.living(lifetimes.gone_s)):
         wait(_LOOK_S)
 
 
 @dataclass(frozen=True)
 class Purge:
-    """Removes tombstones that nobody's put can come under any more (rule 6).
+    """Removes tombstones that no late put can need any more (rule 6).
 
     `check` is called before each removal and raises when nothing more must be removed.
     """
@@ -145,7 +116,7 @@ class Purge:
 
     def run(self, pages: Iterable[list[Item]], now_s: float) -> Iterator[int]:
         """How many tombstones went, page by page of a scan that begins with the first one."""
-        begun = [one.since for one in self.writers.living(self.lifetimes.late_s)]
+        begun = [writer.since for writer in self.writers.living(self.lifetimes.late_s)]
         # A tombstone holds whole seconds: one of the second in which a writer began may be younger than that writer.
         before_s = math.floor(min([now_s - self.lifetimes.ripe_s, *begun]))
         for page in pages:
@@ -154,7 +125,7 @@ class Purge:
 
     def _remove(self, ripe: Sequence[Item]) -> int:
         self.check()
-        return self.store.remove_dead(ripe)
+        return self.store.remove_tombstones(ripe)
 
 
 def _is_ripe(item: Item, design: TableDesign, before_s: float) -> bool:
@@ -173,7 +144,7 @@ _log = get_logger("writers")
 class WriterHeartbeats(Forked):
     """Use as a context manager: every lease taken inside is renewed until it is left.
 
-    `unanswered`: how many requests nobody knows the end of; they may still take effect.
+    `unanswered`: how many requests have an unknown outcome; they may still take effect.
     """
 
     def __init__(
@@ -275,12 +246,14 @@ def _not_renewed(error: Exception) -> None:
 
 
 def refuse_beside(entered: Writer, living: Sequence[Writer], lifetimes: Lifetimes) -> None:
-    """Raises where one deletes what another writes: SettingsError for the one that deletes, StoppedError for the other."""
+    """Raises where one command deletes what another writes: SettingsError for the first, StoppedError for the second."""
     if entered.kind == "undo":
-        if named := ", ".join(sorted(f"a {_NAMED[one.kind]}" for one in living if one.kind != "undo")):
+        if named := ", ".join(
+            sorted(f"a {_NAMED[writer.kind]}" for writer in living if writer.kind != "undo")
+        ):
             advice = f"stop them, and wait {lifetimes.gone_s:g} s for those that were killed"
             raise SettingsError(f"undo deletes, and these write to the same table: {named}; {advice}")
-    elif any(one.kind == "undo" for one in living):
+    elif any(writer.kind == "undo" for writer in living):
         raise StoppedError(
             "an undo is deleting items of this table; the same command goes on when it has ended"
             f" (one that was killed counts for {lifetimes.gone_s:g} s)"
@@ -336,68 +309,68 @@ class SharedLeases(Forked):
     @contextmanager
     def turn(self) -> Iterator[None]:
         """A turn until the block ends."""
-        turn = self.enter()
+        slot = self.enter()
         try:
             yield
         except BaseException as error:
-            self.fail(turn, error)
+            self.fail(slot, error)
             raise
-        self.leave(turn)
+        self.leave(slot)
 
     def enter(self) -> LeaseSlot:
-        """A registered writer is here until the turn is left: what it reads is newer than its place.
+        """A writer stays registered until the turn is left: what the turn reads is newer than the slot's lease.
 
         Raises: what the journal does where it cannot be asked, or StoppedError where nothing more may be sent.
         """
-        place = self._taken()
+        slot = self._entered_slot()
         try:
-            place.writer_lease.check()
+            slot.writer_lease.check()
         except BaseException:
-            self.leave(place, clean=False)
+            self.leave(slot, clean=False)
             raise
-        return place
+        return slot
 
-    def leave(self, place: LeaseSlot, *, clean: bool = True) -> None:
+    def leave(self, slot: LeaseSlot, *, clean: bool = True) -> None:
         """`clean`: the turn's work ended by itself, so that nothing of it is on its way."""
         with self._lock:
-            place.turns -= 1
-            place.is_clean &= clean
-            is_last = place is not self._current and not place.turns
+            slot.turns -= 1
+            slot.is_clean &= clean
+            is_last = slot is not self._current and not slot.turns
         if is_last:
-            self._leave(place)
+            self._leave(slot)
 
-    def fail(self, place: LeaseSlot, error: BaseException) -> None:
+    def fail(self, slot: LeaseSlot, error: BaseException) -> None:
         """Leaves a turn that ended with an error. Where the source went back, the next one asks `guard` first."""
-        self.leave(place, clean=False)
+        self.leave(slot, clean=False)
         if isinstance(error, RestoredError):
             self.close()
 
     def close(self) -> None:
         with self._lock:
-            place, self._current = self._current, None
-        if place is not None and not place.turns:
-            self._leave(place)
+            slot, self._current = self._current, None
+        if slot is not None and not slot.turns:
+            self._leave(slot)
 
-    def _taken(self) -> LeaseSlot:
+    def _entered_slot(self) -> LeaseSlot:
         left: LeaseSlot | None = None
         with self._lock:
             old = self._current
-            taken = old if old is not None and self._is_fresh(old) else self._new()
-            self._current = taken
-            taken.turns += 1
-            # Who still has turns in it leaves it with the last of them.
-            if old is not None and old is not taken and not old.turns:
+            slot = old if old is not None and self._is_fresh(old) else self._new()
+            self._current = slot
+            slot.turns += 1
+            # A slot that still has turns is left with the last of them.
+            if old is not None and old is not slot and not old.turns:
                 left = old
         if left is not None:
             self._leave(left)
-        return taken
+        return slot
 
-    def _is_fresh(self, place: LeaseSlot) -> bool:
-        return self.clock() - place.begun_at < TURN_S and not place.writer_lease.writer.fenced
+    def _is_fresh(self, slot: LeaseSlot) -> bool:
+        return self.clock() - slot.begun_at < TURN_S and not slot.writer_lease.writer.fenced
 
     def _new(self) -> LeaseSlot:
         self.guard()
         return LeaseSlot(self.heartbeats.enter(self.kind), self.clock())
 
-    def _leave(self, place: LeaseSlot) -> None:
-        self.heartbeats.leave(place.writer_lease, clean=place.is_clean)
+    def _leave(self, slot: LeaseSlot) -> None:
+        self.heartbeats.leave(slot.writer_lease, clean=slot.is_clean)

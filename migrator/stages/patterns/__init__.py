@@ -1,1 +1,1 @@
-"""An access pattern asked of both sides: questions, pages, replays."""
+"""Running an access pattern against both sides: questions, pages, replays."""

@@ -20,14 +20,14 @@ CURVE = (0.0, 10.0, 25.0, 50.0, 60.0, 70.0, 80.0, 85.0, 90.0, 95.0, 97.5, 99.0, 
 
 
 class Latencies:
-    """Answers counted by their microseconds, which are kept to three significant digits, up to an hour: some 7,000 numbers
-    at the most. Safe to record to from many threads."""
+    """A histogram of answers by microseconds, kept to three significant digits, up to an hour: some 7,000 numbers at most.
+    Many threads may record at once."""
 
     def __init__(self) -> None:
         self._answers: Counter[int] = Counter()
         self._lock = Lock()
         self.unread = 0
-        """Texts that could not be added, so that nothing is known of all answers together."""
+        """How many texts could not be added, so that the histogram does not cover all answers."""
 
     def record(self, took_ms: float) -> None:
         """Counts one answer; one that took longer than an hour counts as an hour."""
@@ -36,18 +36,18 @@ class Latencies:
             self._answers[shown_us] += 1
 
     def add(self, text: str) -> None:
-        """Counts what `text` of another one says; what is none, or was written by a release before, counts as unread."""
+        """Adds the counts in the `text` of another histogram; one that cannot be read, as of an older release, is unread."""
         try:
-            told = json.loads(zlib.decompress(b64decode(text, validate=True)))
-            self._answers.update({int(shown_us): int(count) for shown_us, count in told.items()})
+            counts = json.loads(zlib.decompress(b64decode(text, validate=True)))
+            self._answers.update({int(shown_us): int(count) for shown_us, count in counts.items()})
         except (ValueError, AttributeError, TypeError, zlib.error):
             self.unread += 1
 
     def text(self) -> str:
         """All counts as text that `add` reads: some hundred characters, a few thousand where answers differ much."""
         with self._lock:
-            told = json.dumps(self._answers, separators=(",", ":"))
-        return b64encode(zlib.compress(told.encode())).decode("ascii")
+            counts_json = json.dumps(self._answers, separators=(",", ":"))
+        return b64encode(zlib.compress(counts_json.encode())).decode("ascii")
 
     @property
     def answers(self) -> int:
@@ -81,16 +81,16 @@ class Latencies:
         """Milliseconds within which each share of the answers came; `shares` in rising order."""
         times = sorted(self._answers)
         reached = list(accumulate(self._answers[shown_us] for shown_us in times))
-        found, place = [], 0
+        points, place = [], 0
         for share in shares:
             while place < len(times) - 1 and reached[place] < share / 100 * reached[-1]:
                 place += 1
-            found.append(times[place] / 1000 if times else 0.0)
-        return found
+            points.append(times[place] / 1000 if times else 0.0)
+        return points
 
 
 def added(texts: Sequence[str]) -> Latencies:
-    """All that texts of `Latencies` tell, together."""
+    """The sum of the histograms in these texts of `Latencies`."""
     latencies = Latencies()
     for text in texts:
         latencies.add(text)

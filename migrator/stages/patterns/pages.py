@@ -1,4 +1,4 @@
-"""Answers page by page: each side goes on after the last item or row that it returned."""
+"""Paging: reads an answer page by page; each side goes on after the last item or row that it returned."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from migrator.mapping.patterns.cursors import Start, row_digest
 from migrator.mapping.patterns.diff import as_text
 from migrator.model.edges import ItemStore, Questions
 from migrator.model.errors import SettingsError
-from migrator.model.patterns import Pattern, Request
+from migrator.model.mapping import Pattern, Request
 from migrator.model.results import Rows
 from migrator.model.table import Item
-from migrator.stages.patterns.question import Asked, Partition, Question, order_of, side_by_side
+from migrator.stages.patterns.question import Partition, PartitionQuery, Question, order_of, side_by_side
 
 LARGEST_PAGE = 1_000
 SLACK = 1_000
-"""Rows that may have come in before the last one that was given, and it is found again all the same."""
+"""Rows that may be inserted before the last one given, with which it is still found again."""
 DEEPEST = 100_000
-"""Rows of SQL's that are given page by page: each page reads all those before it."""
+"""Rows that SQL gives page by page at most: each page reads all those before it."""
 
 
 @dataclass(frozen=True)
@@ -67,25 +67,25 @@ def table_page(
     request = question.requests.of(values)
     size = _within(size, request.limit, place)
     starts = place.starts or (None,) * len(request.sent)
-    asked = _Asked(store, request, _names(question), size)
-    begun = [asked.partition(number, start) for number, start in enumerate(starts)]
+    pager = _Pager(store, request, _names(question), size)
+    begun = [pager.partition(number, start) for number, start in enumerate(starts)]
     side_by_side(Partition.read_page, begun)
-    streams = [_numbered(number, one) for number, one in enumerate(begun)]
+    streams = [_numbered(number, partition) for number, partition in enumerate(begun)]
     order = order_of(request)
-    merged = heapq.merge(*streams, key=lambda one: order(one[1]), reverse=request.descending)
+    merged = heapq.merge(*streams, key=lambda numbered: order(numbered[1]), reverse=request.descending)
     taken = list(islice(merged, size))
-    more = next(merged, None) is not None
+    has_more = next(merged, None) is not None
     rows = answer_of(question.mapping, question.pattern, [item for _, item in taken])[""]
     given = place.given + len(taken)
-    if not more or (request.limit is not None and given >= request.limit):
+    if not has_more or (request.limit is not None and given >= request.limit):
         return PageRows(rows, None)
-    last = {number: asked.position(item) for number, item in taken}
+    last = {number: pager.position(item) for number, item in taken}
     ends = tuple(last.get(number, start) for number, start in enumerate(starts))
     return PageRows(rows, Place(given, ends))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Pager:
     store: ItemStore
     request: Request
     names: tuple[str, ...]
@@ -94,19 +94,19 @@ class _Asked:
     def partition(self, number: int, start: Start) -> Partition:
         query = self.request.sent[number]
         begins = None if start is None else self.store.start_after(query, start)
-        # One more than is wanted says whether there is another page.
-        return Partition(self.store, Asked(self.request, query, self.size + 1, time.time(), begins))
+        # One item more than wanted shows whether there is another page.
+        return Partition(self.store, PartitionQuery(self.request, query, self.size + 1, time.time(), begins))
 
     def position(self, item: Item) -> Item:
         return {name: item[name] for name in self.names}
 
 
 def _names(question: Question) -> tuple[str, ...]:
-    """Attributes that say where an item stands: of the table's key and the index's."""
+    """Attributes that define an item's position: those of the table's key and of the index's."""
     table = question.mapping.table
     index = table.asked(question.pattern.index)
     assert index is not None
-    return tuple(dict.fromkeys(one.name for one in (*table.key, *index.attributes)))
+    return tuple(dict.fromkeys(attribute.name for attribute in (*table.key, *index.attributes)))
 
 
 def _numbered(number: int, partition: Partition) -> Iterator[tuple[int, Item]]:
@@ -123,8 +123,8 @@ def _within(size: int, limit: int | None, place: Place) -> int:
 def sql_page(
     question: Question, values: Mapping[str, Any], source: Questions, place: Place, size: int
 ) -> PageRows:
-    """The statement has no pages of its own: it is read anew up to the page's end, and the page begins behind the last row
-    that was given, wherever that stands by now; where it is gone, as many rows on as were given.
+    """One page of SQL's answer. The statement has no pages: it is read anew up to the page's end, and the page begins after
+    the last row given, wherever that stands by now; if it is gone, after as many rows as were given.
 
     Raises: SettingsError past DEEPEST rows; what the source raises.
     """
@@ -132,7 +132,7 @@ def sql_page(
         raise SettingsError(
             f"{question.pattern.name}: SQL gives {DEEPEST:,} rows page by page; ask for a narrower range"
         )
-    # Nothing can have come in before a first page.
+    # Before the first page nothing can have been inserted.
     wanted = place.given + size + (SLACK if place.given else 0)
     rows = question.of_sql(values, _First(source, wanted)).parts[""]  # type: ignore[arg-type]
     begins = _behind(rows, place)
@@ -144,7 +144,7 @@ def sql_page(
 
 @dataclass(frozen=True)
 class _First:
-    """The source, its statements read to a bound."""
+    """The source, with a limit on the rows of each statement."""
 
     source: Questions
     at_most: int
@@ -156,6 +156,6 @@ class _First:
 def _behind(rows: Sequence[tuple[Any, ...]], place: Place) -> int:
     if not place.given:
         return 0
-    known = [number for number, row in enumerate(rows) if row_digest(as_text(row)) == place.row]
-    # Of equal rows the one nearest to where it stood.
-    return min(known, key=lambda number: abs(number + 1 - place.given), default=place.given - 1) + 1
+    equal_rows = [number for number, row in enumerate(rows) if row_digest(as_text(row)) == place.row]
+    # Of several equal rows the one nearest to the former position.
+    return min(equal_rows, key=lambda number: abs(number + 1 - place.given), default=place.given - 1) + 1

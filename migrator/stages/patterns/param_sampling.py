@@ -1,4 +1,4 @@
-"""Parameter sampling: values drawn from real rows, or synthetic ones; the same for the same seed."""
+"""Parameter sampling: draws parameter values from real rows, or makes them up; the same for the same seed."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ from itertools import islice, pairwise
 from typing import Any
 from uuid import UUID
 
-from migrator.mapping.heart.expressions import Row, compile_ref
 from migrator.mapping.heart.filters import FilterContext
 from migrator.mapping.heart.geo import reach_m
 from migrator.mapping.heart.items import CompiledEntity
-from migrator.mapping.heart.rows import places_of
+from migrator.mapping.heart.rows import Row, compile_ref, places_of
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.param_sources import EntityParamSources, ParamSource, origins_of
 from migrator.mapping.patterns.params import absent_value, bucket_text, list_text, param_text
 from migrator.mapping.patterns.requests import Requests
 from migrator.model.edges import Rows
-from migrator.model.entities import Mapping as MappingModel
 from migrator.model.errors import RowError, SettingsError
-from migrator.model.expressions import SCHEMA_PATH
 from migrator.model.facts import Alike, EntityPlan, column_of
-from migrator.model.patterns import Param, ParamType, Pattern
+from migrator.model.mapping import SCHEMA_PATH, Param, ParamType, Pattern, paths_in
+from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.table import SourceKey
 
-# ── Values of a parameter that no column gives ──
+# ── Synthetic values, for parameters that no column gives ──
 
 MADE_UP = "made up"
 _LIMIT = 20
@@ -36,9 +34,9 @@ _FIRST_DAY = date(2020, 1, 1)
 
 
 def made_up(pattern: Pattern, param: Param, rng: random.Random, texts: Mapping[str, str]) -> str:
-    """A text of the parameter's type; a limit is 1 to 20, a distance one that the cells asked cover.
+    """A text of the parameter's type; a limit is 1 to 20, a distance one that the queried cells cover.
 
-    `texts`: of the parameters that are known.
+    `texts`: of the parameters drawn so far.
     """
     if pattern.near is not None and param.name == pattern.near.within_m:
         return str(1 + int(rng.random() * 0.9 * _reach_m(pattern, texts)))
@@ -70,28 +68,28 @@ _MAKERS: dict[ParamType, Callable[[random.Random], str]] = {
 }
 
 
-# ── Some rows of every entity, spread over its keys, to draw parameters from ──
+# ── A sample of rows of every entity, spread over its keys, to draw parameters from ──
 
 PLACES = 40
-"""Places of an entity's keys that rows are read at."""
+"""Positions in an entity's keys at which rows are read."""
 ROWS_A_PLACE = 10
 
 
 class RowSample:
-    """Decoded rows by entity, read when first asked for; the same seed gives the same of the same rows."""
+    """Decoded rows by entity, read when first used; the same seed chooses the same rows of the same data."""
 
     def __init__(self, source: Rows, entities: Sequence[CompiledEntity], seed: int) -> None:
         self._source = source
-        self._entities = {one.name: one for one in entities}
+        self._entities = {entity.name: entity for entity in entities}
         self._seed = seed
         self._rows: dict[str, list[Row]] = {}
 
     @property
     def plans(self) -> list[EntityPlan]:
-        return [one.plan for one in self._entities.values()]
+        return [entity.plan for entity in self._entities.values()]
 
     def rows(self, entity: str) -> list[Row]:
-        """Some hundred rows at most, in the order of their keys; those that do not fit their declared types are left out."""
+        """Some hundred rows at most, in the order of their keys; rows that do not fit their declared types are left out."""
         if entity not in self._rows:
             self._rows[entity] = list(self._read(self._entities[entity]))
         return self._rows[entity]
@@ -104,7 +102,7 @@ class RowSample:
                     yield row
 
     def _bounds(self, entity: CompiledEntity) -> list[SourceKey]:
-        """Where the places end. A part of chance in their size makes other seeds look elsewhere."""
+        """The bounds of the positions; their distance depends on the seed, so that other seeds choose other rows."""
         rows = self._source.rows_about(entity.plan)
         share = random.Random(f"{self._seed}/{entity.name}").uniform(0.75, 1)
         size = max(1, int(rows * share / PLACES))
@@ -121,20 +119,20 @@ def _decoded(entity: CompiledEntity, tree: tuple[Any, ...]) -> Row | None:
 # ── Parameters of an access pattern drawn from real rows, the same for the same seed ──
 
 WITHOUT_PARAMS = 10
-"""A question without parameters is asked so often at most: its answers are all the same one."""
+"""How often a question without parameters is asked at most, since its answer is always the same."""
 _TRIES = 8
 _LONGEST_LIST = 10
 _TWINS = 0.2
-"""The share of texts that are spelled otherwise, where the source takes both spellings for one."""
+"""The share of texts that are spelled differently, where the source takes both spellings as equal."""
 _ABSENT = 0.1
-"""The share of samples that ask for what is not there: an empty answer is evidence too."""
+"""The share of samples with an absent value: an empty answer is evidence, too."""
 
 
 @dataclass(frozen=True)
 class ParamSet:
     """One set of parameters: as texts (those that are set) and as `read_params` gives them.
 
-    `kind`: the optional ones that are set. `absent`: one of them is no row's.
+    `kind`: the optional ones that are set. `absent`: whether one value is in no row.
     """
 
     texts: Mapping[str, str]
@@ -145,7 +143,7 @@ class ParamSet:
 
 @dataclass(frozen=True)
 class SampledParams:
-    """What was drawn for one pattern. `origins`: where each parameter comes from, in words. `why`: draws are missing."""
+    """The parameter sets of one pattern. `origins`: the source of each parameter as text. `why`: why sets are missing."""
 
     draws: tuple[ParamSet, ...]
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -153,7 +151,7 @@ class SampledParams:
 
 
 def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int, seed: int) -> SampledParams:
-    """So many sets of parameters, or fewer where the pattern takes none or the rows give too few.
+    """`samples` sets of parameters, or fewer where the pattern takes none or the rows give too few.
 
     Raises: what the source raises.
     """
@@ -161,16 +159,19 @@ def draw(mapping: MappingModel, pattern: Pattern, pool: RowSample, samples: int,
     rng = random.Random(f"{seed}/{pattern.name}")
     if not sources:
         return SampledParams((), why="no item has a key that it can ask for")
-    drawing = [_Drawing(mapping, pattern, one, pool.rows(one.plan.entity.name), rng) for one in sources]
+    drawing = [
+        _Drawing(mapping, pattern, source, pool.rows(source.plan.entity.name), rng) for source in sources
+    ]
     wanted = samples if pattern.params else min(samples, WITHOUT_PARAMS)
-    found = [made for _ in range(wanted) if (made := rng.choice(drawing).one()) is not None]
-    refusals = (one.refused for one in drawing if one.refused)
-    why = next(refusals, "") if len(found) < wanted else ""
-    words = [one.in_words() for one in drawing]
+    sets = [made for _ in range(wanted) if (made := rng.choice(drawing).params()) is not None]
+    refusals = (drawing_of_source.refused for drawing_of_source in drawing if drawing_of_source.refused)
+    why = next(refusals, "") if len(sets) < wanted else ""
+    words = [drawing_of_source.in_words() for drawing_of_source in drawing]
     origins = {
-        param.name: " or ".join(dict.fromkeys(one[param.name] for one in words)) for param in pattern.params
+        param.name: " or ".join(dict.fromkeys(origins_of_source[param.name] for origins_of_source in words))
+        for param in pattern.params
     }
-    return SampledParams(tuple(found), origins, why)
+    return SampledParams(tuple(sets), origins, why)
 
 
 class _Drawing:
@@ -195,22 +196,24 @@ class _Drawing:
         around = FilterContext(mapping.table.separator, mapping.maps, mapping.timezone)
         places = places_of(origins.plan)
         self._getters: dict[str, Callable[[Row], Any]] = {
-            name: _getter(one, lambda ref: compile_ref(ref, places, around), origins.plan.entity.schema)
-            for name, one in origins.of.items()
+            name: _getter(origin, lambda ref: compile_ref(ref, places, around), origins.plan.entity.schema)
+            for name, origin in origins.of.items()
         }
 
-    def one(self) -> ParamSet | None:
+    def params(self) -> ParamSet | None:
         """A set that makes a request; None where none was found."""
         absent = self.rng.random() < _ABSENT
         for number in range(_TRIES):
-            # The last tries are for patterns that take no long ranges and no strange values.
+            # The last tries take no long ranges and no absent values, which some patterns refuse.
             made = self._try(absent=absent and number < _TRIES // 2, near=number >= _TRIES // 2)
             if made is not None:
                 return made
         return None
 
     def _try(self, *, absent: bool, near: bool) -> ParamSet | None:
-        chosen = {name for name, one in self._params.items() if not one.optional or self.rng.random() < 0.5}
+        chosen = {
+            name for name, param in self._params.items() if not param.optional or self.rng.random() < 0.5
+        }
         anchor = self.rng.choice(self.rows) if self.rows else None
         other = anchor if near or not self.rows else self.rng.choice(self.rows)
         try:
@@ -240,7 +243,7 @@ class _Drawing:
         origin = self.origins.of[param.name]
         value = self._value(param.name, anchor)
         if param.many:
-            return list_text([self._spelled(param.name, one) for one in self._several(param, anchor)])
+            return list_text([self._spelled(param.name, text) for text in self._several(param, anchor)])
         if origin.role == "bucket":
             return bucket_text(value, origin.unit, param)
         if origin.role in ("low", "high") and other is not None:
@@ -252,18 +255,18 @@ class _Drawing:
         return self._spelled(param.name, param_text(value, param.type))
 
     def _alike_of(self, name: str) -> tuple[Alike, ...]:
-        """How a text may be spelled otherwise, so that SQL's = takes it for the same."""
+        """The ways in which a text may be spelled differently and still be equal in SQL."""
         origin, plan = self.origins.of[name], self.origins.plan
         column = column_of(origin.path, plan) if SCHEMA_PATH not in origin.ref.paths else None
         if column is None or origin.role != "equal" or self._params[name].type != "text":
             return ()
-        begun = [one for one in self.pattern.sort if one.operator == "begins_with"]
-        is_prefix = any(name in ref.paths for one in begun for text in one.values for ref in text.refs)
-        # LIKE takes case for one, as = does, and no spaces.
-        return tuple(one for one in column.alike if one == "case" or not is_prefix)
+        begun = (condition for condition in self.pattern.sort if condition.operator == "begins_with")
+        is_prefix = any(name in paths_in(condition.values) for condition in begun)
+        # LIKE ignores case, as = does, but not spaces.
+        return tuple(alike for alike in column.alike if alike == "case" or not is_prefix)
 
     def _spelled(self, name: str, text: str) -> str:
-        """The text, or now and then another one that the source takes for the same."""
+        """The text, or sometimes another spelling that the source takes as equal."""
         if name not in self._alike or self.rng.random() >= _TWINS:
             return text
         other = text.swapcase() if self.rng.choice(self._alike[name]) == "case" else f"{text} "
@@ -271,24 +274,26 @@ class _Drawing:
 
     def _value(self, name: str, row: Row) -> Any:
         """Raises: RowError where the row has none."""
-        found = self._getters[name](row)
-        if found is None:
+        value = self._getters[name](row)
+        if value is None:
             raise RowError("the row has no value")
-        return found
+        return value
 
     def _several(self, param: Param, anchor: Row) -> list[str]:
-        """Up to ten values, of rows that have the anchor's values of the other parameters where there are some."""
-        others = [name for name, one in self.origins.of.items() if one.role == "equal" and name != param.name]
+        """Up to ten values, from rows that share the anchor's values of the other parameters where possible."""
+        others = [
+            name for name, origin in self.origins.of.items() if origin.role == "equal" and name != param.name
+        ]
         same = [
             row for row in self.rows if all(self._getters[n](row) == self._getters[n](anchor) for n in others)
         ]
         count = min(len(same), self.rng.randint(1, _LONGEST_LIST))
         rows = [anchor, *self.rng.sample(same, count)][:_LONGEST_LIST]
         values = [self._getters[param.name](row) for row in rows]
-        return list(dict.fromkeys(param_text(one, param.type) for one in values if one is not None))
+        return list(dict.fromkeys(param_text(value, param.type) for value in values if value is not None))
 
     def _other(self, param: Param, anchor: Row | None, texts: Mapping[str, str]) -> str:
-        """A value that no column gives: the end of a bucket, the entity's schema, or one made up."""
+        """A value that no column gives: the end of a bucket, the entity's schema, or a synthetic one."""
         if param.name == self.pattern.schema and self.origins.plan.entity.schema is not None:
             return self.origins.plan.entity.schema
         begun = self._bucket()
@@ -297,12 +302,12 @@ class _Drawing:
         return made_up(self.pattern, param, self.rng, texts)
 
     def _bucket(self) -> str | None:
-        return next((name for name, one in self.origins.of.items() if one.role == "bucket"), None)
+        return next((name for name, origin in self.origins.of.items() if origin.role == "bucket"), None)
 
     def _lose(self, texts: dict[str, str]) -> bool:
-        """Puts a value that is no row's in the place of one that is asked for equality; whether there was one."""
+        """Replaces a value compared for equality by one that is in no row; False where there is none to replace."""
         near = self.pattern.near.origin if self.pattern.near else ()
-        names = sorted(n for n, one in self.origins.of.items() if one.role == "equal" and n in texts)
+        names = sorted(n for n, origin in self.origins.of.items() if origin.role == "equal" and n in texts)
         names = [name for name in names if name not in near and name != self.pattern.schema]
         if not names or not self.rows:
             return False
@@ -315,10 +320,10 @@ class _Drawing:
         texts[name] = list_text([text]) if param.many else text
         return True
 
-    # ── what is told ──
+    # ── description ──
 
     def in_words(self) -> dict[str, str]:
-        """Where each parameter comes from."""
+        """The source of each parameter as text."""
         table = self.origins.plan.table.name
         words = {}
         for name, param in self._params.items():
@@ -341,17 +346,17 @@ def _getter(
 
     def value(row: Row) -> Any:
         try:
-            found = get(row)
+            values = get(row)
         except RowError:
-            return None  # a value that has no form is as good as none to ask with
-        return found[place] if several and isinstance(found, (tuple, list)) else found
+            return None  # an undecodable value cannot be a parameter
+        return values[place] if several and isinstance(values, (tuple, list)) else values
 
     return value
 
 
 def kinds_of(draws: Sequence[ParamSet]) -> dict[tuple[str, ...], int]:
-    """How many of the draws set which optional parameters."""
+    """How many parameter sets there are for each choice of optional parameters."""
     counted: dict[tuple[str, ...], int] = {}
-    for one in draws:
-        counted[one.kind] = counted.get(one.kind, 0) + 1
+    for params in draws:
+        counted[params.kind] = counted.get(params.kind, 0) + 1
     return counted

@@ -1,4 +1,4 @@
-"""One access pattern asked of both sides: its SQL, its requests, and the pages of items that answer them."""
+"""Runs one access pattern against both sides: its SQL, its DynamoDB requests, and the pages of items they return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from migrator.mapping.heart.sizes import entry_bytes, read_units
+from migrator.mapping.heart.wire import entry_bytes, read_units
 from migrator.mapping.patterns.answers import (
     answer_of,
     nearest,
@@ -25,23 +25,23 @@ from migrator.mapping.patterns.diff import diffs, row_key
 from migrator.mapping.patterns.normalisers import ruled
 from migrator.mapping.patterns.requests import Requests
 from migrator.model.edges import ItemStore, QueryPage, Questions
-from migrator.model.entities import Mapping as MappingModel
 from migrator.model.errors import SettingsError
+from migrator.model.evidence import Side
 from migrator.model.facts import EntityPlan
-from migrator.model.patterns import Part, Pattern, Request
-from migrator.model.phase import Side
+from migrator.model.mapping import Mapping as MappingModel
+from migrator.model.mapping import Part, Pattern, Request
 from migrator.model.results import Answer, PartAnswer, Rows, Took
 from migrator.model.table import OWN_TYPES, Item, ItemKey, TableDesign
 
-# ── The items that answer a request: pages followed, partitions asked side by side and merged ──
+# ── The items that answer a request: pages followed, partitions queried in parallel and merged ──
 
 AT_ONCE = 8
-"""Requests of one question that are under way together."""
+"""Requests of one question that run in parallel at most."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """`round_trips` counts requests, those sent again included."""
+    """The items of an answer. `round_trips` counts requests, retries included."""
 
     items: list[Item]
     round_trips: int
@@ -49,7 +49,7 @@ class Fetched:
 
 
 def fetch(store: ItemStore, request: Request, now_s: float | None = None) -> Fetched:
-    """All items of the answer in its order, up to the request's limit: none of ours alone, none that has expired.
+    """All items of the answer in its order, up to the request's limit, without our own items and expired ones.
 
     `now_s`: in seconds since 1970, by which items expire; None is this machine's clock.
     Raises: StoppedError, TargetError as the store does.
@@ -58,31 +58,35 @@ def fetch(store: ItemStore, request: Request, now_s: float | None = None) -> Fet
 
 
 def _get(store: ItemStore, request: Request, now_s: float) -> Fetched:
-    pages = [store.get_item(one) for one in request.sent]
+    pages = [store.get_item(sent) for sent in request.sent]
     return _fetched(pages, shown([item for page in pages for item in page.items], request, now_s))
 
 
 def _batch_get(store: ItemStore, request: Request, now_s: float) -> Fetched:
-    """The items in the order in which their keys were asked."""
+    """The items in the order of the requested keys."""
     pages = list(side_by_side(store.batch_get, request.sent))
     items = shown([item for page in pages for item in page.items], request, now_s)
-    found = {_key(item, request): item for item in items}
-    asked = [tuple(key[name] for name in request.key) for one in request.sent for key in one["Keys"]]
-    return _fetched(pages, [found[key] for key in asked if key in found])
+    by_key = {_key(item, request): item for item in items}
+    wanted_keys = [tuple(key[name] for name in request.key) for sent in request.sent for key in sent["Keys"]]
+    return _fetched(pages, [by_key[key] for key in wanted_keys if key in by_key])
 
 
 def _query(store: ItemStore, request: Request, now_s: float) -> Fetched:
-    # What is sorted by distance has to be read to its end, whatever the limit.
+    # An answer sorted by distance must be read to its end, whatever the limit.
     limit = request.limit if request.near is None else None
-    asked = [Partition(store, Asked(request, one, limit, now_s)) for one in request.sent]
-    # Of every partition the first page is needed before anything can be merged.
-    side_by_side(Partition.read_all if limit is None else Partition.read_page, asked)
-    streams = [one.items() for one in asked]
+    partitions = [Partition(store, PartitionQuery(request, query, limit, now_s)) for query in request.sent]
+    # Merging needs the first page of every partition.
+    side_by_side(Partition.read_all if limit is None else Partition.read_page, partitions)
+    streams = [partition.items() for partition in partitions]
     merged = heapq.merge(*streams, key=order_of(request), reverse=request.descending)
     items = list(islice(_once(merged, request), limit))
     if request.near is not None:
         items = nearest(items, request.near, request.key)[: request.limit]
-    return Fetched(items, sum(one.requests for one in asked), sum(one.read_units for one in asked))
+    return Fetched(
+        items,
+        sum(partition.requests for partition in partitions),
+        sum(partition.read_units for partition in partitions),
+    )
 
 
 _WAYS: dict[str, Callable[[ItemStore, Request, float], Fetched]] = {
@@ -93,9 +97,9 @@ _WAYS: dict[str, Callable[[ItemStore, Request, float], Fetched]] = {
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One Query of a request: how many of its items are wanted (None: all), by which time they expire, and where it
-    starts (None: at its beginning)."""
+class PartitionQuery:
+    """One Query of a request. `limit`: how many items are wanted (None: all); `now_s`: the time by which items expire;
+    `start`: where it begins (None: at its beginning)."""
 
     request: Request
     query: Mapping[str, Any]
@@ -107,16 +111,16 @@ class Asked:
 class Partition:
     """One Query whose pages are read when their items are needed. For one thread at a time."""
 
-    def __init__(self, store: ItemStore, asked: Asked) -> None:
+    def __init__(self, store: ItemStore, scope: PartitionQuery) -> None:
         self.store = store
-        self.asked = asked
-        self.limit = asked.limit
+        self.scope = scope
+        self.limit = scope.limit
         self.requests = 0
         self.read_units = 0.0
         self._ready: deque[Item] = deque()
         self._found = 0
-        self._filters = "FilterExpression" in asked.query
-        self._start = asked.start
+        self._filters = "FilterExpression" in scope.query
+        self._start = scope.start
         self._done = False
 
     def items(self) -> Iterator[Item]:
@@ -133,8 +137,8 @@ class Partition:
     def read_page(self) -> None:
         """The next page; it may be empty and still not the last one."""
         page = self.store.query(self._sized(), self._start)
-        items = shown(page.items, self.asked.request, self.asked.now_s)
-        # Where one was not to be seen, there may be thousands of them: pages grow as behind a filter.
+        items = shown(page.items, self.scope.request, self.scope.now_s)
+        # Where one item was hidden there may be thousands: pages grow as behind a filter.
         self._filters = self._filters or len(items) < len(page.items)
         self._ready.extend(items)
         self._found += len(items)
@@ -149,7 +153,7 @@ class Partition:
         DynamoDB counts items before it filters them: behind a filter each page is twice as large as the one before, so
         that neither a page of 1 MB is paid for in vain nor every item costs a request.
         """
-        query = self.asked.query
+        query = self.scope.query
         if self.limit is None:
             return query
         if self._filters:
@@ -167,7 +171,7 @@ def side_by_side(work: Callable[[Any], Any], pieces: Iterable[Any]) -> list[Any]
 
 
 def order_of(request: Request) -> Callable[[Item], tuple[Any, ...]]:
-    """What items are merged by. Python orders texts by code point, which is the order of their UTF-8 bytes."""
+    """The sort key for merging items. Python orders texts by code point, which is the order of their UTF-8 bytes."""
     return lambda item: tuple(item[name] for name in request.sort)
 
 
@@ -186,7 +190,7 @@ def _key(item: Item, request: Request) -> ItemKey:
 
 
 def shown(items: list[Item], request: Request, now_s: float) -> list[Item]:
-    """Without tombstones, the control item, and what has expired and is still there."""
+    """The items without tombstones, the control item, and expired items that are not deleted yet."""
     own, ttl = request.type_attribute, request.ttl_attribute
     return [item for item in items if item.get(own) not in OWN_TYPES and not _expired(item, ttl, now_s)]
 
@@ -200,7 +204,7 @@ def _fetched(pages: list[QueryPage], items: list[Item]) -> Fetched:
     return Fetched(items, sum(page.requests for page in pages), sum(page.read_units for page in pages))
 
 
-# ── One access pattern answered by both sides ──
+# ── The answers of both sides to one access pattern ──
 
 
 def ask(
@@ -236,7 +240,7 @@ def ask(
 
 
 class ReadMeter:
-    """The table's reads, with what was asked and what came kept until it is added up. Safe for many threads."""
+    """An item store that records requests and their pages, to add up read units. Safe for many threads."""
 
     def __init__(self, store: ItemStore) -> None:
         self._store = store
@@ -265,14 +269,14 @@ class ReadMeter:
 
 
 def _read_units(request: Mapping[str, Any], page: QueryPage, table: TableDesign) -> float:
-    """Of a page of a Query the sum of the sizes is rounded up, of a batch each item by itself, found or not.
+    """The read units of a page: for a Query the sum of sizes is rounded up, for a batch each item, found or not.
 
-    In an index an item is as large as what is projected. What a filter dropped is as large as the rest.
+    In an index an item is as large as its projection. Items dropped by a filter are taken to be of average size.
     Source: AWS Developer Guide, "DynamoDB read and write operations".
     """
     index = table.asked(request.get("IndexName"))
     assert index is not None
-    sizes = [entry_bytes(one, index, table) or 0 for one in page.items]
+    sizes = [entry_bytes(item, index, table) or 0 for item in page.items]
     sums = [sum(sizes) + sum(sizes) * page.dropped // max(1, len(sizes))]
     if "Keys" in request:
         sums = sizes + [0] * (len(request["Keys"]) - len(sizes))
@@ -282,7 +286,7 @@ def _read_units(request: Mapping[str, Any], page: QueryPage, table: TableDesign)
 
 @dataclass(frozen=True)
 class SqlSide:
-    """SQL's answer: rows of each part as the items would say them."""
+    """SQL's answer: the rows of each part, in the form of items."""
 
     parts: Mapping[str, Rows]
     took: Took
@@ -290,7 +294,7 @@ class SqlSide:
 
 @dataclass(frozen=True)
 class TableSide:
-    """The table's answer: of each part's items what the pattern returns."""
+    """The table's answer: for each part the returned attributes of its items."""
 
     parts: Mapping[str, Rows]
     took: Took
@@ -299,7 +303,7 @@ class TableSide:
 
 
 class Question:
-    """One access pattern, to be asked of either side with any parameters. Safe to share between threads."""
+    """One access pattern, to be run against either side with any parameters. Safe to share between threads."""
 
     def __init__(
         self,
@@ -316,7 +320,7 @@ class Question:
         self.keys = {part.name: row_key(mapping, plans, pattern, part) for part in pattern.parts}
 
     def refuse_unfit(self, params: Mapping[str, Any]) -> None:
-        """Whoever answers: parameters that make no request are refused, so that a move of phase refuses nothing new.
+        """Refuses parameters that make no request, whichever side answers, so that a move of phase refuses nothing new.
 
         Raises: SettingsError.
         """
@@ -326,7 +330,7 @@ class Question:
     def answer(
         self, side: Side, params: Mapping[str, Any], source: Questions, store: ItemStore
     ) -> Mapping[str, Rows]:
-        """Rows by part, from one side; the other is asked nothing. Raises: what the side raises."""
+        """Rows by part, from one side only. Raises: what the side raises."""
         return self.of_table(params, store).parts if side == "table" else self.of_sql(params, source).parts
 
     def of_table(self, params: Mapping[str, Any], store: ItemStore) -> TableSide:
@@ -335,8 +339,8 @@ class Question:
         began = self.clock()
         fetched = fetch(store, request)
         took = Took(fetched.round_trips, _ms(self.clock() - began))
-        found = answer_of(self.mapping, self.pattern, fetched.items)
-        return TableSide(found, took, request, fetched.read_units)
+        answer = answer_of(self.mapping, self.pattern, fetched.items)
+        return TableSide(answer, took, request, fetched.read_units)
 
     def of_sql(self, params: Mapping[str, Any], source: Questions) -> SqlSide:
         """Raises: SettingsError for a statement of other columns than the pattern returns; what the source raises."""
@@ -367,10 +371,10 @@ class Question:
 def compared(
     pattern: Pattern, part: Part, items: Rows, rows: Rows, key: Sequence[str] | None = None
 ) -> PartAnswer:
-    """One part of both answers under the pattern's rules. `key`: as row_key gives it."""
+    """One part of both answers, compared by the pattern's rules. `key`: as row_key returns it."""
     several = part.one and max(len(items), len(rows)) > 1
     context = ruled(part.attributes, rows, items, pattern.compare)
-    found = diffs(
+    differences = diffs(
         context.attributes,
         context.rows,
         context.items,
@@ -378,19 +382,21 @@ def compared(
         tolerances=pattern.compare.tolerance,
         key=key,
     )
-    return PartAnswer(part, items, rows, not found and not several, several, tuple(found), context.attributes)
+    return PartAnswer(
+        part, items, rows, not differences and not several, several, tuple(differences), context.attributes
+    )
 
 
 def _ms(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-# ── The SQL of access patterns, explained by the source before a pattern is asked ──
+# ── The SQL of access patterns, checked by the source's EXPLAIN ──
 
 
 @dataclass(frozen=True)
 class StatementFault:
-    """What the source has against the SQL of a pattern's part ('' where an answer is one plain list)."""
+    """Why the source refuses the SQL of a pattern's part ('' where an answer is one plain list)."""
 
     pattern: str
     part: str
@@ -402,16 +408,16 @@ class StatementFault:
 
 
 def statement_faults(source: Questions, mapping: MappingModel) -> Iterator[StatementFault]:
-    """One for each statement that the source refuses. Nothing is run: the source only makes its plans."""
+    """A fault for each statement that the source refuses. Nothing is run: the source only plans the statements."""
     for pattern in mapping.patterns.values():
         params = sample_params(pattern)
         for part, sql in pattern.sql.items():
-            found = (source.query_fault(sql, params, schema) for schema in _schemas(mapping, pattern))
-            what = next(filter(None, found), "")
+            faults = (source.query_fault(sql, params, schema) for schema in _schemas(mapping, pattern))
+            what = next(filter(None, faults), "")
             if what:
                 yield StatementFault(pattern.name, part, what)
 
 
 def _schemas(mapping: MappingModel, pattern: Pattern) -> tuple[str | None, ...]:
-    """Those whose tables the pattern's SQL may read; (None,): the default one."""
+    """The schemas whose tables the pattern's SQL may read; (None,): the default one."""
     return (None,) if pattern.schema is None else mapping.schemas

@@ -1,4 +1,4 @@
-"""Re-check of answers: one that differs is asked again, and becomes a redacted sample if it still differs."""
+"""Re-check of answers: a mismatch is compared again, and becomes a redacted sample if it still differs."""
 
 from __future__ import annotations
 
@@ -10,35 +10,32 @@ from typing import Any
 from migrator.mapping.patterns.diff import as_text
 from migrator.mapping.show.redaction import mask, value_texts
 from migrator.model.edges import ItemStore, Questions
-from migrator.model.entities import Mapping as MappingModel
 from migrator.model.errors import Interrupted, MigratorError
-from migrator.model.evidence import Diff, DiffKey, Sample
+from migrator.model.evidence import Diff, DiffKey, Sample, Side
 from migrator.model.facts import EntityPlan
-from migrator.model.patterns import Pattern
-from migrator.model.phase import Side
+from migrator.model.mapping import Mapping as MappingModel
+from migrator.model.mapping import Pattern
 from migrator.model.results import Example, Hidden, PartAnswer, PatternReplay
 from migrator.stages.patterns.param_sampling import ParamSet
 from migrator.stages.patterns.question import Question, SqlSide, TableSide
 
-# ──
-# One question asked of both sides, and asked again: what differs every time is a difference, all else was
-# in flight.
+# ── Comparison of both answers, repeated: what differs every time is a difference, all else was in flight ──
 
 LONGEST = 3.0
-"""Times to settle after which a difference counts though changes from before it are still on their way: callers of the
-table would see answers as old as that."""
+"""Multiple of the time to settle after which a difference counts even if earlier changes are still on their way: callers
+of the table would see answers as old as that."""
 EXAMPLES = 3
-"""Of each kind of difference, that one sample of a replay gives."""
+"""Examples of each kind of difference that one sample of a replay keeps at most."""
 MANY = 1_000
-"""Rows of one answer that are told from each other by what they hold; of more it only counts that they are many."""
+"""Differences of one answer that are told apart by their content at most; more count as "many"."""
 
 Sign = tuple[str, str, int]
-"""What tells a difference from others: the part, where it stands (or what it is), and a digest of its row or item."""
+"""The identity of a difference: the part, its side or kind, and a digest of its row or item."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both answers compared; `errors` are the messages of sides that gave none, and nothing is compared then."""
+    """Both answers compared; `errors`: messages of sides that gave no answer, with which nothing is compared."""
 
     parts: tuple[PartAnswer, ...]
     took_ms: Mapping[Side, float]
@@ -53,11 +50,11 @@ class Comparison:
         return not any(part.items or part.rows for part in self.parts)
 
     def signs(self) -> frozenset[Sign]:
-        """What differs, as far as it can be found again in another look."""
-        found: set[Sign] = {("", "error", hash(side)) for side in self.errors}
+        """The signs of all differences, by which they can be recognised in another comparison."""
+        all_signs: set[Sign] = {("", "error", hash(side)) for side in self.errors}
         for part in self.parts:
-            found |= set(_signs(part))
-        return frozenset(found)
+            all_signs |= set(_signs(part))
+        return frozenset(all_signs)
 
 
 def _signs(answer: PartAnswer) -> Iterator[Sign]:
@@ -72,9 +69,9 @@ def _signs(answer: PartAnswer) -> Iterator[Sign]:
 
 
 def signs_of(part: str, diff: Diff) -> Iterator[Sign]:
-    """Of a difference its row and its item, whatever they are paired with; of an order that there is one.
+    """The signs of a difference: its row and its item, however they are paired, or the fact that the order differs.
 
-    Where the row's key is known also what of it differs, which lasts though other attributes of the row change meanwhile.
+    If the row's key is known, also the differing attribute, which stays the same while other attributes change.
     """
     if diff.row is not None:
         yield part, "row", hash(as_text(diff.row))
@@ -102,12 +99,12 @@ class Comparer:
         self._store = store
 
     def look(self, params: Mapping[str, Any]) -> Comparison:
-        """Both answers. Raises: Interrupted; any other error of ours is in the look."""
+        """Both answers, compared. Raises: Interrupted; any other error of ours is part of the result."""
         errors: dict[Side, str] = {}
         first = _answer(errors, "table", lambda: self._first(params))
         second = _answer(errors, "sql", lambda: self._question.of_sql(params, self._source))
         answered: list[tuple[Side, TableSide | SqlSide | None]] = [("table", first), ("sql", second)]
-        took_ms = {side: one.took.ms for side, one in answered if one is not None}
+        took_ms = {side: answer.took.ms for side, answer in answered if answer is not None}
         if first is None or second is None:
             return Comparison((), took_ms, errors)
         return Comparison(self._question.compared(first.parts, second.parts), took_ms)
@@ -131,21 +128,21 @@ def _answer(
 
 
 class PendingMismatch:
-    """An answer that differed at the first look. `lasting`: what has differed in every look so far."""
+    """An answer that differed in the first comparison. `lasting`: signs that were in every comparison so far."""
 
     def __init__(self, look: Comparison) -> None:
         self.look = look
         self.lasting = look.signs()
 
     def looked(self, look: Comparison) -> None:
-        """Takes another look into account. After an error, which hid what differs, the looks begin anew."""
+        """Takes another comparison into account. After an error, which hides differences, counting begins anew."""
         failed = bool(self.look.errors)
         self.look, signs = look, look.signs()
         self.lasting = signs if failed or look.errors else self.lasting & signs
 
     def lasts(self, part: str, diff: Diff) -> bool:
-        """Whether the difference, one of the last look, was there in every look."""
-        return (part, "many", 0) in self.lasting or any(one in self.lasting for one in signs_of(part, diff))
+        """Whether the difference, one of the last comparison, was in every comparison."""
+        return (part, "many", 0) in self.lasting or any(sign in self.lasting for sign in signs_of(part, diff))
 
     def found(self, texts: Mapping[str, str]) -> Iterator[tuple[DiffKey, Example]]:
         """Every difference that lasted. `texts`: the parameters that show it."""
@@ -163,9 +160,9 @@ class PendingMismatch:
 
 
 class ReplayMismatch(PendingMismatch):
-    """A sample of a replay whose answers differed at the first look.
+    """A sample of a replay whose answers differed in the first comparison.
 
-    Of its answers it keeps what differed, counted, and a few examples: thousands of them may wait for their next look.
+    It keeps counts of the differences and a few examples only, since thousands may wait for their next comparison.
     """
 
     def __init__(self, replay: PatternReplay, comparer: Comparer, draw: ParamSet, look: Comparison) -> None:
@@ -176,7 +173,7 @@ class ReplayMismatch(PendingMismatch):
         self._keep()
 
     def look_again(self) -> ReplayMismatch:
-        """Itself after another look."""
+        """This mismatch after another comparison."""
         self.looked(self._looker.look(self.draw.values))
         self._keep()
         return self
@@ -192,12 +189,12 @@ class ReplayMismatch(PendingMismatch):
         self.look = Comparison((), self.look.took_ms, self.look.errors)
 
 
-# ── Differences of one pattern as samples that may be kept: redacted before they leave the process ──
+# ── Differences of one pattern as samples for the journal, redacted before they leave the process ──
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """`hidden`: what is not to be shown. `writer`: who compares; `revision`: of the mapping."""
+    """`hidden`: what must not be shown. `writer`: the id of the comparing process; `revision`: of the mapping."""
 
     pattern: Pattern
     hidden: Hidden
@@ -231,7 +228,7 @@ class Sampler:
 
 
 def _subject(kind: DiffKey, example: Example) -> str:
-    """A mark of the row; of an answer of one row its parameters say which it is."""
+    """A mask that identifies the row; of an answer with one row at most its parameters do."""
     key = example.diff.key if example.diff is not None else None
     if key is None:
         return ""

@@ -1,4 +1,4 @@
-"""Replay: access patterns asked of both sides with sampled parameters, compared, kept as evidence."""
+"""Replay: runs access patterns against both sides with sampled parameters, compares, and keeps the evidence."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from typing import Protocol
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.show.redaction import hidden_by_pattern
 from migrator.model.edges import ItemStore, Source
-from migrator.model.entities import Mapping
-from migrator.model.evidence import SAMPLES_KEPT, Evidence, Sample, Window
-from migrator.model.patterns import Pattern
-from migrator.model.phase import Side
+from migrator.model.evidence import SAMPLES_KEPT, Evidence, Sample, Side, Window
+from migrator.model.mapping import Mapping, Pattern
 from migrator.model.results import PatternReplay, ReplayResult
 from migrator.runtime.retry import nap
 from migrator.stages.parallel import in_parallel
@@ -23,17 +21,17 @@ from migrator.stages.patterns.latencies import Latencies
 from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw, kinds_of
 from migrator.stages.patterns.recheck import LONGEST, Comparer, Comparison, ReplayMismatch, Sampler
 
-# ── Answers of a replay counted: every difference by its class, part and attribute, a few of each kept ──
+# ── Counting the answers of a replay: differences by class, part and attribute, with a few examples of each ──
 
 
 def count_same(replay: PatternReplay, look: Comparison) -> None:
-    """Counts a sample whose answers were the same at first sight."""
+    """Counts a sample whose answers were the same in the first comparison."""
     replay.same += 1
     replay.empty += look.empty
 
 
 def count_different(suspect: ReplayMismatch) -> None:
-    """Counts a sample that differed to the end, with each of its differences that lasted."""
+    """Counts a sample that differed in every comparison, with each of its lasting differences."""
     replay = suspect.replay
     replay.different += 1
     replay.failed[suspect.draw.kind] += bool(suspect.look.errors)
@@ -43,16 +41,14 @@ def count_different(suspect: ReplayMismatch) -> None:
         kept += examples[: SAMPLES_KEPT - len(kept)]
 
 
-# ──
-# Access patterns asked of both sides with parameters drawn from the source, and compared: a shadow without
-# a service.
+# ── Replay of access patterns with parameters drawn from the source: shadow reads without a service ──
 
 _ROUNDS = (0.1, 0.3, 0.6, 1.0)
-"""When differences are looked at again, as shares of the time to settle."""
+"""When mismatches are compared again, as shares of the time to settle."""
 _WHILE_ON_THEIR_WAY = (1.5, 2.0, 2.5, LONGEST)
-"""The same, as long as changes from before the first of these looks wait for a relay."""
+"""Further shares, used as long as changes from before the first comparison wait for a relay."""
 _ERRORS_IN_A_ROW = 10
-"""After so many a pattern is asked no more: its side is down, and each further question would wait for it in vain."""
+"""After so many errors a pattern is given up: its side is down, and each further question would wait for a time-out."""
 
 
 class ReplayProgress(Protocol):
@@ -103,26 +99,26 @@ class Replay:
         self._pool = RowSample(source, entities, options.seed)
 
     def run(self, patterns: Sequence[Pattern]) -> ReplayResult:
-        """What each pattern came to. An error of one side is counted as a difference and ends nothing.
+        """The results of all patterns. An error of one side is counted as a difference and ends nothing.
 
         Raises: what the source raises where no parameters can be drawn; Interrupted after `stop`.
         """
         began = time.monotonic()
-        found: list[PatternReplay] = []
+        replays: list[PatternReplay] = []
         suspects: list[ReplayMismatch] = []
         for pattern in patterns:
             made, doubtful = self._first_looks(pattern)
-            found.append(made)
+            replays.append(made)
             suspects += doubtful
         lasting = self._settled(suspects)
         for suspect in lasting:
             count_different(suspect)
         took_s = time.monotonic() - began
         lag_s = self.lag_s() if lasting else 0.0
-        return ReplayResult(found, self.options.seed, self.store is None, took_s, lag_s)
+        return ReplayResult(replays, self.options.seed, self.store is None, took_s, lag_s)
 
     def _first_looks(self, pattern: Pattern) -> tuple[PatternReplay, list[ReplayMismatch]]:
-        """The pattern with all samples that are the same counted, and the others."""
+        """(the pattern's result with equal samples counted, the samples that differed)."""
         drawn = draw(self.mapping, pattern, self._pool, self.options.samples, self.options.seed)
         hidden = self._hidden[pattern.name]
         replay = PatternReplay(pattern, 0, drawn.origins, hidden, missing_why=drawn.why)
@@ -132,42 +128,42 @@ class Replay:
         failing = 0
 
         def waiting() -> Iterator[ParamSet]:
-            yield from (one for one in drawn.draws if failing < _ERRORS_IN_A_ROW)
+            yield from (params for params in drawn.draws if failing < _ERRORS_IN_A_ROW)
 
-        def first(one: ParamSet) -> tuple[ParamSet, Comparison]:
-            return one, comparer.look(one.values)
+        def first(params: ParamSet) -> tuple[ParamSet, Comparison]:
+            return params, comparer.look(params.values)
 
-        asked: list[ParamSet] = []
+        compared: list[ParamSet] = []
         self.progress.pattern_started(pattern.name, len(drawn.draws))
-        for one, look in in_parallel(first, waiting(), self.options.workers, self.stop):
-            asked.append(one)
+        for params, look in in_parallel(first, waiting(), self.options.workers, self.stop):
+            compared.append(params)
             failing = failing + 1 if look.errors else 0
             for side, took_ms in look.took_ms.items():
                 latencies[side].record(took_ms)
             if look.same:
                 count_same(replay, look)
             else:
-                suspects.append(ReplayMismatch(replay, comparer, one, look))
+                suspects.append(ReplayMismatch(replay, comparer, params, look))
             self.progress.sample_done(pattern.name)
-        self.progress.pattern_done(pattern.name, len(asked), len(suspects))
-        _sum_up(replay, asked, len(drawn.draws), latencies)
+        self.progress.pattern_done(pattern.name, len(compared), len(suspects))
+        _sum_up(replay, compared, len(drawn.draws), latencies)
         return replay, suspects
 
     def _settled(self, suspects: list[ReplayMismatch]) -> list[ReplayMismatch]:
-        """Those that still differ when both sides have had the time to settle; the others are counted as transient."""
+        """The mismatches that still differ after the time to settle; the others are counted as transient."""
         began = time.monotonic()
         for share in self._shares(began) if self.options.settle_s else ():
             if not suspects:
                 break
             nap(began + share * self.options.settle_s - time.monotonic(), self.stop.is_set, self.sleep)
             looked = list(in_parallel(ReplayMismatch.look_again, suspects, self.options.workers, self.stop))
-            for one in looked:
-                one.replay.transient += not one.lasting
-            suspects = [one for one in suspects if one.lasting]
+            for mismatch in looked:
+                mismatch.replay.transient += not mismatch.lasting
+            suspects = [mismatch for mismatch in suspects if mismatch.lasting]
         return suspects
 
     def _shares(self, began: float) -> Iterator[float]:
-        """When to look again: longer where a change that SQL showed at first may not have reached the table yet."""
+        """When to compare again: for longer while a change that SQL showed may not have reached the table yet."""
         yield from _ROUNDS
         for share in _WHILE_ON_THEIR_WAY:
             if self.lag_s() < time.monotonic() - began:
@@ -176,81 +172,85 @@ class Replay:
 
 
 def _sum_up(
-    replay: PatternReplay, asked: Sequence[ParamSet], drawn: int, latencies: dict[Side, Latencies]
+    replay: PatternReplay, compared: Sequence[ParamSet], drawn: int, latencies: dict[Side, Latencies]
 ) -> None:
-    replay.samples = len(asked)
-    replay.kinds = kinds_of(asked)
-    replay.absent = sum(one.absent for one in asked)
+    replay.samples = len(compared)
+    replay.kinds = kinds_of(compared)
+    replay.absent = sum(params.absent for params in compared)
     replay.latency = {
-        side: summary for side, one in latencies.items() if (summary := one.summary()) is not None
+        side: summary
+        for side, latencies_of_side in latencies.items()
+        if (summary := latencies_of_side.summary()) is not None
     }
     replay.histograms = {side: latencies[side].text() for side in replay.latency}
-    if len(asked) < drawn:
+    if len(compared) < drawn:
         replay.missing_why = (
-            f"{_ERRORS_IN_A_ROW} errors in a row; the other {drawn - len(asked):,} were not asked"
+            f"{_ERRORS_IN_A_ROW} errors in a row; the other {drawn - len(compared):,} were not asked"
         )
 
 
-# ── A replay as evidence: what it compared goes into the journal beside what services compare ──
+# ── A replay as evidence: its comparisons are kept in the journal, like those of services ──
 
 SERVICE = "shadow replay"
 
 
 @dataclass(frozen=True)
 class ReplayRecord:
-    """`revision`: of the mapping that was replayed; `writer` tells this replay from others."""
+    """`revision`: of the mapping that was replayed; `writer`: the id of this replay."""
 
     evidence: Evidence
     revision: str
     writer: str = field(default_factory=lambda: f"replay-{secrets.token_hex(8)}")
 
     def keep(self, result: ReplayResult) -> None:
-        """Keeps what was compared, all of it as of the second in which the replay began: of a pattern that was moved since,
-        it is no evidence. Of a control nothing: no item took part in it.
+        """Keeps the comparisons, dated at the second in which the replay began, so that they are no evidence for a pattern
+        moved since. A control keeps nothing, since it reads no items.
 
         Raises: StoppedError where the journal cannot be asked.
         """
-        asked = [one for one in result.patterns if one.samples]
-        if result.control or not asked:
+        replays = [replay for replay in result.patterns if replay.samples]
+        if result.control or not replays:
             return
         now_s = self.evidence.now_s()
-        windows = [self._window(one, int(now_s - result.took_s)) for one in asked]
-        self.evidence.keep(windows, [sample for one in asked for sample in self._samples(one, now_s)])
+        windows = [self._window(replay, int(now_s - result.took_s)) for replay in replays]
+        self.evidence.keep(windows, [sample for replay in replays for sample in self._samples(replay, now_s)])
 
-    def _window(self, one: PatternReplay, begun_at: int) -> Window:
-        failed = one.failed.total()
+    def _window(self, replay: PatternReplay, begun_at: int) -> Window:
+        failed = replay.failed.total()
         return Window(
-            pattern=one.pattern.name,
+            pattern=replay.pattern.name,
             begun_at=begun_at,
             writer=self.writer,
             service=SERVICE,
             revision=self.revision,
             origin="replay",
-            answered={side: found.answers for side, found in one.latency.items()},
+            answered={side: latency.answers for side, latency in replay.latency.items()},
             errors={
                 side: count
                 for side in ("table", "sql")
                 if (
                     count := sum(
-                        n for kind, n in one.found.items() if (kind.kind, kind.attribute) == ("error", side)
+                        n
+                        for kind, n in replay.found.items()
+                        if (kind.kind, kind.attribute) == ("error", side)
                     )
                 )
             },
-            compared=one.samples - failed,
-            same=one.same,
-            transient=one.transient,
-            different=one.different - failed,
+            compared=replay.samples - failed,
+            same=replay.same,
+            transient=replay.transient,
+            different=replay.different - failed,
             kinds={
                 ",".join(kind): left
-                for kind, count in one.kinds.items()
-                if (left := count - one.failed[kind])
+                for kind, count in replay.kinds.items()
+                if (left := count - replay.failed[kind])
             },
-            found=dict(one.found),
-            latency=dict(one.histograms),
+            found=dict(replay.found),
+            latency=dict(replay.histograms),
         )
 
-    def _samples(self, one: PatternReplay, now_s: float) -> list[Sample]:
-        sampler = Sampler(one.pattern, one.hidden, self.writer, self.revision)
+    def _samples(self, replay: PatternReplay, now_s: float) -> list[Sample]:
+        sampler = Sampler(replay.pattern, replay.hidden, self.writer, self.revision)
         return [
-            sampler.sample(kind, example, now_s) for kind, kept in one.examples.items() for example in kept
+            sampler.sample(kind, example, now_s) for kind, kept in replay.examples.items() for example in kept
         ]

@@ -12,8 +12,8 @@ from typing import Any, Protocol, cast
 from migrator.mapping.patterns.results import Record, TooManyError, names_fault, records_of, rows_of
 from migrator.model.edges import ItemStore, QueryPage, Questions
 from migrator.model.errors import MigratorError, StoppedError
-from migrator.model.patterns import Part, Pattern
-from migrator.model.phase import Side
+from migrator.model.evidence import Side
+from migrator.model.mapping import Part, Pattern
 from migrator.model.results import PartAnswer
 from migrator.stages.patterns.question import Question
 
@@ -52,12 +52,12 @@ class BoundedSource:
         *,
         at_most: int | None = None,
     ) -> list[tuple[Any, ...]]:
-        """`at_most`: as of the source; who wants fewer than the bound is not given too many."""
+        """`at_most`: as of the source; a caller that asks for fewer than the bound gets no more than that."""
         self._bounds.check()
         most = self._bounds.at_most if at_most is None else min(at_most, self._bounds.at_most)
-        found = self._source.query(sql, params, schema, at_most=most)
-        self._bounds.check(len(found))
-        return found
+        rows = self._source.query(sql, params, schema, at_most=most)
+        self._bounds.check(len(rows))
+        return rows
 
 
 class BoundedStore:
@@ -92,7 +92,7 @@ class BoundedStore:
 # ── Both sides of an access pattern as a service asks them: by the mapping, or by functions of its own ──
 
 _LOOP_TICK_S = 0.05
-"""How often it is looked at whether a loop still runs: one that stops tells nobody who waits for it."""
+"""How often a waiting thread checks that a loop still runs: a loop that stops does not notify those that wait for it."""
 
 
 class SideError(MigratorError):
@@ -104,16 +104,16 @@ class SideError(MigratorError):
 
 
 class LoopGoneError(MigratorError):
-    """The event loop that asked has ended, as one does that a framework makes for each request: nobody is at fault."""
+    """The event loop that asked has ended, as one that a framework makes for each request: neither side is at fault."""
 
 
-def blamed(error: BaseException, asked: Side) -> tuple[Side, str]:
-    """Which side is at fault, and why. What a service's own function raises may hold values: its type alone is told."""
+def blamed(error: BaseException, asked_side: Side) -> tuple[Side, str]:
+    """Which side is at fault, and why. An error of a service's own function may hold values: only its type is named."""
     if isinstance(error, SideError):
         return error.side, str(error)
     if isinstance(error, MigratorError):
-        return asked, str(error)
-    return asked, f"{type(error).__name__} was raised"
+        return asked_side, str(error)
+    return asked_side, f"{type(error).__name__} was raised"
 
 
 class ShadowedCall(Protocol):
@@ -201,22 +201,22 @@ class OwnCall:
             raise gone
         work = _harmless(function, self.arguments)
         try:
-            asked = asyncio.run_coroutine_threadsafe(work, self.loop)
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
         except RuntimeError:  # it was closed meanwhile
             work.close()
             raise gone from None
         ends_at = time.monotonic() + self.deadline_s
-        while not wait([asked], _LOOP_TICK_S).done:
+        while not wait([future], _LOOP_TICK_S).done:
             if not self.loop.is_running():
-                asked.cancel()
+                future.cancel()
                 raise gone
             if time.monotonic() >= ends_at:
-                asked.cancel()
+                future.cancel()
                 raise StoppedError("its deadline is over (reads.shadow.deadline_s)")
         try:
-            return asked.result()
+            return future.result()
         except CancelledError:
-            # As asyncio.run does at its end with all that is under way.
+            # As asyncio.run cancels, at its end, all that is under way.
             raise gone from None
 
     def compared(self, items: Any, rows: Any) -> tuple[PartAnswer, ...]:

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from migrator.mapping.patterns.params import checked_params
 from migrator.mapping.patterns.results import records_of
 from migrator.model.errors import SettingsError, did_you_mean
-from migrator.model.patterns import Pattern
-from migrator.model.phase import Side
-from migrator.settings.reads import ShadowSettings
+from migrator.model.evidence import Side
+from migrator.model.mapping import Pattern
+from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.question import Question
 from migrator.stages.reads.backends import OwnCall, missing_function
 from migrator.stages.reads.reads import Call, Reads
@@ -90,9 +90,9 @@ class RoutedPattern:
     def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
         pattern = self._question.pattern
         for name in named:
-            known = {param.name for param in pattern.params}
-            if name not in known:
-                raise SettingsError(f"{pattern.name} has no parameter '{name}'{did_you_mean(name, known)}")
+            names = {param.name for param in pattern.params}
+            if name not in names:
+                raise SettingsError(f"{pattern.name} has no parameter '{name}'{did_you_mean(name, names)}")
         try:
             return dict(self._signature.bind(*args, **named).arguments)
         except TypeError as error:
@@ -103,7 +103,7 @@ class RoutedPattern:
         values = checked_params(pattern, arguments)
         loop = asyncio.get_running_loop() if self._asynchronous else None
         # A list is the caller's, and may be another one when the shadow runs.
-        kept = {name: list(one) if isinstance(one, list) else one for name, one in arguments.items()}
+        kept = {name: list(value) if isinstance(value, list) else value for name, value in arguments.items()}
 
         def shadowed() -> OwnCall:
             return OwnCall(self._question, self._functions, kept, loop, self._shadow.deadline_s)
@@ -115,36 +115,38 @@ class RoutedPattern:
 
 def _signature(function: Function, pattern: Pattern) -> inspect.Signature:
     """The function's signature. Raises: SettingsError where the pattern's parameters are not the function's."""
-    known = {param.name: param for param in pattern.params}
+    params = {param.name: param for param in pattern.params}
     what = f"{pattern.name}: the function {getattr(function, '__name__', 'given')}"
     if not callable(function):
         raise SettingsError(f"{pattern.name}: give a function; this {type(function).__name__} is none")
     try:
-        found = inspect.signature(function)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise SettingsError(
-            f"{what} does not say what it takes; write one with the pattern's parameters: {_listed(known)}"
+            f"{what} does not say what it takes; write one with the pattern's parameters: {_listed(params)}"
         ) from None
-    takes = [one.name for one in found.parameters.values() if one.kind in _NAMED]
-    for one in found.parameters.values():
-        if one.kind not in _NAMED:
-            raise SettingsError(f"{what} {_unnamed(one)}; name the pattern's parameters: {_listed(known)}")
-    unknown = [name for name in takes if name not in known]
+    takes = [parameter.name for parameter in signature.parameters.values() if parameter.kind in _NAMED]
+    for parameter in signature.parameters.values():
+        if parameter.kind not in _NAMED:
+            raise SettingsError(
+                f"{what} {_unnamed(parameter)}; name the pattern's parameters: {_listed(params)}"
+            )
+    unknown = [name for name in takes if name not in params]
     if unknown:
         why = "a shadow calls it again in another thread, so it opens what it needs itself"
         raise SettingsError(
             f"{what} takes '{unknown[0]}', which is no parameter of the pattern"
-            f"{did_you_mean(unknown[0], known)}; {why}"
+            f"{did_you_mean(unknown[0], params)}; {why}"
         )
-    missing = [name for name in known if name not in takes]
+    missing = [name for name in params if name not in takes]
     if missing:
         raise SettingsError(f"{what} does not take '{missing[0]}', a parameter of the pattern; add it")
-    return found
+    return signature
 
 
-def _unnamed(one: inspect.Parameter) -> str:
-    if one.kind is inspect.Parameter.POSITIONAL_ONLY:
-        return f"takes '{one.name}' by its place alone (before the /)"
+def _unnamed(parameter: inspect.Parameter) -> str:
+    if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return f"takes '{parameter.name}' by its place alone (before the /)"
     return "takes *args or **kwargs"
 
 

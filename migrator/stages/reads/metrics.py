@@ -11,11 +11,9 @@ from threading import Lock
 from typing import Literal
 
 from migrator.model.errors import reason_of
-from migrator.model.evidence import SAMPLES_KEPT, DiffKey, Evidence, Sample, Window
-from migrator.model.phase import Side
+from migrator.model.evidence import SAMPLES_KEPT, DiffKey, Evidence, Sample, Side, Window
 from migrator.runtime.logs import get_logger
-from migrator.runtime.processes import tell_of_forks
-from migrator.runtime.ticker import Ticker
+from migrator.runtime.system import Ticker, tell_of_forks
 from migrator.stages.patterns.latencies import Latencies
 
 Verdict = Literal["same", "transient", "different"]
@@ -42,12 +40,12 @@ class ReadEvent:
     dropped: str = ""
     verdict: Verdict | None = None
     kind: str = ""
-    found: Mapping[DiffKey, int] = field(default_factory=dict)
+    differences: Mapping[DiffKey, int] = field(default_factory=dict)
     samples: Sequence[Sample] = ()
 
 
 class ReadMetrics:
-    """Use as a context manager. Who tells it something appends to a deque: no lock, no wait, whatever the journal does.
+    """Use as a context manager. An event is appended to a deque: no lock, no wait, whatever the journal does.
 
     `writer`: gives the instance's id; as long as it is '' nothing is handed on. `clock`: seconds since 1970.
     """
@@ -82,8 +80,10 @@ class ReadMetrics:
 
     def failed(self, pattern: str, side: Side, sample: Sample | None = None) -> None:
         """`sample`: of a shadow that failed, which is a difference of the class error."""
-        found = {} if sample is None else {sample.key: 1}
-        self._tell(ReadEvent(pattern, failed=side, found=found, samples=[sample] if sample else ()))
+        differences = {} if sample is None else {sample.key: 1}
+        self._tell(
+            ReadEvent(pattern, failed=side, differences=differences, samples=[sample] if sample else ())
+        )
 
     def dropped(self, pattern: str, why: str) -> None:
         self._tell(ReadEvent(pattern, dropped=why))
@@ -93,10 +93,12 @@ class ReadMetrics:
         pattern: str,
         verdict: Verdict,
         kind: str,
-        found: Mapping[DiffKey, int] | None = None,
+        differences: Mapping[DiffKey, int] | None = None,
         samples: Sequence[Sample] = (),
     ) -> None:
-        self._tell(ReadEvent(pattern, verdict=verdict, kind=kind, found=found or {}, samples=samples))
+        self._tell(
+            ReadEvent(pattern, verdict=verdict, kind=kind, differences=differences or {}, samples=samples)
+        )
 
     def _tell(self, event: ReadEvent) -> None:
         if len(self._events) < EVENTS_HELD:
@@ -108,27 +110,30 @@ class ReadMetrics:
     # ── what is handed on ──
 
     def flush(self) -> None:
-        """Hands on what happened. Raises: StoppedError where the journal cannot be asked; nothing is lost then."""
+        """Writes the counts to the journal. Raises: StoppedError where the journal cannot be asked; nothing is lost then."""
         with self._flushing:
             writer = self.writer()
             if not writer:
                 return
             self._count(writer)
-            windows = [*self._over.values(), *(one.window() for one in self._now.values() if one.changed)]
-            samples = [one for kept in self._samples.values() for one in kept]
+            windows = [
+                *self._over.values(),
+                *(minute.window() for minute in self._now.values() if minute.changed),
+            ]
+            samples = [sample for kept in self._samples.values() for sample in kept]
             if windows or samples:
                 self.evidence.keep(windows, samples)
             self._over.clear()
             self._samples.clear()
-            for one in self._now.values():
-                one.changed = False
+            for minute in self._now.values():
+                minute.changed = False
 
     def _count(self, writer: str) -> None:
-        """By the minute in which it is counted: a minute that is over, and was handed on, never changes again."""
+        """By the minute of counting, not of the event: a minute that is over and was written never changes again."""
         now_s = int(self.clock())
         begun_at = now_s // MINUTE_S * MINUTE_S
-        for pattern, one in list(self._now.items()):
-            if one.blank.begun_at < begun_at:
+        for pattern, minute in list(self._now.items()):
+            if minute.blank.begun_at < begun_at:
                 self._end(pattern)
         while len(self._over) > WINDOWS_HELD:
             oldest = self._over.pop(next(iter(self._over)))
@@ -156,16 +161,16 @@ class ReadMetrics:
         before, now = self._acted_by, dict(self.versions())
         self._acted_by = now
         for pattern in [name for name, version in now.items() if before.get(name, 0) != version]:
-            known = self._now.get(pattern)
+            current = self._now.get(pattern)
             # Never two windows of one second: the journal would keep the second one alone.
-            self._cuts[pattern] = max(now_s + 1, known.blank.begun_at + 1 if known else 0)
-            if known is not None:
+            self._cuts[pattern] = max(now_s + 1, current.blank.begun_at + 1 if current else 0)
+            if current is not None:
                 self._end(pattern)
 
     def _end(self, pattern: str) -> None:
-        one = self._now.pop(pattern)
-        if one.changed:
-            self._over[pattern, one.blank.begun_at] = one.window()
+        minute = self._now.pop(pattern)
+        if minute.changed:
+            self._over[pattern, minute.blank.begun_at] = minute.window()
 
     # ── life ──
 
@@ -224,7 +229,7 @@ class _Minute:
         self._dropped: Counter[str] = Counter()
         self._kinds: Counter[str] = Counter()
         self._verdicts: Counter[Verdict] = Counter()
-        self._found: Counter[DiffKey] = Counter()
+        self._differences: Counter[DiffKey] = Counter()
         self._latency: dict[Side, Latencies] = {}
 
     def add(self, event: ReadEvent) -> None:
@@ -239,7 +244,7 @@ class _Minute:
         if event.verdict is not None:
             self._verdicts[event.verdict] += 1
             self._kinds[event.kind] += 1
-        self._found.update(event.found)
+        self._differences.update(event.differences)
 
     def lose(self, count: int) -> None:
         self.changed = True
@@ -257,6 +262,6 @@ class _Minute:
             different=verdicts["different"],
             dropped=dict(self._dropped),
             kinds=dict(self._kinds),
-            found=dict(self._found),
-            latency={side: one.text() for side, one in self._latency.items()},
+            found=dict(self._differences),
+            latency={side: latencies.text() for side, latencies in self._latency.items()},
         )

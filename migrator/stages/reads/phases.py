@@ -7,17 +7,44 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Lock
 
-from migrator.model.errors import SettingsError, reason_of
-from migrator.model.evidence import PatternPhase, Phases
-from migrator.model.phase import OFF, State
+from migrator.model.edges import TableState
+from migrator.model.errors import MigratorError, SettingsError, TargetError, reason_of
+from migrator.model.evidence import OFF, PatternPhase, Phases, State
 from migrator.runtime.logs import get_logger
-from migrator.runtime.processes import tell_of_forks
-from migrator.runtime.ticker import Ticker
+from migrator.runtime.system import Ticker, tell_of_forks
 
 LOG_S = 60.0
 _AGAIN_S = 60.0
 _GOODBYE_S = 5.0
 _log = get_logger("reads")
+
+
+def refuse_missing(
+    states: Mapping[str, State],
+    indexes: Mapping[str, str | None],
+    table: str,
+    ask: Callable[[], TableState | None],
+) -> None:
+    """`indexes`: by pattern the one that it asks. Raises: TargetError where a pattern that asks the table asks a table or an
+    index that is not there."""
+    asking_table = {name: state for name, state in states.items() if state.phase != "off"}
+    if not asking_table:
+        return
+    try:
+        state = ask()
+    except MigratorError as error:
+        # DynamoDB may be away, or the user not allowed to describe it: no reason not to answer from SQL.
+        _log.warning("table_cannot_be_described", reason=str(error))
+        return
+    if state is None:
+        raise TargetError(
+            f"there is no table {table}, and {min(asking_table)} is in {asking_table[min(asking_table)]}"
+        )
+    for name, phase in asking_table.items():
+        index = indexes[name]
+        if index is not None and f"index {index}" in state.parts:
+            what = f"{name} is in {phase}, and table {table} has no index {index} like the mapping's"
+            raise TargetError(f"{what}; see `migrator table check`, or move the pattern to off first")
 
 
 class PhaseCache:
@@ -31,7 +58,7 @@ class PhaseCache:
         self.phases = phases
         self.instance = instance
         self.every_s = every_s
-        self._known: Mapping[str, PatternPhase] = {}
+        self._current: Mapping[str, PatternPhase] = {}
         self._faults: list[str] = []
         self._confirmed: tuple[str, Mapping[str, int]] = ("", {})
         self._confirmed_at = float("-inf")
@@ -40,41 +67,41 @@ class PhaseCache:
         self._new_thread()
 
     def state(self, pattern: str) -> State:
-        """The phase that calls of the pattern act by; `off` where nobody ever moved it."""
-        found = self._known.get(pattern)
-        return OFF if found is None else found.state
+        """The phase that calls of the pattern act by; `off` where it was never moved."""
+        phase = self._current.get(pattern)
+        return OFF if phase is None else phase.state
 
     def known(self) -> Mapping[str, PatternPhase]:
-        return self._known
+        return self._current
 
     def versions(self) -> dict[str, int]:
-        """Of the phases that calls act by."""
-        return {name: one.version for name, one in self._known.items()}
+        """The versions of the phases that calls act by."""
+        return {name: phase.version for name, phase in self._current.items()}
 
     def renew(self) -> None:
-        """Asks the journal now. Of a pattern that was edited by hand the phase that is known already goes on.
+        """Asks the journal now. A pattern whose phase was edited by hand keeps the phase that was read before.
 
         Raises: StoppedError, SettingsError where it cannot be asked.
         """
-        found = dict(self.phases.all())
-        self._faults = [one.fault for one in found.values() if one.fault]
-        for name in [name for name, one in found.items() if one.fault]:
-            del found[name]
-            if name in self._known:
-                found[name] = self._known[name]
-        versions = {name: one.version for name, one in found.items()}
-        # From here on calls act by them; only then may anybody be told so.
-        self._known = found
+        phases = dict(self.phases.all())
+        self._faults = [phase.fault for phase in phases.values() if phase.fault]
+        for name in [name for name, phase in phases.items() if phase.fault]:
+            del phases[name]
+            if name in self._current:
+                phases[name] = self._current[name]
+        versions = {name: phase.version for name, phase in phases.items()}
+        # From here on calls act by them; only then may the journal be told so.
+        self._current = phases
         seen = (self.instance(), versions)
-        # Now and then anew: an instance that was silent for long may have been forgotten with all that it said.
+        # Now and then anew: the journal may have dropped an instance that was silent for long, and its confirmations.
         stale = time.monotonic() - self._confirmed_at >= _AGAIN_S
         if seen[0] and (stale or seen != self._confirmed):
             self.phases.confirm(*seen)
             self._confirmed, self._confirmed_at = seen, time.monotonic()
 
     def __enter__(self) -> PhaseCache:
-        """Raises: as `renew`, and SettingsError where a phase was edited by hand: a service that does not know who
-        answers must not start."""
+        """Raises: as `renew`, and SettingsError where a phase was edited by hand: a service that does not know which
+        side answers must not start."""
         self.renew()
         if self._faults:
             raise SettingsError("; ".join(self._faults))

@@ -50,7 +50,7 @@ class ShadowPool:
         self._running: set[Task] = set()
         self._later: list[tuple[float, int, Task]] = []
         self._numbers = count()
-        # Held for moments, never while anybody's work is done.
+        # Held for moments, never while a task runs.
         self._lock = Lock()
         self._wake, self._stopped = Event(), Event()
 

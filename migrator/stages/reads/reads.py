@@ -13,11 +13,11 @@ from migrator.mapping.patterns.params import checked_params, kind_of, texts_of
 from migrator.mapping.patterns.results import Answer, TooManyError, handed, records
 from migrator.model.edges import ItemStore, Questions
 from migrator.model.errors import MigratorError, SettingsError, did_you_mean
-from migrator.model.patterns import Pattern
-from migrator.model.phase import ROUTES, Side, answering, share_of
+from migrator.model.evidence import ROUTES, Side, answering, share_of
+from migrator.model.mapping import Pattern
 from migrator.model.results import PartAnswer, Rows
 from migrator.model.table import Value
-from migrator.settings.reads import ReadSettings
+from migrator.settings.job import ReadSettings
 from migrator.stages.patterns.pages import LARGEST_PAGE, PageRows, Place, refuse_unpaged, sql_page, table_page
 from migrator.stages.patterns.question import Question
 from migrator.stages.reads.backends import (
@@ -59,7 +59,7 @@ class Reads:
     clock: Callable[[], float] = time.perf_counter
 
     def side_of(self, call: Call) -> Side:
-        """The side that answers: always the same for the same parameters while nobody moves the pattern."""
+        """The side that answers: always the same for the same parameters while the pattern is not moved."""
         state = self.phases.state(call.pattern.name)
         if state.phase != "ramp":
             return ROUTES[state.phase].answers
@@ -69,25 +69,25 @@ class Reads:
         """What `ask` gives, timed and counted. Raises: what it raises."""
         began = self.clock()
         try:
-            found = ask()
+            answer = ask()
         except Exception:
             self.ledger.failed(call.pattern.name, side)
             raise
-        self._answered(call, side, found, began)
-        return found
+        self._answered(call, side, answer, began)
+        return answer
 
     async def answer_async(self, call: Call, side: Side, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The same for a side that is awaited."""
         began = self.clock()
         try:
-            found = await ask()
+            answer = await ask()
         except Exception:
             self.ledger.failed(call.pattern.name, side)
             raise
-        self._answered(call, side, found, began)
-        return found
+        self._answered(call, side, answer, began)
+        return answer
 
-    def _answered(self, call: Call, side: Side, found: Any, began: float) -> None:
+    def _answered(self, call: Call, side: Side, answer: Any, began: float) -> None:
         name = call.pattern.name
         self.ledger.answered(name, side, (self.clock() - began) * 1000)
         shadowed = call.shadowed
@@ -98,17 +98,17 @@ class Reads:
             lambda: AnsweredCall(
                 shadowed(),
                 side,
-                _comparable(call, side, found),
+                _comparable(call, side, answer),
                 texts_of(call.pattern, call.values),
                 kind_of(call.pattern, call.values),
             ),
         )
 
 
-def _comparable(call: Call, side: Side, found: Any) -> Any:
+def _comparable(call: Call, side: Side, answer: Any) -> Any:
     """Raises: TooManyError; SideError where the answer has no form that can be compared."""
     try:
-        return call.compares(found)
+        return call.compares(answer)
     except TooManyError:
         raise
     except MigratorError as error:
@@ -128,7 +128,8 @@ class Page:
 
 @dataclass(frozen=True)
 class MappedReads:
-    """`edges`: of callers; `shadow_edges`: of nobody who waits. `revision`: of the mapping. `clock`: seconds since 1970."""
+    """`edges`: of callers; `shadow_edges`: of shadows, for which no caller waits. `revision`: of the mapping. `clock`:
+    seconds since 1970."""
 
     reads: Reads
     questions: Mapping[str, Question]
@@ -185,14 +186,16 @@ class MappedReads:
             if cursor is None
             else self._opened(cursor, key, fresh)
         )
-        place = Place(begun.given, begun.starts, begun.row)
-        ask = lambda: replace(page, edges=self.edges).page(begun.side, self.edges, place)  # noqa: E731
-        compares = lambda one: self._compares({"": one.rows})[""]  # noqa: E731
-        found = self.reads.answer(replace(call, compares=compares), begun.side, ask)
-        items = records(question.pattern.parts[0], found.rows)
-        if found.next is None:
+        position = Place(begun.given, begun.starts, begun.row)
+        ask = lambda: replace(page, edges=self.edges).page(begun.side, self.edges, position)  # noqa: E731
+        compares = lambda rows: self._compares({"": rows.rows})[""]  # noqa: E731
+        page_rows = self.reads.answer(replace(call, compares=compares), begun.side, ask)
+        items = records(question.pattern.parts[0], page_rows.rows)
+        if page_rows.next is None:
             return Page(items)
-        there = replace(begun, given=found.next.given, starts=found.next.starts, row=found.next.row)
+        there = replace(
+            begun, given=page_rows.next.given, starts=page_rows.next.starts, row=page_rows.next.row
+        )
         return Page(items, signed(there, key))
 
     def _key(self, name: str) -> str:
@@ -204,24 +207,24 @@ class MappedReads:
         return self.settings.cursor_key
 
     def _opened(self, text: str, key: str, fresh: Cursor) -> Cursor:
-        found = opened(text, key)
-        fault = self._fault(found, fresh)
+        cursor = opened(text, key)
+        fault = self._fault(cursor, fresh)
         if fault:
             raise SettingsError(f"{fresh.pattern}: {fault}; begin the paging anew")
-        return found
+        return cursor
 
-    def _fault(self, found: Cursor, fresh: Cursor) -> str:
-        if found.pattern != fresh.pattern:
-            return f"the cursor is of another access pattern, {found.pattern}"
-        if found.asked != fresh.asked:
+    def _fault(self, cursor: Cursor, fresh: Cursor) -> str:
+        if cursor.pattern != fresh.pattern:
+            return f"the cursor is of another access pattern, {cursor.pattern}"
+        if cursor.asked != fresh.asked:
             return "the cursor is of other parameters"
-        if found.revision != fresh.revision:
+        if cursor.revision != fresh.revision:
             return "the cursor is of another revision of the mapping"
-        if fresh.begun_at - found.begun_at > self.settings.cursor_life_s:
+        if fresh.begun_at - cursor.begun_at > self.settings.cursor_life_s:
             return "the cursor is too old (reads.cursor_life_s)"
         phase = self.reads.phases.state(fresh.pattern).phase
         ended: dict[Side, str] = {"table": "off", "sql": "complete"}
-        if phase == ended[found.side]:
+        if phase == ended[cursor.side]:
             return f"the cursor is of a side that answers no more: the pattern is {phase}"
         return ""
 
@@ -239,13 +242,13 @@ class _PageCall:
     def pattern(self) -> Pattern:
         return self.question.pattern
 
-    def page(self, side: Side, edges: Backends, place: Place) -> PageRows:
+    def page(self, side: Side, edges: Backends, position: Place) -> PageRows:
         if side == "table":
-            return table_page(self.question, self.values, edges.store, place, self.size)
-        return sql_page(self.question, self.values, edges.source, place, self.size)
+            return table_page(self.question, self.values, edges.store, position, self.size)
+        return sql_page(self.question, self.values, edges.source, position, self.size)
 
     def ask(self, side: Side, bounds: Bounds) -> Any:
-        # One more than a page has says that there is another one.
+        # One row more than a page shows that there is another page.
         bounds = Bounds(bounds.at_most + 1, bounds.late)
         source = cast("Questions", BoundedSource(self.edges.source, bounds))
         store = cast("ItemStore", BoundedStore(self.edges.store, bounds))
@@ -259,7 +262,7 @@ def question_named(questions: Mapping[str, Question], name: str) -> Question:
     """Raises: SettingsError for a pattern that the mapping has not."""
     if not isinstance(name, str):
         raise SettingsError(f"an access pattern is named by a text; this {type(name).__name__} is none")
-    found = questions.get(name)
-    if found is None:
+    question = questions.get(name)
+    if question is None:
         raise SettingsError(f"the mapping has no access pattern '{name}'{did_you_mean(name, questions)}")
-    return found
+    return question

@@ -11,11 +11,10 @@ from threading import Lock
 from typing import Any
 
 from migrator.mapping.patterns.results import TooManyError
-from migrator.model.evidence import DiffKey, Sample
-from migrator.model.phase import Side
+from migrator.model.evidence import DiffKey, Sample, Side
 from migrator.model.results import Example
-from migrator.runtime.processes import tell_of_forks
-from migrator.settings.reads import ShadowSettings
+from migrator.runtime.system import tell_of_forks
+from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.recheck import LONGEST, Comparison, PendingMismatch, Sampler
 from migrator.stages.reads.backends import Bounds, LoopGoneError, ShadowedCall, SideError, blamed
 from migrator.stages.reads.metrics import ReadMetrics
@@ -115,11 +114,11 @@ class AnsweredCall:
 
 
 @dataclass
-class _Doubted:
-    """A call whose answers differed, waiting for its next look."""
+class _Pending:
+    """A call whose answers differed, waiting for its next comparison."""
 
     answered: AnsweredCall
-    doubt: PendingMismatch
+    mismatch: PendingMismatch
     since: float
     looks: int = 0
 
@@ -194,11 +193,11 @@ class Shadow:
         return ""
 
     def _breaker(self, pattern: str) -> Breaker:
-        found = self._breakers.get(pattern)
-        if found is None:
-            made = Breaker(self.settings.breaker_after, self.settings.breaker_pause_s, self.clock)
-            found = self._breakers.setdefault(pattern, made)
-        return found
+        breaker = self._breakers.get(pattern)
+        if breaker is None:
+            new_breaker = Breaker(self.settings.breaker_after, self.settings.breaker_pause_s, self.clock)
+            breaker = self._breakers.setdefault(pattern, new_breaker)
+        return breaker
 
     # ── the first comparison ──
 
@@ -215,25 +214,25 @@ class Shadow:
         began = self.clock()
         try:
             bounds = self._bounds(task)
-            found = call.ask(other, bounds)
+            answer = call.ask(other, bounds)
             took_ms = (self.clock() - began) * 1000
-            look = self._compared(answered, {answered.side: answered.answer, other: found}, bounds)
+            comparison = self._compared(answered, {answered.side: answered.answer, other: answer}, bounds)
         except LoopGoneError:
             return lambda: self.ledger.dropped(call.pattern.name, "broken")
         except BaseException as error:
             # A service's function may raise what would end a thread, and this one is needed.
             side, why = blamed(error, other)
             return lambda: self._failed(answered, side, why)
-        return lambda: self._judge_first(answered, other, took_ms, look)
+        return lambda: self._judge_first(answered, other, took_ms, comparison)
 
     def _bounds(self, task: Task) -> Bounds:
         return Bounds(self.settings.max_rows, lambda: task.abandoned)
 
-    def _compared(self, answered: AnsweredCall, found: Mapping[Side, Any], bounds: Bounds) -> Comparison:
-        """One at a time: each thread that computes is one more that callers wait behind for the interpreter."""
+    def _compared(self, answered: AnsweredCall, answers: Mapping[Side, Any], bounds: Bounds) -> Comparison:
+        """One at a time: each computing thread delays the callers' threads, which wait for the interpreter."""
         with self._comparing:
             bounds.check()
-            return Comparison(answered.call.compared(found["table"], found["sql"]), {})
+            return Comparison(answered.call.compared(answers["table"], answers["sql"]), {})
 
     def _judge_first(self, answered: AnsweredCall, other: Side, took_ms: float, look: Comparison) -> None:
         name = answered.call.pattern.name
@@ -242,9 +241,9 @@ class Shadow:
         if look.same:
             self.ledger.compared(name, "same", answered.kind)
             return
-        doubted = _Doubted(answered, PendingMismatch(look), self.clock())
+        pending = _Pending(answered, PendingMismatch(look), self.clock())
         if self._pool.waiting < self._doubts_at_once():
-            self._wait(doubted)
+            self._wait(pending)
         else:
             self._unsettled(name)
 
@@ -255,7 +254,7 @@ class Shadow:
         return min(DOUBTS_AT_ONCE, max(1, int(in_time)))
 
     def _unsettled(self, name: str) -> None:
-        """It differed, and nobody will know whether for good."""
+        """Counts a call that differed and will not be compared again."""
         self.ledger.dropped(name, "unsettled" if self._running else "ended")
 
     def _failed(self, answered: AnsweredCall, side: Side, why: str) -> None:
@@ -270,56 +269,56 @@ class Shadow:
 
     # ── the re-checks ──
 
-    def _wait(self, doubted: _Doubted) -> None:
-        shares = (*ROUNDS, *(1.0 + 0.25 * more for more in range(1, 1 + doubted.looks)))
-        due = doubted.since + shares[doubted.looks] * self.settings.settle_s
-        name = doubted.answered.call.pattern.name
+    def _wait(self, pending: _Pending) -> None:
+        shares = (*ROUNDS, *(1.0 + 0.25 * extra for extra in range(1, 1 + pending.looks)))
+        due = pending.since + shares[pending.looks] * self.settings.settle_s
+        name = pending.answered.call.pattern.name
         again = Task(
-            lambda task: self._look_again(doubted, task), lambda: self._unsettled(name), self._later.spend
+            lambda task: self._look_again(pending, task), lambda: self._unsettled(name), self._later.spend
         )
         self._pool.put_later(due, again)
 
-    def _look_again(self, doubted: _Doubted, task: Task) -> Callable[[], None]:
-        """Both sides anew: what the caller was given may have been in flight itself."""
-        answered = doubted.answered
+    def _look_again(self, pending: _Pending, task: Task) -> Callable[[], None]:
+        """Asks both sides anew: the caller's answer may itself have been of rows whose change was under way."""
+        answered = pending.answered
         name = answered.call.pattern.name
         try:
             bounds = self._bounds(task)
-            found = {side: answered.call.ask(side, bounds) for side in OTHER}
-            look = self._compared(answered, found, bounds)
-            is_last = doubted.looks + 1 >= len(ROUNDS) and not self._is_on_its_way(doubted)
+            answers = {side: answered.call.ask(side, bounds) for side in OTHER}
+            comparison = self._compared(answered, answers, bounds)
+            is_last = pending.looks + 1 >= len(ROUNDS) and not self._is_on_its_way(pending)
         except BaseException:
             # It hides what differs, so nothing can be said of this call.
             return lambda: self._unsettled(name)
-        return lambda: self._judge_again(doubted, look, is_last=is_last)
+        return lambda: self._judge_again(pending, comparison, is_last=is_last)
 
-    def _is_on_its_way(self, doubted: _Doubted) -> bool:
+    def _is_on_its_way(self, pending: _Pending) -> bool:
         """Whether a change from before the first look has not reached the table yet."""
-        waited_s = self.clock() - doubted.since
+        waited_s = self.clock() - pending.since
         return waited_s < LONGEST * self.settings.settle_s and self.lag_s() >= waited_s
 
-    def _judge_again(self, doubted: _Doubted, look: Comparison, *, is_last: bool) -> None:
-        doubted.doubt.looked(look)
-        doubted.looks += 1
-        answered = doubted.answered
+    def _judge_again(self, pending: _Pending, comparison: Comparison, *, is_last: bool) -> None:
+        pending.mismatch.looked(comparison)
+        pending.looks += 1
+        answered = pending.answered
         name = answered.call.pattern.name
-        if not doubted.doubt.lasting:
+        if not pending.mismatch.lasting:
             self.ledger.compared(name, "transient", answered.kind)
         elif not is_last:
-            self._wait(doubted)
+            self._wait(pending)
         else:
-            found, samples = self._found(doubted)
-            self.ledger.compared(name, "different", answered.kind, found, samples)
+            differences, samples = self._differences(pending)
+            self.ledger.compared(name, "different", answered.kind, differences, samples)
 
-    def _found(self, doubted: _Doubted) -> tuple[Counter[DiffKey], list[Sample]]:
-        sampler, now = self.sampler(doubted.answered.call.pattern.name), self.ledger.clock()
-        found: Counter[DiffKey] = Counter()
+    def _differences(self, pending: _Pending) -> tuple[Counter[DiffKey], list[Sample]]:
+        sampler, now = self.sampler(pending.answered.call.pattern.name), self.ledger.clock()
+        differences: Counter[DiffKey] = Counter()
         samples: list[Sample] = []
-        for kind, example in doubted.doubt.found(doubted.answered.texts):
-            found[kind] += 1
-            if found[kind] <= SAMPLES_A_CALL:
+        for kind, example in pending.mismatch.found(pending.answered.texts):
+            differences[kind] += 1
+            if differences[kind] <= SAMPLES_A_CALL:
                 samples.append(sampler.sample(kind, example, now))
-        return found, samples
+        return differences, samples
 
     # ── life ──
 

@@ -1,4 +1,4 @@
-"""Differences on record, grouped, with example rows and items side by side."""
+"""Groups of recorded differences, with example rows and items side by side."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from migrator.model.edges import ItemStore, Rows
 from migrator.model.errors import Interrupted, MigratorError, RowError
 from migrator.model.evidence import DiffKey, Sample
 from migrator.model.journal import Finding, FindingGroup, FindingGroups, Run
-from migrator.model.keys import item_key_of
 from migrator.model.report import Cell, Difference, Found, Group
-from migrator.model.table import Item, ItemKey, TableDesign
+from migrator.model.table import Item, ItemKey, TableDesign, item_key_of
 from migrator.stages.report.shown import Showing, Windows, clipped
 from migrator.stages.report.verdict import SINCE_GONE, Cause, Circumstances, cause_of
 
-# ── The row and the item that a finding names, read again, side by side ──
+# ── The row and the item of a finding, read again and shown side by side ──
 
 
 @dataclass
 class Pairs:
-    """`entities`: by name. `failed`: why reading was given up, '' while it was not; nothing is read after that.
+    """`entities`: by name. `failed`: why reading was given up, '' before that; nothing is read afterwards.
 
-    What is shown is how both sides are now: a difference that has gone since shows no cell that differs.
+    Both sides are shown as they are now: a difference that has gone since shows no differing cell.
     """
 
     source: Rows
@@ -40,8 +39,8 @@ class Pairs:
     failed: str = ""
 
     def cells(self, finding: Finding) -> list[Cell] | None:
-        """Attribute by attribute what the row makes and what the item has; nothing where there is neither, None where it
-        cannot be told."""
+        """Attribute by attribute what the row makes and what the item has; empty where neither exists, None where they
+        cannot be read."""
         entity = self.entities.get(finding.entity)
         if entity is None or not finding.item_key or self.failed:
             return None
@@ -82,19 +81,17 @@ def _pair_differs(name: str, expected: Item | None, stored: Item | None) -> bool
     return not equal(expected[name], stored[name])
 
 
-# ──
-# Differences on record, grouped: what shadow reads and replays found, what runs found, with examples side
-# by side.
+# ── Groups of differences found by shadow reads, replays and runs, with examples side by side ──
 
 Place: TypeAlias = tuple[str, ...]
 _Kind: TypeAlias = tuple[str, DiffKey]
-"""Of differences: the pattern, and what it counts them by."""
+"""The pattern of a difference and the key by which its windows count it."""
 SHOWN_AT_MOST = 5_000
 """Differences of one report; the rest is counted."""
 _OF_ITEMS = ("missing", "unexpected", "different")
-"""Kinds of findings that are of one row and one item, and are gone when these are the same."""
+"""Kinds of findings about one row and one item, which are gone when the two agree."""
 _LOOKED_UP = 5
-"""Findings of a group whose row and item are read again, so that both sides can be shown."""
+"""Findings of a group whose row and item are read again at most, so that both sides can be shown."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +103,17 @@ class Differences:
     values: bool = True
     pairs: Pairs | None = None
 
-    # ── of shadow reads and replays ──
+    # ── differences of shadow reads and replays ──
 
     def of_windows(self, windows: Windows, samples: Sequence[Sample]) -> list[Group]:
-        """A group for each kind of difference of a pattern; what is from before its last move is a group of its own."""
-        standing, before = windows.found(), windows.found(since_move=False)
+        """A group for each kind of difference of a pattern; differences from before its last move are separate groups."""
+        standing, before = windows.differences(), windows.differences(since_move=False)
         recent: dict[_Kind, list[Sample]] = defaultdict(list)
         older: dict[_Kind, list[Sample]] = defaultdict(list)
-        for one in samples:
-            kind = one.pattern, one.key
-            is_recent = kind in standing and windows.is_since_move(one.pattern, one.at)
-            (recent if is_recent else older)[kind].append(one)
+        for sample in samples:
+            kind = sample.pattern, sample.key
+            is_recent = kind in standing and windows.is_since_move(sample.pattern, sample.at)
+            (recent if is_recent else older)[kind].append(sample)
         groups = [self._of_pattern(kind, counts, recent[kind]) for kind, counts in standing.items()]
         for kind, counts in before.items():
             made = self._of_pattern(kind, counts, older[kind], "before" if kind in standing else "")
@@ -126,19 +123,19 @@ class Differences:
     def _of_pattern(
         self, kind: _Kind, counts: Counter[str], samples: Sequence[Sample], when: str = ""
     ) -> Group:
-        """`when`: what tells the group from another one of its kind."""
+        """`when`: distinguishes the group from another one of its kind."""
         pattern, key = kind
         both = [
-            (one.attributes, one.row, one.item)
-            for one in samples
-            if one.row is not None and one.item is not None
+            (sample.attributes, sample.row, sample.item)
+            for sample in samples
+            if sample.row is not None and sample.item is not None
         ]
-        # As many answers as show one row are evidence of one row.
-        rows = len({one.subject for one in samples}) if all(one.subject for one in samples) else 0
-        around = replace(self.around.of(max((one.at for one in samples), default=None)), rows=rows)
+        # Several answers that show the same row are evidence of one row only.
+        rows = len({sample.subject for sample in samples}) if all(sample.subject for sample in samples) else 0
+        around = replace(self.around.of(max((sample.at for sample in samples), default=None)), rows=rows)
         cause = cause_of(key.kind, key.attribute, list(pairs_of(key.attribute, both)), around)
         id_ = _id("pattern", pattern, key.kind, key.part, key.attribute, *filter(None, [when]))
-        origins: list[Found] = [one for one in ("service", "replay") if counts[one]]
+        origins: list[Found] = [origin for origin in ("service", "replay") if counts[origin]]
         made = Group(
             id=id_,
             found_by=origins,
@@ -151,53 +148,57 @@ class Differences:
             advice=cause.advice,
             rows=rows,
         )
-        return replace(made, differences=[self._of_sample(id_, one) for one in samples])
+        return replace(made, differences=[self._of_sample(id_, sample) for sample in samples])
 
-    def _of_sample(self, group: str, one: Sample) -> Difference:
+    def _of_sample(self, group: str, sample: Sample) -> Difference:
         if not self.values:
-            return Difference(group, one.at, why=one.why)
-        sql, item = (self._shown_side(one, side) for side in (one.row, one.item))
+            return Difference(group, sample.at, why=sample.why)
+        sql, item = (self._shown_side(sample, side) for side in (sample.row, sample.item))
         cells = [
-            Cell(name, sql[place], item[place], _differs(one, name, place))
-            for place, name in enumerate(one.attributes)
+            Cell(name, sql[place], item[place], _differs(sample, name, place))
+            for place, name in enumerate(sample.attributes)
         ]
-        shown = cells if one.row is not None or one.item is not None else []
-        return Difference(group, one.at, self._params(one), cells=shown, why=one.why)
+        shown = cells if sample.row is not None or sample.item is not None else []
+        return Difference(group, sample.at, self._params(sample), cells=shown, why=sample.why)
 
-    def _shown_side(self, one: Sample, texts: Sequence[str] | None) -> Sequence[str | None]:
+    def _shown_side(self, sample: Sample, texts: Sequence[str] | None) -> Sequence[str | None]:
         if texts is None:
-            return [None] * len(one.attributes)
-        return self.showing.sample(one.pattern, one.attributes, texts)
+            return [None] * len(sample.attributes)
+        return self.showing.sample(sample.pattern, sample.attributes, texts)
 
-    def _params(self, one: Sample) -> dict[str, str]:
-        names = list(one.params)
+    def _params(self, sample: Sample) -> dict[str, str]:
+        names = list(sample.params)
         return dict(
-            zip(names, self.showing.sample(one.pattern, names, list(one.params.values())), strict=True)
+            zip(names, self.showing.sample(sample.pattern, names, list(sample.params.values())), strict=True)
         )
 
-    # ── of runs ──
+    # ── differences of runs ──
 
     def of_run(
-        self, run: Run, groups: FindingGroups, limit: int = SHOWN_AT_MOST, told: Collection[Place] = ()
+        self,
+        run: Run,
+        groups: FindingGroups,
+        limit: int = SHOWN_AT_MOST,
+        other_places: Collection[Place] = (),
     ) -> Iterator[Group]:
-        """A group for each kind of finding but refused rows. `limit`: of differences in all of them. `told`: what another
-        run has found, too, which is one difference and not two."""
-        counted = [one for one in groups.groups(run) if one.kind != "refused"]
+        """A group for each kind of finding except refused rows. `limit`: of differences in all groups. `other_places`:
+        differences that another run has found, too; they are left out."""
+        counted = [group for group in groups.groups(run) if group.kind != "refused"]
         for place, group in enumerate(counted):
             share = max(_LOOKED_UP, limit // (len(counted) - place))
-            found = groups.some(run, group, min(share, max(0, limit)))
-            limit -= len(found)
-            new = [one for one in found if place_of(one) not in told]
-            if count := group.count - len(found) + len(new):
+            findings = groups.some(run, group, min(share, max(0, limit)))
+            limit -= len(findings)
+            new = [finding for finding in findings if place_of(finding) not in other_places]
+            if count := group.count - len(findings) + len(new):
                 yield self._of_group(run, replace(group, count=count), new)
 
-    def _of_group(self, run: Run, group: FindingGroup, found: Sequence[Finding]) -> Group:
+    def _of_group(self, run: Run, group: FindingGroup, findings: Sequence[Finding]) -> Group:
         id_ = _id(run.identity.kind, group.entity, group.kind, "", group.attribute)
-        looked_up = found[:_LOOKED_UP] if self.values and self.pairs is not None else []
-        seen = [self.pairs.cells(one) for one in looked_up] if self.pairs is not None else []
+        looked_up = findings[:_LOOKED_UP] if self.values and self.pairs is not None else []
+        seen = [self.pairs.cells(finding) for finding in looked_up] if self.pairs is not None else []
         around = replace(self.around.of(_ended_s(run)), of_pattern=False)
         cause = self._cause_now(group, [cells for cells in seen if cells is not None], around)
-        cells = [one or [] for one in seen] + [[]] * (len(found) - len(seen))
+        cells = [pair_cells or [] for pair_cells in seen] + [[]] * (len(findings) - len(seen))
         return Group(
             id=id_,
             found_by=[run.identity.kind],
@@ -208,54 +209,58 @@ class Differences:
             count=group.count,
             cause=cause.likely,
             advice=cause.advice,
-            differences=[self._of_finding(id_, one, row) for one, row in zip(found, cells, strict=True)],
+            differences=[
+                self._of_finding(id_, finding, row) for finding, row in zip(findings, cells, strict=True)
+            ],
         )
 
     def _cause_now(
         self, group: FindingGroup, looked_up: Sequence[Sequence[Cell]], around: Circumstances
     ) -> Cause:
-        """By the values of now. What is the same by now tells nothing of why it was not."""
+        """The cause by the current values; values that agree by now say nothing about why they differed."""
         name = group.attribute
         compared = [
-            [one for one in cells if name in ("", one.attribute)]
+            [cell for cell in cells if name in ("", cell.attribute)]
             for cells in looked_up
-            # Some attributes are never shown, and nobody sees whether they still differ.
-            if not cells or not name or any(one.attribute == name for one in cells)
+            # Some attributes are never shown, so whether they still differ is not known.
+            if not cells or not name or any(cell.attribute == name for cell in cells)
         ]
-        differing = [one for cells in compared for one in cells if one.differs]
+        differing = [cell for cells in compared for cell in cells if cell.differs]
         if compared and not differing and group.kind in _OF_ITEMS:
             return SINCE_GONE
-        pairs = [(one.sql or "null", one.item or "null") for one in differing if name]
+        pairs = [(cell.sql or "null", cell.item or "null") for cell in differing if name]
         return cause_of(group.kind, name, pairs, around)
 
-    def _of_finding(self, group: str, one: Finding, cells: Sequence[Cell]) -> Difference:
+    def _of_finding(self, group: str, finding: Finding, cells: Sequence[Cell]) -> Difference:
         show = self.showing
-        why = f"{one.item_type}: {one.reason}" if one.item_type else one.reason
+        why = f"{finding.item_type}: {finding.reason}" if finding.item_type else finding.reason
         return Difference(
             group,
-            row_key=clipped(show.key(one.source_key)),
-            item_key=clipped(show.key(one.item_key, one.source_key or "[]")),
+            row_key=clipped(show.key(finding.source_key)),
+            item_key=clipped(show.key(finding.item_key, finding.source_key or "[]")),
             cells=cells,
-            why=clipped(show.key(why, one.source_key or "[]")),
+            why=clipped(show.key(why, finding.source_key or "[]")),
         )
 
 
-def place_of(one: Finding) -> Place:
-    """What two runs that find one difference say alike."""
-    return one.kind, one.entity, one.source_key, one.item_key, one.attribute
+def place_of(finding: Finding) -> Place:
+    """The fields that are equal when two runs find the same difference."""
+    return finding.kind, finding.entity, finding.source_key, finding.item_key, finding.attribute
 
 
 def _ended_s(run: Run) -> float:
-    """By when it had found what it has found; that of one that has not ended may be as old as its beginning."""
+    """The end of the run in seconds since 1970; of a run that has not ended its start, as findings may be that old."""
     return datetime.fromisoformat(run.ended_at or run.started_at).timestamp()
 
 
-def _differs(one: Sample, name: str, place: int) -> bool:
-    if one.row is None or one.item is None:
+def _differs(sample: Sample, name: str, place: int) -> bool:
+    if sample.row is None or sample.item is None:
         return True
-    return one.row[place] != one.item[place] if not one.key.attribute else name == one.key.attribute
+    return (
+        sample.row[place] != sample.item[place] if not sample.key.attribute else name == sample.key.attribute
+    )
 
 
 def _id(*words: str) -> str:
-    """Short, the same for the same kind of difference in every report, so that links to it last."""
+    """A short id, the same for the same kind of difference in every report, so that links stay valid."""
     return f"g-{blake2b(repr(words).encode(errors='surrogatepass'), digest_size=5).hexdigest()}"

@@ -1,4 +1,4 @@
-"""A report gathered: what the journal knows of a job, with examples read again from both sides."""
+"""Gathers a report: what the journal holds of a job, with examples read again from both sides."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.plan import columns_digest
 from migrator.model.edges import ItemStore, Rows
-from migrator.model.entities import Mapping as MappingModel
 from migrator.model.evidence import Evidence, Phases
 from migrator.model.instances import ServiceRegistry
 from migrator.model.journal import FindingGroups, Journal, Run
+from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.report import (
     Group,
     InstanceReport,
@@ -37,8 +37,8 @@ _MOVES_SHOWN = 50
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """`since_s`: how far back comparisons are counted. `values`: whether rows are read, so that examples are shown at all;
-    `whole_values`: whether their values are shown and not masked, and with them keys."""
+    """`since_s`: how far back comparisons are counted. `values`: whether rows are read, so that examples can be shown;
+    `whole_values`: whether their values and keys are shown unmasked."""
 
     since_s: float = 86_400.0
     values: bool = True
@@ -58,9 +58,9 @@ class ReportRecords:
 
 @dataclass(frozen=True)
 class ReportSides:
-    """The mapping, laid over the source where it can be asked; `source` and `store` None where they cannot.
+    """The mapping, compiled for the source where it can be reached; `source` and `store` None where they cannot.
 
-    `table`: under the job's name for it. `notes`: why a side is not there.
+    `table`: with the job's name for it. `notes`: why a side is missing.
     """
 
     mapping: MappingModel
@@ -113,12 +113,12 @@ class Report:
         kept, phases = self.records.evidence.windows(since), self.records.phases.all()
         windows = Windows(kept, self.sides.mapping.revision, now_s, phases)
         patterns = windows.patterns(self.sides.mapping.patterns)
-        budgets = {name: one.p99_ms for name, one in self.sides.mapping.patterns.items()}
-        patterns = [replace(one, budget_ms=budgets[one.name]) for one in patterns]
+        budgets = {name: pattern.p99_ms for name, pattern in self.sides.mapping.patterns.items()}
+        patterns = [replace(report, budget_ms=budgets[report.name]) for report in patterns]
         groups, refused = self._groups(windows, since), self._refused()
-        runs = [self._run(one) for one in self._runs.values()]
+        runs = [self._run(run) for run in self._runs.values()]
         views = Views(self.sides.mapping, self.sides.entities, self._showing, self._sampled())
-        shown = [self._showing.view(one) for one in views.all()]
+        shown = [self._showing.view(view) for view in views.all()]
         return ReportModel(
             job=self.around.job,
             journal=self.around.journal,
@@ -146,14 +146,14 @@ class Report:
         sides = self.sides
         if sides.source is None or sides.store is None:
             return None
-        entities = {one.name: one for one in sides.entities}
+        entities = {entity.name: entity for entity in sides.entities}
         return Pairs(sides.source, sides.store, entities, sides.table, self._showing)
 
     def _sampled(self) -> Rows | None:
         return self.sides.source if self.options.values else None
 
     def _groups(self, windows: Windows, since: float) -> list[Group]:
-        """The most numerous first, those of shadow reads before those of runs; last those from before a pattern's move."""
+        """Groups in order: most differences first, shadow reads before runs, and last those from before a pattern's move."""
         lag, backfill = self.around.lag, self._runs.get("backfill")
         around = Circumstances(
             waiting=lag.waiting or 0,
@@ -165,35 +165,37 @@ class Report:
         made = Differences(self._showing, around, self.options.values, self._pairs)
         revision = self.sides.mapping.revision
         samples = [
-            one for one in self.records.evidence.samples() if one.at >= since and one.revision == revision
+            sample
+            for sample in self.records.evidence.samples()
+            if sample.at >= since and sample.revision == revision
         ]
-        found = made.of_windows(windows, samples)
-        left = SHOWN_AT_MOST - sum(len(one.differences) for one in found)
-        told: set[Place] = set()
+        groups = made.of_windows(windows, samples)
+        left = SHOWN_AT_MOST - sum(len(group.differences) for group in groups)
+        seen_places: set[Place] = set()
         for run in self._looked_runs():
-            of_run = list(made.of_run(run, self.records.groups, max(0, left), told))
-            told |= self._places(run)
-            left -= sum(len(one.differences) for one in of_run)
-            found += of_run
-        # Causes are told by whole values, so these give way to masks only now.
+            of_run = list(made.of_run(run, self.records.groups, max(0, left), seen_places))
+            seen_places |= self._places(run)
+            left -= sum(len(group.differences) for group in of_run)
+            groups += of_run
+        # Causes are found from whole values, so masking comes last.
         named = [
             replace(
-                one,
-                advice=one.advice.replace("JOB", self.around.file),
-                differences=[self._showing.difference(difference) for difference in one.differences],
+                group,
+                advice=group.advice.replace("JOB", self.around.file),
+                differences=[self._showing.difference(difference) for difference in group.differences],
             )
-            for one in found
+            for group in groups
         ]
-        return sorted(named, key=lambda one: (one.before_move, -one.count))
+        return sorted(named, key=lambda group: (group.before_move, -group.count))
 
     def _places(self, run: Run) -> set[Place]:
-        """Of the first findings of the run that one of another run may be, too."""
+        """The places of the run's first findings, for comparison with another run's."""
         groups = self.records.groups
-        found = (groups.some(run, group, SHOWN_AT_MOST) for group in groups.groups(run))
-        return {place_of(one) for some in found for one in some}
+        findings = (groups.some(run, group, SHOWN_AT_MOST) for group in groups.groups(run))
+        return {place_of(finding) for some in findings for finding in some}
 
     def _looked_runs(self) -> list[Run]:
-        """The last runs of each kind; a backfill before the last verify is told by that verify."""
+        """The last runs of each kind, without a backfill whose findings a later verify has replaced."""
         verify = self._runs.get("verify")
         return [
             run
@@ -202,23 +204,23 @@ class Report:
         ]
 
     def _refused(self) -> list[Refused]:
-        found: dict[tuple[str, str], Refused] = {}
+        by_reason: dict[tuple[str, str], Refused] = {}
         for run in self._looked_runs():
             for group in self.records.groups.groups(run):
                 if group.kind == "refused":
                     of_group = self.records.groups.some(run, group, _REFUSED_READ)
                     reasons: dict[str, list[str]] = defaultdict(list)
-                    for one in of_group:
-                        reason = self._showing.key(one.reason, one.source_key or "[]")
-                        reasons[reason].append(self._showing.key(one.source_key))
+                    for finding in of_group:
+                        reason = self._showing.key(finding.reason, finding.source_key or "[]")
+                        reasons[reason].append(self._showing.key(finding.source_key))
                     for reason, keys in reasons.items():
-                        # What was not read is counted to the reason that is most of what was.
-                        more = (
+                        # Findings that were not read are counted to the most frequent reason.
+                        unread = (
                             group.count - len(of_group) if len(keys) == max(map(len, reasons.values())) else 0
                         )
-                        shown = Refused(group.entity, clipped(reason), len(keys) + more, keys[:_KEYS_SHOWN])
-                        found.setdefault((group.entity, reason), shown)
-        return sorted(found.values(), key=lambda one: -one.count)
+                        shown = Refused(group.entity, clipped(reason), len(keys) + unread, keys[:_KEYS_SHOWN])
+                        by_reason.setdefault((group.entity, reason), shown)
+        return sorted(by_reason.values(), key=lambda refused: -refused.count)
 
     # ── the rest ──
 
@@ -234,7 +236,7 @@ class Report:
     def _run(self, run: Run) -> RunReport:
         tally = self.records.journal.tally(run)
         plans = [entity.plan for entity in self.sides.entities]
-        known = run.identity.kind == "verify" and bool(plans)
+        is_comparable = run.identity.kind == "verify" and bool(plans)
         return RunReport(
             kind=run.identity.kind,
             number=run.id,
@@ -247,12 +249,12 @@ class Report:
             refused=tally.refused,
             findings=self._counts(run),
             current=run.identity.revision == columns_digest(self.sides.mapping.revision, plans)
-            if known
+            if is_comparable
             else None,
         )
 
     def _counts(self, run: Run) -> dict[str, int]:
-        """Findings per kind, as the differences of the report count them: of relays those that are open."""
+        """Findings per kind, counted as in the report's differences: of relays only open ones."""
         counted: Counter[str] = Counter()
         for group in self.records.groups.groups(run):
             counted[group.kind] += group.count
@@ -262,30 +264,30 @@ class Report:
         history = list(self.records.phases.history())[-_MOVES_SHOWN:]
         return [
             PhaseMove(
-                one.at,
-                one.pattern,
-                str(one.before),
-                str(one.after),
-                one.who,
-                clipped(one.reason),
-                one.override,
+                move.at,
+                move.pattern,
+                str(move.before),
+                str(move.after),
+                move.who,
+                clipped(move.reason),
+                move.override,
             )
-            for one in reversed(history)
+            for move in reversed(history)
         ]
 
     def _instances(self) -> list[InstanceReport]:
         service_registry = self.around.service_registry
         return [
             InstanceReport(
-                service=" ".join(filter(None, (one.service, one.version))),
-                where=f"{one.host}:{one.pid}",
-                role=one.role,
-                mode=one.mode,
-                heard_s=service_registry.age_s(one),
-                fits=one.revision == self.sides.mapping.revision,
-                silent=one in service_registry.silent,
+                service=" ".join(filter(None, (instance.service, instance.version))),
+                where=f"{instance.host}:{instance.pid}",
+                role=instance.role,
+                mode=instance.mode,
+                heard_s=service_registry.age_s(instance),
+                fits=instance.revision == self.sides.mapping.revision,
+                silent=instance in service_registry.silent,
             )
-            for one in (*service_registry.living, *service_registry.silent)
+            for instance in (*service_registry.living, *service_registry.silent)
         ]
 
     def _notes(self, views: Views) -> list[str]:
@@ -306,12 +308,12 @@ class Report:
 
 
 def _last_runs(runs: Sequence[Run]) -> Mapping[str, Run]:
-    """The last run of each kind; of verify the last whole one, unless there were samples alone."""
-    found: dict[str, Run] = {}
+    """The last run of each kind; of verify the last full one, unless there were only samples."""
+    last_runs: dict[str, Run] = {}
     for run in runs:
-        known = found.get(run.identity.kind)
-        if known is None or not (
-            run.identity.kind == "verify" and run.identity.scope and not known.identity.scope
+        last = last_runs.get(run.identity.kind)
+        if last is None or not (
+            run.identity.kind == "verify" and run.identity.scope and not last.identity.scope
         ):
-            found[run.identity.kind] = run
-    return {kind: found[kind] for kind in ("backfill", "verify", "relay") if kind in found}
+            last_runs[run.identity.kind] = run
+    return {kind: last_runs[kind] for kind in ("backfill", "verify", "relay") if kind in last_runs}

@@ -1,4 +1,4 @@
-"""Items, keys, findings and windows of comparison in the form that a report shows."""
+"""Display forms for a report: items, keys and differences with masks, and summaries of comparison windows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ from migrator.mapping.show.redaction import (
     value_mask,
     value_text,
 )
-from migrator.model.entities import ItemDesign
-from migrator.model.entities import Mapping as MappingModel
-from migrator.model.evidence import DiffKey, PatternPhase, Window
-from migrator.model.expressions import Template
+from migrator.model.evidence import SIDES, DiffKey, PatternPhase, Side, Window
 from migrator.model.facts import EntityPlan
-from migrator.model.phase import SIDES, Side
+from migrator.model.mapping import ItemDesign, Template
+from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.report import (
     Coverage,
     Curve,
@@ -43,14 +41,14 @@ from migrator.stages.patterns.latencies import added
 
 _MASK = re.compile(r"…[0-9a-f]{4}")
 LONGEST = 2_000
-"""Letters of a value; more would be a wall."""
+"""Characters of a value that are shown at most."""
 
 
 class Showing:
     """`plans`: of all entities; none where the source cannot be asked, and no item is shown then.
 
-    `whole_keys`: whether keys are shown whole, also the parts that may name a person; `whole_values`: whether values that
-    nothing redacts are.
+    `whole_keys`: whether keys are shown unmasked, also the parts that may name a person; `whole_values`: whether values
+    that nothing redacts are.
     """
 
     def __init__(
@@ -59,11 +57,11 @@ class Showing:
         self.table = mapping.table
         self.whole_keys = whole_keys
         self.whole_values = whole_values
-        indexes = (one.own_attributes(mapping.table) for one in mapping.table.indexes)
-        self._key_names = {one.name for own in (mapping.table.key, *indexes) for one in own}
+        indexes = (index.own_attributes(mapping.table) for index in mapping.table.indexes)
+        self._key_names = {attribute.name for own in (mapping.table.key, *indexes) for attribute in own}
         self._templates = key_templates(mapping)
         self._of_pattern = hidden_by_pattern(mapping, plans)
-        self._names = frozenset(name for one in mapping.patterns.values() for name in one.redact)
+        self._names = frozenset(name for pattern in mapping.patterns.values() for name in pattern.redact)
         redaction = redaction_of(mapping, plans)
         designs = [(plan, design) for plan in plans for design in plan.entity.items]
         self._hidden = {(p.entity.name, d.type): redaction.hidden(p, d) for p, d in designs}
@@ -75,21 +73,23 @@ class Showing:
         }
 
     def key_forms(self, design: ItemDesign) -> dict[str, Template]:
-        """Key attributes of the table and of its indexes, and what they are made of."""
-        found = dict(zip((one.name for one in self.table.key), design.key, strict=True))
+        """Key attributes of the table and of its indexes, with their templates."""
+        forms = dict(zip((attribute.name for attribute in self.table.key), design.key, strict=True))
         for entry in design.entries:
             index = self.table.asked(entry.index)
             assert index is not None
-            found |= zip((one.name for one in index.own_attributes(self.table)), entry.values, strict=True)
-        return found
+            forms |= zip(
+                (attribute.name for attribute in index.own_attributes(self.table)), entry.values, strict=True
+            )
+        return forms
 
-    def key(self, text: str, known: str = "") -> str:
-        """A key as JSON text (or a text with keys in it), masked. `known`: the key of the row that it is of."""
-        templates = self._templates if known else ()
-        return text if self.whole_keys else masked_keys(text, templates, integers_of(known))
+    def key(self, text: str, row_key: str = "") -> str:
+        """A key as JSON text (or a text with keys in it), masked. `row_key`: the key of its row."""
+        templates = self._templates if row_key else ()
+        return text if self.whole_keys else masked_keys(text, templates, integers_of(row_key))
 
     def item(self, entity: str, item: Item) -> dict[str, str]:
-        """Every attribute but the type and our own, as text; masks in place of what is redacted, and of keys made of it.
+        """Every attribute except the type and our own, as text; redacted ones, and keys made of them, are masked.
 
         Of a type that the mapping does not know all values are masked.
         """
@@ -102,36 +102,37 @@ class Showing:
         }
 
     def sample(self, pattern: str, names: Sequence[str], texts: Sequence[str]) -> list[str]:
-        """Texts of a sample, with masks in place of what another mapping did not redact when it was taken, and this one
-        does."""
-        known = self._of_pattern.get(pattern, Hidden(self._names))
+        """Texts of a sample; masked is also what this mapping redacts, and the one at the time of the sample did not."""
+        hidden_names = self._of_pattern.get(pattern, Hidden(self._names))
         pairs = zip(names, texts, strict=True)
-        hidden = known.attributes | known.params
+        hidden = hidden_names.attributes | hidden_names.params
         return [_marked_text(text) if name in hidden else clipped(text) for name, text in pairs]
 
-    def difference(self, one: Difference) -> Difference:
-        """The same, with masks in place of values unless these may be shown."""
+    def difference(self, difference: Difference) -> Difference:
+        """The difference, with values masked unless they may be shown."""
         if self.whole_values:
-            return one
+            return difference
         cells = [
             replace(
                 cell, sql=self._masked(cell.attribute, cell.sql), item=self._masked(cell.attribute, cell.item)
             )
-            for cell in one.cells
+            for cell in difference.cells
         ]
-        asked = {name: _masked_param(text) for name, text in one.asked.items()}
-        return replace(one, cells=cells, asked=one.asked if self.whole_keys else asked)
+        params = {name: _masked_param(text) for name, text in difference.asked.items()}
+        return replace(difference, cells=cells, asked=difference.asked if self.whole_keys else params)
 
-    def view(self, one: View) -> View:
-        """The same, with masks in place of values unless these may be shown."""
+    def view(self, view: View) -> View:
+        """The view, with values masked unless they may be shown."""
         if self.whole_values:
-            return one
-        return replace(one, collections=[self._collection(one, found) for found in one.collections])
+            return view
+        return replace(
+            view, collections=[self._collection(view, collection) for collection in view.collections]
+        )
 
-    def _collection(self, view: View, one: ItemCollection) -> ItemCollection:
+    def _collection(self, view: View, collection: ItemCollection) -> ItemCollection:
         items = [
             replace(item, key=self._all_masked(item.key), attributes=self._all_masked(item.attributes))
-            for item in one.items
+            for item in collection.items
         ]
         return ItemCollection(" ".join(items[0].key[name] for name in view.partition), items)
 
@@ -139,7 +140,7 @@ class Showing:
         return {name: self._masked(name, text) or "" for name, text in texts.items()}
 
     def _masked(self, name: str, text: str | None) -> str | None:
-        """A key's text with what names nobody left whole; of any other value a mask, unless there is none."""
+        """A key's text with only the parts masked that may name a person; any other value is masked, unless it is NULL."""
         if text is None or text == "null" or _MASK.fullmatch(text):
             return text
         if name not in self._key_names:
@@ -153,20 +154,20 @@ class Showing:
         return masked_keys(f"[{text}]", self._templates)[1:-1]
 
     def _value(self, entity: str, type_: str, name: str, value: Any) -> str:
-        known = (entity, type_)
-        hidden = self._hidden.get(known)
+        place = (entity, type_)
+        hidden = self._hidden.get(place)
         if hidden is None or name in hidden or name in self._names:
             return value_text(value, redacted=True)
-        return value_mask(value) if name in self._secret_keys[known] else clipped(value_text(value))
+        return value_mask(value) if name in self._secret_keys[place] else clipped(value_text(value))
 
 
 def clipped(text: str) -> str:
-    """The text, or its beginning where it is too long to be read."""
+    """The text, cut where it is too long to be read."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} letters)"
 
 
 def _marked_text(text: str) -> str:
-    """A mask, unless it is one already, or says that there is nothing."""
+    """The text masked, unless it is a mask already, or null."""
     return text if _MASK.fullmatch(text) or text == "null" else mask(text)
 
 
@@ -175,22 +176,20 @@ def _masked_param(text: str) -> str:
     return text if _MASK.fullmatch(text) else str(json.loads(masked_keys(json.dumps([text]), ()))[0])
 
 
-# ──
-# Windows of comparisons summed up: what was compared of each pattern, how well it is covered, how it went
-# over time.
+# ── Summaries of comparison windows: per pattern what was compared and how it is covered, and counts over time ──
 
 _SPANS_AT_LEAST, _SPANS_AT_MOST = 24, 96
 _HISTOGRAMS = 300
-"""Merged for one curve, spread over the time; a day of four instances has more, and each takes a fifth of a millisecond."""
+"""Histograms merged for one curve, spread over the time; merging one takes a fifth of a millisecond."""
 _WIDTHS_S = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400)
 
 
 @dataclass(frozen=True)
 class Windows:
     """Windows of one report. Those of another `revision` of the mapping are no evidence for this one. Those from before
-    the last move of their pattern are told apart: the next move is judged without them, too.
+    the last move of their pattern are counted separately, since the next move is judged without them.
 
-    `phases`: of the patterns that were ever moved.
+    `phases`: of patterns that were moved at least once.
     """
 
     all: Sequence[Window]
@@ -199,19 +198,19 @@ class Windows:
     phases: Mapping[str, PatternPhase] = field(default_factory=dict)
 
     def is_since_move(self, pattern: str, at: float) -> bool:
-        """Of a pattern that nobody ever moved everything is."""
+        """Whether `at` lies after the pattern's last move; always true if it was never moved."""
         return at >= self._phase(pattern).since
 
     def patterns(self, names: Iterable[str]) -> list[PatternReport]:
         """Each pattern of the mapping, those never compared first, then by differences."""
         by_name: dict[str, list[Window]] = defaultdict(list)
-        for one in self.all:
-            by_name[one.pattern].append(one)
-        found = [self._pattern(self._phase(name), by_name[name]) for name in names]
-        return sorted(found, key=lambda one: (one.compared > 0, -one.different))
+        for window in self.all:
+            by_name[window.pattern].append(window)
+        reports = [self._pattern(self._phase(name), by_name[name]) for name in names]
+        return sorted(reports, key=lambda report: (report.compared > 0, -report.different))
 
-    def found(self, *, since_move: bool = True) -> dict[tuple[str, DiffKey], Counter[str]]:
-        """Differences by pattern and kind: counts by who found them, since the pattern's last move or before it."""
+    def differences(self, *, since_move: bool = True) -> dict[tuple[str, DiffKey], Counter[str]]:
+        """Differences by pattern and kind: counts by origin, since the pattern's last move or before it."""
         counted: dict[tuple[str, DiffKey], Counter[str]] = defaultdict(Counter)
         for window in self.all:
             if window.revision == self.revision and self._is_since_move(window) == since_move:
@@ -221,14 +220,16 @@ class Windows:
 
     def timeline(self, begun_s: float) -> Timeline:
         """All windows, in at most 96 spans from the first comparison after `begun_s` until now."""
-        first = min((one.begun_at for one in self.all), default=int(self.now_s))
+        first = min((window.begun_at for window in self.all), default=int(self.now_s))
         lasted_s = self.now_s - max(first, begun_s)
-        width_s = next((one for one in _WIDTHS_S if one * _SPANS_AT_MOST >= lasted_s), _WIDTHS_S[-1])
+        width_s = next((width for width in _WIDTHS_S if width * _SPANS_AT_MOST >= lasted_s), _WIDTHS_S[-1])
         counts: dict[int, Counter[str]] = defaultdict(Counter)
-        for one in self.all:
-            at = one.begun_at // width_s * width_s
-            errors = sum(one.errors.values())
-            counts[at].update(same=one.same, transient=one.transient, different=one.different, errors=errors)
+        for window in self.all:
+            at = window.begun_at // width_s * width_s
+            errors = sum(window.errors.values())
+            counts[at].update(
+                same=window.same, transient=window.transient, different=window.different, errors=errors
+            )
         if not counts:
             return Timeline(width_s, ())
         last = max(max(counts), int(self.now_s) // width_s * width_s)
@@ -239,29 +240,30 @@ class Windows:
     # ── one pattern ──
 
     def _pattern(self, phase: PatternPhase, windows: Sequence[Window]) -> PatternReport:
-        current = [one for one in windows if one.revision == self.revision]
-        mine = [one for one in current if self._is_since_move(one)]
+        current = [window for window in windows if window.revision == self.revision]
+        since_move = [window for window in current if self._is_since_move(window)]
         answered: Counter[Side] = Counter()
         errors: Counter[Side] = Counter()
         dropped: Counter[str] = Counter()
-        for one in mine:
-            answered.update(one.answered)
-            errors.update(one.errors)
-            dropped.update(one.dropped)
+        for window in since_move:
+            answered.update(window.answered)
+            errors.update(window.errors)
+            dropped.update(window.dropped)
         return PatternReport(
             name=phase.pattern,
             phase=str(phase.state),
             since=phase.since,
-            compared=sum(one.compared for one in mine),
-            same=sum(one.same for one in mine),
-            transient=sum(one.transient for one in mine),
-            different=sum(one.different for one in mine),
-            before_move=sum(one.compared for one in current) - sum(one.compared for one in mine),
-            outdated=sum(one.compared for one in windows) - sum(one.compared for one in current),
+            compared=sum(window.compared for window in since_move),
+            same=sum(window.same for window in since_move),
+            transient=sum(window.transient for window in since_move),
+            different=sum(window.different for window in since_move),
+            before_move=sum(window.compared for window in current)
+            - sum(window.compared for window in since_move),
+            outdated=sum(window.compared for window in windows) - sum(window.compared for window in current),
             answered=dict(answered),
             errors=dict(errors),
             dropped=dict(dropped),
-            # Kinds of questions need not come again after every move, and a curve shows the whole time.
+            # Kinds of questions need not come again after every move, and a curve covers the whole time.
             coverage=self._coverage(current),
             latency=_curves(current),
         )
@@ -269,8 +271,8 @@ class Windows:
     def _phase(self, pattern: str) -> PatternPhase:
         return self.phases.get(pattern, PatternPhase(pattern))
 
-    def _is_since_move(self, one: Window) -> bool:
-        return self.is_since_move(one.pattern, one.begun_at)
+    def _is_since_move(self, window: Window) -> bool:
+        return self.is_since_move(window.pattern, window.begun_at)
 
     def _coverage(self, windows: Sequence[Window]) -> list[Coverage]:
         by_kind: dict[str, list[tuple[int, Window]]] = defaultdict(list)
@@ -280,17 +282,17 @@ class Windows:
         return [
             Coverage(
                 parameters=tuple(kind.split(",")) if kind else (),
-                compared=sum(count for count, _ in found),
-                age_s=max(0.0, self.now_s - max(one.begun_at for _, one in found)),
-                origins=sorted({one.origin for _, one in found}),
+                compared=sum(count for count, _ in counted),
+                age_s=max(0.0, self.now_s - max(item_window.begun_at for _, item_window in counted)),
+                origins=sorted({item_window.origin for _, item_window in counted}),
             )
-            for kind, found in sorted(by_kind.items())
+            for kind, counted in sorted(by_kind.items())
         ]
 
 
 def _curves(windows: Sequence[Window]) -> dict[Side, Curve]:
-    texts = {side: [one.latency[side] for one in windows if side in one.latency] for side in SIDES}
-    curves = {side: added(_spread(found)).curve() for side, found in texts.items()}
+    texts = {side: [window.latency[side] for window in windows if side in window.latency] for side in SIDES}
+    curves = {side: added(_spread(histograms)).curve() for side, histograms in texts.items()}
     return {side: curve for side, curve in curves.items() if curve is not None}
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TypeAlias
 
-from migrator.mapping.heart.items import CompiledEntity, items_for, kept_columns
+from migrator.mapping.heart.items import CompiledEntity, items_for
 from migrator.model.edges import Rows
-from migrator.model.entities import Entity, ItemDesign
-from migrator.model.entities import Mapping as MappingModel
 from migrator.model.errors import Interrupted, MigratorError, RowError
+from migrator.model.facts import kept_columns
+from migrator.model.mapping import Entity, ItemDesign
+from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.report import Facet, ItemCollection, SampleItem, View
 from migrator.model.table import Index, Item, RowTree, Value
 from migrator.stages.report.shown import Showing
@@ -23,7 +24,7 @@ _COLLECTIONS = 4
 _ITEMS = 6
 _Place: TypeAlias = tuple[tuple[Decimal, str], ...]
 _Found: TypeAlias = list[tuple[_Place, SampleItem]]
-"""Items of a partition, each with its place in it."""
+"""Items of a partition, each with its sort position."""
 
 
 @dataclass
@@ -42,20 +43,20 @@ class Views:
         self._items = self._sampled()
         table = self.mapping.table.asked(None)
         assert table is not None
-        return [self._view(one) for one in (table, *self.mapping.table.indexes)]
+        return [self._view(index) for index in (table, *self.mapping.table.indexes)]
 
     # ── rows ──
 
     def _sampled(self) -> list[tuple[str, Item]]:
         """Items of the first rows of each entity, with the entity's name."""
-        found: list[tuple[str, Item]] = []
+        items: list[tuple[str, Item]] = []
         for entity in self.entities if self.source is not None else ():
             for row in self._rows(entity):
                 try:
-                    found += [(entity.name, item) for item in items_for(entity, row)]
+                    items += [(entity.name, item) for item in items_for(entity, row)]
                 except RowError:
-                    continue  # told among the refused rows
-        return found
+                    continue  # reported among the refused rows
+        return items
 
     def _rows(self, entity: CompiledEntity) -> list[RowTree]:
         assert self.source is not None
@@ -78,8 +79,8 @@ class Views:
         ]
         return View(
             name=index.name,
-            partition=[one.name for one in index.partition],
-            sort=[one.name for one in index.sort],
+            partition=[attribute.name for attribute in index.partition],
+            sort=[attribute.name for attribute in index.sort],
             projection=index.projection if isinstance(index.projection, str) else ", ".join(index.projection),
             facets=facets,
             collections=self._collections(index),
@@ -89,16 +90,19 @@ class Views:
         """None where items of the design are not in the index."""
         forms = {name: form.source for name, form in self.showing.key_forms(design).items()}
         names = self._attributes(entity, design)
-        own = {one.name for one in index.attributes}
+        own = {attribute.name for attribute in index.attributes}
         if not all(name in forms or name in names for name in own):
             return None
-        keys = {one.name: forms.get(one.name, f"{{{one.name}}}") for one in index.attributes}
+        keys = {
+            attribute.name: forms.get(attribute.name, f"{{{attribute.name}}}")
+            for attribute in index.attributes
+        }
         return Facet(
             entity.name, design.type, keys, self._projected(index, [n for n in names if n not in own])
         )
 
     def _attributes(self, entity: Entity, design: ItemDesign) -> list[str]:
-        plan = next((one.plan for one in self.entities if one.name == entity.name), None)
+        plan = next((compiled.plan for compiled in self.entities if compiled.name == entity.name), None)
         if plan is not None:
             kept: Sequence[str] = kept_columns(plan, design)
         else:
@@ -111,29 +115,30 @@ class Views:
         return [name for name in names if name in index.projection] if index.projection != "keys" else []
 
     def _collections(self, index: Index) -> list[ItemCollection]:
-        """A few of which each shows types that those before did not, with the most of them: what a single table is for."""
-        names = [one.name for one in index.attributes]
-        partition = [one.name for one in index.partition]
+        """A few item collections, each chosen for types that the ones before do not show."""
+        names = [attribute.name for attribute in index.attributes]
+        partition = [attribute.name for attribute in index.partition]
         by_partition: dict[tuple[str, ...], _Found] = defaultdict(list)
         for entity, item in self._items:
             if all(item.get(name) is not None for name in names):
                 shown = self.showing.item(entity, item)
                 sample = self._sample(index, item, shown)
-                place = tuple(_in_order(item[one.name]) for one in index.sort)
+                place = tuple(_in_order(item[attribute.name]) for attribute in index.sort)
                 by_partition[tuple(shown[name] for name in partition)].append((place, sample))
         return [
             ItemCollection(
-                " ".join(key), [sample for _, sample in sorted(found, key=lambda one: one[0])[:_ITEMS]]
+                " ".join(key),
+                [sample for _, sample in sorted(samples, key=lambda placed: placed[0])[:_ITEMS]],
             )
-            for key, found in _chosen(by_partition)
+            for key, samples in _chosen(by_partition)
         ]
 
     def _sample(self, index: Index, item: Item, shown: Mapping[str, str]) -> SampleItem:
-        own = [one.name for one in index.attributes]
-        keys = {one.name for one in self.mapping.table.key} | {
-            one.name
-            for other in self.mapping.table.indexes
-            for one in other.own_attributes(self.mapping.table)
+        own = [attribute.name for attribute in index.attributes]
+        keys = {attribute.name for attribute in self.mapping.table.key} | {
+            attribute.name
+            for other_index in self.mapping.table.indexes
+            for attribute in other_index.own_attributes(self.mapping.table)
         }
         names = self._projected(index, [name for name in shown if name not in keys])
         return SampleItem(
@@ -152,13 +157,13 @@ def _chosen(by_partition: Mapping[tuple[str, ...], _Found]) -> Iterator[tuple[tu
 
     for _ in range(min(_COLLECTIONS, len(left))):
         key = max(left, key=worth)
-        found = left.pop(key)
-        shown |= {sample.type for _, sample in found}
-        yield key, found
+        samples = left.pop(key)
+        shown |= {sample.type for _, sample in samples}
+        yield key, samples
 
 
 def _in_order(value: Value) -> tuple[Decimal, str]:
-    """What puts numbers in the order of numbers, and texts and bytes in that of their bytes."""
+    """A sort key: numbers in numeric order, texts and bytes in the order of their bytes."""
     if isinstance(value, (int, Decimal)):
         return Decimal(value), ""
     shown = value.hex() if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass").hex()

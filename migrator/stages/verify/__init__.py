@@ -1,1 +1,1 @@
-"""Verify: rows and items compared, differences looked at again, repaired on demand."""
+"""Verify: compares rows with items, re-checks differences, repairs on demand."""

@@ -1,4 +1,4 @@
-"""The table side of verify: every stored item traced to its row, with counts and sums by plain SQL beside."""
+"""The table side of verify: traces every stored item to its row, and compares counts and sums with plain SQL."""
 
 from __future__ import annotations
 
@@ -8,29 +8,51 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from typing import Any
 
-from migrator.mapping.heart.items import CompiledEntity, items_for, kept_columns
+from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.items import CompiledEntity, items_for, key_text
 from migrator.mapping.heart.values import decoder
-from migrator.mapping.live.direct import DirectItems
 from migrator.model.edges import Rows, Totals
-from migrator.model.entities import ItemDesign
 from migrator.model.errors import RowError, TooSlowError
-from migrator.model.expressions import Condition, Ref
-from migrator.model.facts import Column, EntityPlan, Kind, TableFacts
+from migrator.model.facts import Column, EntityPlan, Kind, TableFacts, kept_columns
 from migrator.model.journal import Finding, FindingKind, Journal, Run, SegmentState
-from migrator.model.keys import encode_key, split_source
+from migrator.model.mapping import Condition, ItemDesign, Ref
 from migrator.model.results import NotCompared
-from migrator.model.table import Item, ItemKey, SourceKey, TableDesign
+from migrator.model.table import Item, ItemKey, SourceKey, TableDesign, encode_key, split_source
 from migrator.stages.parallel import TableWalk
-from migrator.stages.projection import key_text
 
-# ── The table's side of verify: every stored item traced back to its row, and counted on the way ──
+# ── Items of direct entities, which the service writes itself past SQL: no row stands behind them ──
 
-_EXACT = Context(prec=200)
+
+@dataclass(frozen=True)
+class DirectItems:
+    """Items of direct entities: told by the entity that `_src` names, and those without `_src` by their item type."""
+
+    entities: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+
+    def has(self, item: Item, table: TableDesign) -> bool:
+        owner = item.get(table.source_attribute)
+        if isinstance(owner, str):
+            return owner.partition(":")[0] in self.entities
+        return item.get(table.type_attribute) in self.types
+
+
+def direct_items(checked: Checked) -> DirectItems:
+    plans = checked.direct_plans
+    return DirectItems(
+        frozenset(plan.entity.name for plan in plans),
+        frozenset(item.type for plan in plans for item in plan.entity.items),
+    )
+
+
+# ── The scan: every stored item is traced back to its row, and counted ──
+
+EXACT = Context(prec=200)
 
 
 @dataclass(frozen=True)
 class ScanTotals:
-    """What a scan counted, without `items_for`: items in all, items per entity and type, sums of numeric attributes too."""
+    """Totals of a scan, made without `items_for`: all items, items per entity and type, and sums of numeric attributes."""
 
     items: int = 0
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -39,7 +61,7 @@ class ScanTotals:
     def __add__(self, other: ScanTotals) -> ScanTotals:
         sums = dict(self.sums)
         for key, value in other.sums.items():
-            sums[key] = _EXACT.add(sums.get(key, Decimal(0)), value)
+            sums[key] = EXACT.add(sums.get(key, Decimal(0)), value)
         return ScanTotals(self.items + other.items, self.counts + other.counts, sums)
 
     def as_json(self) -> dict[str, Any]:
@@ -69,41 +91,48 @@ class TableScan:
     direct: DirectItems = DirectItems()
 
     def segment(self, number: int) -> ScanTotals:
-        """Everything of one segment, beginning where a run before this one stopped."""
+        """The totals of one segment, continued where an earlier start of this run stopped."""
         state = self.journal.segment(self.run, number)
         totals = ScanTotals.from_json(state.tally)
         if state.done:
             return totals
-        for page in self.walk.pages(number, state.start):
-            items = [item for item in page.items if not self._is_left_alone(item)]
-            totals = totals + self._count(items)
-            state = SegmentState(page.next_start, page.next_start is None, totals.as_json())
+        for counted, items, next_start in self._pages(number, state.start):
+            totals = totals + counted
+            state = SegmentState(next_start, next_start is None, totals.as_json())
             self.journal.save_segment(self.run, number, state, self._untraced(items))
         return totals
 
+    def _pages(
+        self, number: int, start: ItemKey | None
+    ) -> Iterator[tuple[ScanTotals, Sequence[Item], ItemKey | None]]:
+        """Of each page the totals, the items to trace, and where the next one starts."""
+        for page in self.walk.pages(number, start):
+            items = [item for item in page.items if not self._is_left_alone(item)]
+            yield self._count(items), items, page.next_start
+
     def _is_left_alone(self, item: Item) -> bool:
-        return self._table.is_hidden(item) or self.direct.has(item, self._table)
+        return self.table.is_hidden(item) or self.direct.has(item, self.table)
 
     def _count(self, items: Sequence[Item]) -> ScanTotals:
         counts: Counter[tuple[str, str]] = Counter()
         sums: dict[tuple[str, str, str], Decimal] = defaultdict(Decimal)
         for item in items:
-            entity = str(item.get(self._table.source_attribute, "")).partition(":")[0]
-            type_ = str(item.get(self._table.type_attribute, ""))
+            entity = str(item.get(self.table.source_attribute, "")).partition(":")[0]
+            type_ = str(item.get(self.table.type_attribute, ""))
             counts[entity, type_] += 1
             for name, value in item.items():
                 if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-                    added = _EXACT.add(sums[entity, type_, name], Decimal(value))
+                    added = EXACT.add(sums[entity, type_, name], Decimal(value))
                     sums[entity, type_, name] = added
         return ScanTotals(len(items), counts, sums)
 
     def _untraced(self, items: Sequence[Item]) -> list[Finding]:
-        """A finding for each item that no row says there should be."""
+        """A finding for each item that no row makes."""
         findings: list[Finding] = []
         by_entity: dict[str, list[tuple[SourceKey, Item]]] = defaultdict(list)
         for item in items:
             try:
-                name, key = split_source(str(item.get(self._table.source_attribute, "")))
+                name, key = split_source(str(item.get(self.table.source_attribute, "")))
             except ValueError:
                 findings.append(
                     self._finding("foreign", "", item, "it has no _src: migrator did not write it")
@@ -124,35 +153,35 @@ class TableScan:
         for key, item in traced:
             if key not in wanted:
                 yield self._finding("unexpected", name, item, "its row is not there", key)
-            elif self._table.key_of(item) not in wanted[key]:
+            elif self.table.key_of(item) not in wanted[key]:
                 yield self._finding("unexpected", name, item, "its row makes no such item", key)
 
     def _wanted_keys(
         self, entity: CompiledEntity, keys: Sequence[SourceKey]
     ) -> dict[SourceKey, set[ItemKey]]:
-        """Per row that is there, the keys of the items that it makes (expired ones too)."""
+        """Per existing row, the keys of the items that it makes (expired ones too)."""
         wanted: dict[SourceKey, set[ItemKey]] = {}
         for row in self.source.read_rows(entity.plan, keys):
             try:
                 made = items_for(entity, row)
             except RowError:
                 made = []
-            wanted[entity.source_key(row)] = {self._table.key_of(item) for item in made}
+            wanted[entity.source_key(row)] = {self.table.key_of(item) for item in made}
         return wanted
 
     def _finding(
         self, kind: FindingKind, entity: str, item: Item, reason: str, key: SourceKey = ""
     ) -> Finding:
-        table = self._table
+        table = self.table
         shown = key_text(table, item) if all(part.name in item for part in table.key) else encode_key(["?"])
         return Finding(kind, entity, reason, key, shown, item_type=str(item.get(table.type_attribute, "")))
 
     @property
-    def _table(self) -> TableDesign:
+    def table(self) -> TableDesign:
         return next(iter(self.entities.values())).table
 
 
-# ── Counts and sums by plain SQL beside those of the scan: a check without `items_for` ──
+# ── Counts and sums by plain SQL, compared with those of the scan: a check without `items_for` ──
 
 _TOO_SLOW = "the source did not answer within statement_timeout_s of the job; raise it, and verify again"
 _EXACT_KINDS = frozenset({"integer", "number"})
@@ -187,14 +216,18 @@ def check_totals(
 
 def _left_out(journal: Journal, run: Run) -> Counter[tuple[str, str, str]]:
     """Rows that make no item (no type), and items lost to a collision; per kind of finding, entity and type."""
-    # What names no row is a count of those without a key, which SQL leaves out by itself.
-    found = (one for one in journal.findings(run) if one.kind in ("refused", "collision") and one.source_key)
-    return Counter((one.kind, one.entity, one.item_type) for one in found)
+    # A finding without a row counts rows without a key, which SQL leaves out by itself.
+    findings = (
+        finding
+        for finding in journal.findings(run)
+        if finding.kind in ("refused", "collision") and finding.source_key
+    )
+    return Counter((finding.kind, finding.entity, finding.item_type) for finding in findings)
 
 
 @dataclass(frozen=True)
 class _TypeTotals:
-    """`doubtful`: items lost to a collision of which an older migrator, whose run goes on, kept no type."""
+    """`doubtful`: items lost to a collision whose type is not known, since an older migrator began the run."""
 
     source: Totals
     entity: CompiledEntity
@@ -218,7 +251,7 @@ class _TypeTotals:
         rows = self.source.count_where(plan, conditions) if conditions else self.source.count(plan)
         stored = self.scanned.counts[self.entity.name, self.design.type]
         expected = rows - self.lost - self.refused - self.doubtful
-        # Which of the refused rows would have made an item of this type, only those that were not can tell.
+        # How many of the refused rows would have made an item of this type is not known.
         most = rows - self.lost if self.design.when else expected + self.doubtful
         if expected <= stored <= most or (self.design.expiry and stored <= most):
             return
@@ -227,17 +260,17 @@ class _TypeTotals:
 
     def sums(self, left_out: list[NotCompared]) -> Iterator[Finding]:
         """A finding for each numeric attribute whose sum differs."""
-        columns = self._summed()
+        columns = summed(self.entity.plan, self.design)
         why = self._why_no_sums()
         if why or not columns:
             if columns:
                 left_out.append(NotCompared(f"sums of {self.design.type}", why))
             return
-        found = self.source.sums(self.entity.plan, list(dict.fromkeys(columns.values())))
+        sql_sums = self.source.sums(self.entity.plan, list(dict.fromkeys(columns.values())))
         for name, column in columns.items():
             stored = self.scanned.sums.get((self.entity.name, self.design.type, name), Decimal(0))
             try:
-                expected = _sum_value(found[column.name], column.kind)
+                expected = _sum_value(sql_sums[column.name], column.kind)
             except RowError as error:
                 left_out.append(NotCompared(f"sum of {self.design.type}.{name}", str(error)))
                 continue
@@ -248,23 +281,13 @@ class _TypeTotals:
     def _conditions(
         self, conditions: Sequence[Condition]
     ) -> list[tuple[Column, tuple[Any, ...] | None]] | None:
-        found = []
+        pairs = []
         for condition in conditions:
             column = self.entity.plan.table.column(condition.path)
             if column is None or column.kind.name not in ("text", "integer"):
                 return None
-            found.append((column, condition.allowed))
-        return found
-
-    def _summed(self) -> dict[str, Column]:
-        """Numeric attributes that are a column of the row, unchanged."""
-        written = {**self.entity.plan.entity.attributes, **self.design.attributes}
-        paths = {name: name for name in kept_columns(self.entity.plan, self.design) if name not in written}
-        for name, value in written.items():
-            if isinstance(value, Ref) and not value.filters and len(value.paths) == 1:
-                paths[name] = value.paths[0]
-        columns = {name: self.entity.plan.table.column(path) for name, path in paths.items()}
-        return {name: one for name, one in columns.items() if one and one.kind.name in _EXACT_KINDS}
+            pairs.append((column, condition.allowed))
+        return pairs
 
     def _why_no_sums(self) -> str:
         if self.refused or self.lost or self.doubtful:
@@ -274,23 +297,33 @@ class _TypeTotals:
         return "not every row makes one" if self.design.when else ""
 
 
+def summed(plan: EntityPlan, design: ItemDesign) -> dict[str, Column]:
+    """Numeric attributes of an item that are a column of the row, unchanged."""
+    written = {**plan.entity.attributes, **design.attributes}
+    paths = {name: name for name in kept_columns(plan, design) if name not in written}
+    for name, value in written.items():
+        if isinstance(value, Ref) and not value.filters and len(value.paths) == 1:
+            paths[name] = value.paths[0]
+    columns = {name: plan.table.column(path) for name, path in paths.items()}
+    return {name: column for name, column in columns.items() if column and column.kind.name in _EXACT_KINDS}
+
+
 def _sum_value(raw: Any, kind: Kind) -> Decimal:
-    """SQL's sum in the column's own decimals: SQLite adds floats, which the declared scale makes exact again."""
+    """SQL's sum with the column's decimals: SQLite adds floats, which the declared scale makes exact again."""
     value = decoder(kind)(raw)
     return Decimal(0) if value is None else Decimal(value)
 
 
-# ──
-# What the source itself says of rows and keys by plain SQL, without the code that copies and compares rows.
+# ── Checks of rows and keys by plain SQL, without the code that copies and compares rows ──
 
 
 def check_keys(
     source: Totals, journal: Journal, run: Run, entities: Sequence[CompiledEntity]
 ) -> list[NotCompared]:
-    """Writes a finding for each entity whose keys do not tell its rows apart; returns what was left out.
+    """Writes a finding for each entity with several rows of the same key; returns what was left out.
 
-    The source counts different keys as texts, which items carry, and as values, which rows are found by, in one snapshot
-    with the rows: a declaration of uniqueness is not believed.
+    In one snapshot with the rows, the source counts distinct keys as texts, which items carry, and as values, by which
+    rows are found; a declared uniqueness is not relied on.
     """
     left_out = []
     for entity in entities:
@@ -306,26 +339,26 @@ def check_keys(
             )
             journal.add_findings(run, [Finding("count", entity.name, f"{reason}; {advice}")])
         elif counted.values < counted.rows:
-            # Such as texts of a collation that ignores case: their items are apart, and one is found with the other.
+            # Such as texts of a collation that ignores case: they have different items, but one is found with the other.
             why = f"the source finds {counted.values} different ones in {counted.rows} rows"
             left_out.append(NotCompared(f"keys of {entity.name} by value", f"{why}; {advice}"))
     return left_out
 
 
 def not_proven(source: Totals, entities: Sequence[CompiledEntity]) -> list[NotCompared]:
-    """Tables of which the user sees far fewer rows than the catalogue's statistics vouch for."""
+    """Tables of which the user sees far fewer rows than the catalogue's statistics say."""
     tables = {table.name: table for entity in entities for table in tables_read(entity.plan)}
-    found = []
+    left_out = []
     for name, table in tables.items():
         try:
             seen = source.rows_seen(table)
         except TooSlowError:
-            continue  # rows are counted for this alone, and other totals have said so
+            continue  # the rows are counted only for this, and other totals have reported the time-out
         if seen.at_least is not None and seen.rows < seen.at_least:
             what = f"SQL counts {seen.rows} rows, and by the catalogue's statistics there are {seen.at_least} at least"
             advice = "run ANALYZE on it and verify again, or verify as another role (--source-url)"
-            found.append(NotCompared(f"table {name}", f"{what}; {advice}"))
-    return found
+            left_out.append(NotCompared(f"table {name}", f"{what}; {advice}"))
+    return left_out
 
 
 def tables_read(plan: EntityPlan) -> Iterator[TableFacts]:

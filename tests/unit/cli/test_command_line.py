@@ -15,7 +15,12 @@ from tests.journey.in_process import Ended, run_here
 
 NEEDED = {"pattern": "p", "percent": "5", "shell": "bash", "job": "none.yaml", "file": "none.yaml"}
 """Words for arguments, so that a command line can be read."""
-NEEDED_OPTIONS = {"--entity": "e", "--key": "1", "--source": "sqlite:///none.db"}
+NEEDED_OPTIONS = {
+    "--entity": "e",
+    "--key": "1",
+    "--source": "sqlite:///none.db",
+    "--out": "shop.yaml",
+}
 WITHOUT_FILES = [["completion"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]
 
 

@@ -51,7 +51,7 @@ def test_a_process_that_is_silent_is_no_writer_at_work() -> None:
 def test_a_source_that_takes_connections_and_is_silent_is_not_waited_for(
     dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lag, "ASKED_S", 0.5)
+    monkeypatch.setattr(lag, "STATEMENT_LIMIT_S", 0.5)
     with (
         closing(socket.create_server(("127.0.0.1", 0))) as silent,
         closing(SqlJournal.in_memory()) as journal,

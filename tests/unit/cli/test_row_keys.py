@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from migrator.cli.options import row_key
+from migrator.cli.row_keys import row_key
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.model.errors import SettingsError
 from migrator.model.facts import Column, Kind

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -109,3 +112,15 @@ def test_every_commit_reaches_the_disk(tmp_path: Path) -> None:
         synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()
     assert (mode, synchronous) == ("wal", 2)
     journal.close()
+
+
+def test_one_that_another_process_switches_to_its_log_is_waited_for(tmp_path: Path) -> None:
+    """SQLite's own time limit does not hold there: it says at once that the file is locked."""
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE t (a)")
+        other.execute("BEGIN IMMEDIATE")
+        ends = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+        ends.start()
+        journal_in_file(path).close()
+        ends.join()

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.journal.identity import SqlIdentity
-from migrator.journal.place import MayMove, place_of, settle
+from migrator.journal.identity import MayMove, SqlIdentity, location_of, settle
 from migrator.journal.runs import SqlJournal
 from migrator.model.edges import NameKind
 from migrator.model.errors import SettingsError
@@ -34,9 +33,9 @@ print("written", flush=True)
 SETTLE = """
 import sys
 from pathlib import Path
-from migrator.journal.place import place_of, settle
+from migrator.journal.identity import location_of, settle
 from migrator.journal.runs import SqlJournal
-place = place_of(None, "shop", Path(sys.argv[1]), None)
+place = location_of(None, "shop", Path(sys.argv[1]), None)
 moved = settle(place, "shop", lambda known: None)
 print(moved, len(SqlJournal(place.url).runs("shop")))
 """
@@ -52,7 +51,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def settled(folders: Path, may_move: MayMove = lambda known: None) -> bool:
-    return settle(place_of(None, "shop", folders / "jobs", None), "shop", may_move)
+    return settle(location_of(None, "shop", folders / "jobs", None), "shop", may_move)
 
 
 def written(path: Path, then: str) -> subprocess.Popen[str]:
@@ -80,14 +79,14 @@ def written(path: Path, then: str) -> subprocess.Popen[str]:
 def test_a_journal_is_beside_the_job_file_unless_it_is_named(
     folders: Path, journal: str | None, home: str | None, file: str
 ) -> None:
-    assert place_of(journal, "shop", folders / "jobs", home).file == file.format(folders)
+    assert location_of(journal, "shop", folders / "jobs", home).file == file.format(folders)
 
 
 def test_it_is_the_same_from_every_working_directory(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folders)
-    before = place_of(None, "shop", Path("jobs"), None)
+    before = location_of(None, "shop", Path("jobs"), None)
     monkeypatch.chdir(folders / "jobs")
-    assert place_of(None, "shop", Path(), None).url == before.url
+    assert location_of(None, "shop", Path(), None).url == before.url
 
 
 def test_one_under_the_working_directory_is_moved_with_all_that_was_written(folders: Path) -> None:
@@ -97,7 +96,7 @@ def test_one_under_the_working_directory_is_moved_with_all_that_was_written(fold
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert former.with_name("shop.db-wal").stat().st_size > 0
-    place = place_of(None, "shop", folders / "jobs", None)
+    place = location_of(None, "shop", folders / "jobs", None)
     assert settled(folders)
     assert sorted(os.listdir(former.parent)) == []
     with closing(SqlJournal(place.url)) as journal:

@@ -11,7 +11,7 @@ import migrator.journal as room
 
 BY_THEMSELVES = {
     "RunLease.__exit__": "a lease that is not given back runs out by itself",
-    "RunLease._acquire": "whoever holds it is told at once",
+    "RunLease._acquire": "a caller is told of its holder at once",
     "RunLease._renew": "a thread tries it again, for as long as the lease lasts",
     "SqlJournal.probe": "the doctor does not wait",
 }

@@ -96,7 +96,7 @@ def test_a_newer_one_is_refused_with_the_release_to_install_and_left_as_it_is(tm
     assert count == 0
 
 
-def test_one_that_does_not_say_who_made_it_asks_for_a_newer_migrator(tmp_path: Path) -> None:
+def test_one_that_does_not_say_what_made_it_asks_for_a_newer_migrator(tmp_path: Path) -> None:
     of_version(tmp_path / "shop.db", 99)
     with pytest.raises(SettingsError, match=r"install a newer migrator \(this is .*or name another journal"):
         journal_in_file(tmp_path / "shop.db")

@@ -9,10 +9,8 @@ import pytest
 
 from migrator.model.durations import ADVICE, LONGEST_S, seconds_of
 from migrator.model.errors import MappingError
-from migrator.settings.cutover import CutoverForm, HookForm, WatchForm
-from migrator.settings.job import Job, _TuningForm, load_job
-from migrator.settings.reads import ReadsForm, ShadowForm
-from migrator.settings.source import Duration, Form, SourceForm
+from migrator.settings.job import Job, load_job
+from migrator.settings.source import Duration, Settings
 
 
 def test_durations_are_seconds() -> None:
@@ -68,20 +66,11 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, said: s
 
 
 def test_no_setting_reads_seconds_in_a_way_of_its_own() -> None:
-    forms: list[type[Form]] = [
-        SourceForm,
-        _TuningForm,
-        CutoverForm,
-        WatchForm,
-        HookForm,
-        ReadsForm,
-        ShadowForm,
-    ]
     parser = Duration.__metadata__[0]  # type: ignore[attr-defined]
     plain = [
-        f"{form.__name__}.{name}"
-        for form in forms
-        for name, field in form.model_fields.items()
+        f"{part.__name__}.{name}"
+        for part in Settings.__subclasses__()
+        for name, field in part.model_fields.items()
         if name.endswith("_s") and not name.endswith("per_s") and parser not in _metadata(field)
     ]
     assert plain == []

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from migrator.model.keys import decode_key, encode_key, item_key_text, source_text, split_source
+from migrator.model.table import decode_key, encode_key, item_key_text, source_text, split_source
 
 
 def test_a_key_comes_back_as_it_went() -> None:

@@ -1,10 +1,20 @@
-"""Phases: who answers, which moves are allowed, and that a ramp is sticky."""
+"""Phases: which side answers, which moves are allowed, and that a ramp is sticky."""
 
 from __future__ import annotations
 
 import pytest
 
-from migrator.model.phase import BACK, FORWARD, PHASES, ROUTES, Phase, State, answering, move_fault, share_of
+from migrator.model.evidence import (
+    BACK,
+    FORWARD,
+    PHASES,
+    ROUTES,
+    Phase,
+    State,
+    answering,
+    move_fault,
+    share_of,
+)
 
 SOME: dict[Phase, State] = {phase: State(phase, 10 if phase == "ramp" else 0) for phase in PHASES}
 
@@ -15,7 +25,7 @@ def test_every_phase_has_a_route_and_all_but_the_last_a_way_on() -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_who_answers_and_who_is_compared(phase: Phase) -> None:
+def test_which_side_answers_and_which_is_compared(phase: Phase) -> None:
     low, high = answering(SOME[phase], 0.05), answering(SOME[phase], 0.5)
     expected = {"off": "sql sql", "shadow": "sql sql", "ramp": "table sql"}.get(phase, "table table")
     assert f"{low} {high}" == expected
@@ -53,7 +63,7 @@ def test_the_same_parameters_stand_at_the_same_share_whatever_their_order_and_sh
         assert 900 < sum(tenth / 10 <= one < (tenth + 1) / 10 for one in shares) < 1100
 
 
-def test_who_is_in_a_ramp_stays_in_it_when_it_grows() -> None:
+def test_a_key_in_a_ramp_stays_in_it_when_it_grows() -> None:
     shares = [share_of("p", {"id": str(number)}) for number in range(1000)]
     small = {one for one in shares if answering(State("ramp", 10), one) == "table"}
     large = {one for one in shares if answering(State("ramp", 50), one) == "table"}

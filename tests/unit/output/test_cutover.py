@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from migrator.model.evidence import Judgement, Line, Move
-from migrator.model.phase import State
+from migrator.model.evidence import Judgement, Line, Move, State
 from migrator.output.cutover import history_data, history_lines
 
 SHADOW, RAMP = State("shadow"), State("ramp", 1)
@@ -47,7 +46,7 @@ def test_programs_get_the_evidence_as_data() -> None:
     }
 
 
-def test_evidence_that_somebody_edited_is_shown_as_it_stands() -> None:
+def test_evidence_that_was_edited_is_shown_as_it_stands() -> None:
     for text in ("[", "7", '[{"name": "kinds"}]', "[1]"):
         edited = Move("orders", SHADOW, RAMP, "ada", evidence=text)
         assert next(history_lines([edited])).endswith("(its evidence cannot be read)")

@@ -5,7 +5,7 @@ from ruamel.yaml import YAML
 
 from migrator.model.table import Index, KeyAttribute, TableDesign
 from migrator.output.definitions import cloudformation, terraform
-from migrator.settings.source import TableOptions
+from migrator.settings.source import TableOptions, Units
 from migrator.target.create import definition
 
 PK = KeyAttribute("PK")
@@ -20,7 +20,7 @@ OPTIONS = TableOptions(
     stream="new_image",
     tags={"team": "shop"},
     contributor_insights=True,
-    warm_throughput=(12000, 4000),
+    warm_throughput=Units(read=12000, write=4000),
 )
 WANTED = definition(DESIGN, OPTIONS)
 
@@ -104,10 +104,10 @@ def test_the_lines_of_a_part_in_cloudformation_are_yaml(part: str, wanted: objec
 
 
 def test_an_index_of_a_provisioned_table_says_its_capacity() -> None:
-    lines = terraform("index GSI1", definition(DESIGN, TableOptions(provisioned=(7, 9))))
+    lines = terraform("index GSI1", definition(DESIGN, TableOptions(provisioned=Units(read=7, write=9))))
     assert {"  read_capacity = 7", "  write_capacity = 9"} <= set(lines)
     assert lines[-1] == "}"
-    local = terraform("index Local", definition(DESIGN, TableOptions(provisioned=(7, 9))))
+    local = terraform("index Local", definition(DESIGN, TableOptions(provisioned=Units(read=7, write=9))))
     assert not any("capacity" in line for line in local)
 
 

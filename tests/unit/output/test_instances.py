@@ -66,7 +66,7 @@ def test_what_a_service_is_called_is_never_taken_for_a_style() -> None:
     assert "[bold]shop[/]" in "\n".join(shown(replace(SHOP, service="[bold]shop[/]", version="")))
 
 
-def test_who_said_no_goodbye_is_told_and_no_more_than_three_by_name() -> None:
+def test_instances_without_a_goodbye_are_told_and_at_most_three_by_name() -> None:
     gone = [replace(SHOP, id=str(n), pid=n, alive_at=NOW - n * 3600) for n in range(1, 6)]
     assert list(instances_lines(service_registry(*gone), "abc", "0.1.0")) == [
         "no goodbye, silent for 1 h: shop-api 1.4.2 on web-1:1",
@@ -85,7 +85,7 @@ def test_other_mappings_and_other_versions_are_told() -> None:
     assert list(instances_lines(service_registry(READER), None, "0.1.0")) == []
 
 
-def test_who_marks_is_counted_without_readers_and_the_silent() -> None:
+def test_marking_instances_are_counted_without_readers_and_the_silent() -> None:
     silent = replace(SHOP, alive_at=NOW - 90)
     assert (
         marking_line(service_registry(SHOP, READER, silent))

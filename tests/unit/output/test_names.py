@@ -1,4 +1,4 @@
-"""Names of access patterns are whole in every table, however narrow the terminal: somebody copies them."""
+"""Names of access patterns are whole in every table, however narrow the terminal, so that they can be copied."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from migrator.model.evidence import PatternPhase
-from migrator.model.phase import State
+from migrator.model.evidence import PatternPhase, State
 from migrator.output.cutover import PhaseView, views_table
 from migrator.output.patterns import print_replay
 from migrator.output.report.terminal import print_report

@@ -11,7 +11,7 @@ from decimal import Decimal
 from rich.console import Console
 
 from migrator.model.evidence import Diff, DiffKey
-from migrator.model.patterns import Param, Part, Pattern
+from migrator.model.mapping import Param, Part, Pattern
 from migrator.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
 from migrator.output.patterns import print_replay, replay_data
 

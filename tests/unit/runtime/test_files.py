@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from migrator.runtime.files import make_private
+from migrator.runtime.system import make_private
 
 ANOTHER = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0); c.execute('BEGIN IMMEDIATE')"
 

@@ -45,9 +45,7 @@ def test_a_service_that_set_nothing_up_gets_warnings_on_standard_error_alone(
 
 
 @pytest.mark.parametrize("stream", [None, "closed"])
-def test_a_line_that_nobody_can_read_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch, stream: str | None
-) -> None:
+def test_a_line_that_cannot_be_read_ends_nothing(monkeypatch: pytest.MonkeyPatch, stream: str | None) -> None:
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed if stream else None)

@@ -9,8 +9,8 @@ import sys
 import psutil
 import pytest
 
-from migrator.runtime import processes
-from migrator.runtime.processes import birth, elsewhere, is_alive
+from migrator.runtime import system
+from migrator.runtime.system import birth, elsewhere, is_alive
 
 
 @pytest.mark.parametrize("born", [birth, elsewhere])
@@ -41,6 +41,6 @@ def test_a_process_that_proc_hides_is_not_taken_for_gone(monkeypatch: pytest.Mon
         raise psutil.NoSuchProcess(pid)
 
     monkeypatch.setattr(psutil, "Process", hidden)
-    monkeypatch.setattr(processes, "birth", lambda pid: "")
+    monkeypatch.setattr(system, "birth", lambda pid: "")
     assert is_alive(os.getppid(), "1")
     assert not is_alive(2**22 + 1, "1")

@@ -59,7 +59,7 @@ def test_what_can_pass_is_tried_again() -> None:
     assert 0 <= clock.now <= 0.05 + 0.1 + 0.2 + 3 * 0.2
 
 
-def test_at_the_limit_of_tries_it_says_who_gave_up() -> None:
+def test_at_the_limit_of_tries_it_says_what_gave_up() -> None:
     clock, work = Clock(), Failing(99)
     retry = Retry(Backoff(attempts=3), sleep=clock.sleep, clock=clock.time)
     with pytest.raises(
@@ -71,7 +71,7 @@ def test_at_the_limit_of_tries_it_says_who_gave_up() -> None:
 
 
 def test_who_waits_long_says_so_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_retry, "_told_at", -math.inf)
+    monkeypatch.setattr(runtime_retry, "_logged_at", -math.inf)
     clock = Clock()
     monkeypatch.setattr(runtime_retry.time, "monotonic", clock.time)
     retry = Retry(Backoff(attempts=40, base_s=8, cap_s=8, limit_s=60), sleep=clock.sleep, clock=clock.time)

@@ -12,7 +12,7 @@ from threading import Event, current_thread
 import pytest
 
 import migrator
-from migrator.runtime.ticker import Ticker
+from migrator.runtime.system import Ticker
 
 SOON_S = 0.001
 LONG_S = 3600.0
@@ -142,4 +142,4 @@ def test_no_other_thread_calls_one_function_again_and_again() -> None:
     """The shadow pool's threads work off a queue, and its watch is woken by what is put there."""
     root = Path(inspect.getfile(migrator)).parent
     found = {path.name for path in root.rglob("*.py") if re.search(r"\b(Thread|Timer)\(", path.read_text())}
-    assert found == {"ticker.py", "pool.py"}
+    assert found == {"system.py", "pool.py"}

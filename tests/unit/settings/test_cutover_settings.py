@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from migrator.model.errors import MappingError
-from migrator.settings.cutover import CutoverSettings, Hook, WatchSettings
-from migrator.settings.job import load_job
+from migrator.settings.job import CutoverSettings, Hook, WatchSettings, load_job
 
 JOB = "job: 1\nmapping: m.yaml\nsource: sqlite:///shop.db\n"
 
@@ -37,13 +36,13 @@ hooks:
   - {on: [run_failed], command: "logger -t migrator"}
 """
     job = load_job(write(tmp_path, text), {"TEAM": "s3cret"})
-    watch = WatchSettings(lately_s=300, mismatch_max=0.02)
+    watch = WatchSettings(lately=300, mismatch_max=0.02)
     assert job.cutover == CutoverSettings(
-        verify_max_age_s=21_600, evidence_max_age_s=90, kinds_min=1, quiet_s=60, watch=watch
+        verify_max_age=21_600, evidence_max_age=90, kinds_min=1, quiet=60, watch=watch
     )
     assert job.hooks == (
-        Hook(("rolled_back", "lag_high"), ("notify", "--to=s3cret"), 3),
-        Hook(("run_failed",), "logger -t migrator"),
+        Hook(on=("rolled_back", "lag_high"), command=("notify", "--to=s3cret"), wait=3),
+        Hook(on=("run_failed",), command="logger -t migrator"),
     )
     assert "s3cret" not in repr(job)
 

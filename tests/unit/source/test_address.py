@@ -47,7 +47,7 @@ def fault_of(text: str, command: tuple[str, ...] = (), asked: SecretProviders | 
     return str(caught.value)
 
 
-# ── who is asked ──
+# ── which provider is asked ──
 
 
 def test_a_url_stands_for_itself() -> None:
@@ -172,7 +172,7 @@ def test_an_address_is_never_shown() -> None:
     assert SECRET not in repr(found) + str(vars(found).keys())
 
 
-def test_what_a_source_is_called_asks_nobody(tmp_path: Path) -> None:
+def test_the_name_of_a_source_asks_no_provider(tmp_path: Path) -> None:
     """A variable and a file are looked at; a secret is known by its own name, and no program is run."""
 
     def never(name: str) -> str:

@@ -11,8 +11,8 @@ import pytest
 from migrator.model.errors import SettingsError
 from migrator.model.facts import ForeignKey, Kind, SchemaFacts
 from migrator.source.connect import source_url
-from migrator.source.names import NameRule
 from migrator.source.reader import SqlSource
+from migrator.source.reflect import NameRule
 
 
 def facts_of(url: str, names: NameRule = "exact") -> SchemaFacts:
@@ -84,8 +84,8 @@ def test_where_more_rows_of_sqlite_meet_than_those_of_the_same_values(tmp_path: 
         CREATE UNIQUE INDEX plain ON t (a, b);
     """
     tables = sqlite_facts(tmp_path, script).tables
-    assert tables["same"].meetings == ()
-    found = {one.columns: one for one in tables["t"].meetings}
+    assert tables["same"].unique_conflicts == ()
+    found = {one.columns: one for one in tables["t"].unique_conflicts}
     assert found.keys() == {("b",), ("a", "b")}
     assert found["b",].whole
     assert found["b",].sql == '(gone."b") = (NEW."b") COLLATE "NOCASE"'

@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from migrator.model.errors import HiddenRowsError
 from migrator.runtime.server_errors import is_broken
-from migrator.source.failures import source_error
+from migrator.source.transactions import source_error
 
 
 def message_of(error: Exception) -> str:
@@ -40,7 +40,7 @@ def message_of(error: Exception) -> str:
         (pymysql.err.ProgrammingError(1064, "secret"), "syntax error"),
         (
             pymysql.err.OperationalError(2003, "secret ([Errno 111] Connection refused)"),
-            "nobody listens there",
+            "no server listens there",
         ),
         (pymysql.err.OperationalError(2003, "secret (timed out)"), "no answer in time"),
         (pymysql.err.OperationalError(2003, "secret"), "the connection failed"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.model.facts import Column, Kind, SchemaFacts, TableFacts
-from migrator.source.names import expression_advice, snake_case, statement_advice
+from migrator.source.reflect import expression_advice, snake_case, statement_advice
 
 
 def table(real: str, *columns: str) -> TableFacts:

@@ -12,15 +12,9 @@ from sqlalchemy.dialects.mysql import pymysql
 from sqlalchemy.dialects.postgresql import psycopg
 
 from migrator.model.facts import Column, Kind, TableFacts
-from migrator.source.column_sql import ColumnType
-from migrator.source.selects import (
-    KeyRange,
-    KeySet,
-    bound_select,
-    collection_select,
-    root_select,
-    sums_select,
-)
+from migrator.source.related import collection_select
+from migrator.source.selects import ColumnType, KeyRange, KeySet, bound_select, root_select
+from migrator.source.totals import sums_select
 from tests.support_source import (
     INTEGER,
     LINE,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.source.names import clashes, snake_case, written_names
+from migrator.source.reflect import clashes, snake_case, written_names
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from migrator.model.errors import Interrupted
-from migrator.source.connect import RateLimit
+from migrator.runtime.retry import RateLimit
 
 
 class Clock:
@@ -54,7 +54,7 @@ def test_workers_share_one_bucket() -> None:
     assert clock.now - 100 == pytest.approx(4)
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_without_a_limit_no_reader_waits() -> None:
     clock = Clock()
     pace = RateLimit(None, clock=clock.time, sleep=clock.sleep)
     pace.took(10**9)

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from migrator.model.facts import TableFacts
-from migrator.model.keys import decode_key
+from migrator.model.table import decode_key
 from migrator.source.connect import source_url
 from migrator.source.random_keys import between
 from migrator.source.reader import SqlSource

@@ -15,7 +15,7 @@ from migrator.runtime.retry import Retry
 from migrator.source.connect import source_url
 from migrator.source.engines.base import Mark
 from migrator.source.reader import SqlSource
-from migrator.source.replica import mark_of, verdict_of, wait_until_ready
+from migrator.source.server_facts import mark_of, verdict_of, wait_until_ready
 from tests.support_source import PURCHASE, plan_of
 from tests.support_source_databases import fill_mysql, fill_postgresql, make_sqlite
 

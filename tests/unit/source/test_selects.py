@@ -10,19 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
-from migrator.model.entities import Collection
 from migrator.model.facts import CollectionPlan, EntityPlan, JoinPlan, TableFacts
-from migrator.source.selects import (
-    KeyRange,
-    KeySet,
-    RootSelect,
-    bound_select,
-    collection_select,
-    count_select,
-    root_select,
-    sums_select,
-    without_key_select,
-)
+from migrator.model.mapping import Collection
+from migrator.source.related import collection_select
+from migrator.source.selects import KeyRange, KeySet, RootSelect, bound_select, root_select
+from migrator.source.totals import count_select, sums_select, without_key_select
 from tests.support_source import (
     CUSTOMER_OF_PURCHASE,
     LINE,

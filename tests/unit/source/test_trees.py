@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.source.trees import key_reader, row_trees
+from migrator.source.transactions import key_reader, row_trees
 from tests.support_source import LINE, LINES, PAIR, PURCHASE, list_of, number_of, plan_of
 
 

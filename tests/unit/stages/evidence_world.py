@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from migrator.model.evidence import PatternPhase, Window
+from migrator.model.evidence import PatternPhase, Side, State, Window
 from migrator.model.instances import Instance, ServiceRegistry
 from migrator.model.live import MarksState
-from migrator.model.patterns import Param, Part, Pattern
-from migrator.model.phase import Side, State
+from migrator.model.mapping import Param, Part, Pattern
 from migrator.stages.cutover.evidence import Facts, Verified
 from migrator.stages.patterns.latencies import Latencies
 

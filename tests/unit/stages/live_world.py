@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from migrator.mapping.heart.changes import captured_tables, needs_memory
-from migrator.mapping.live.reach import compile_image_keys, no_keys
+from migrator.mapping.reach import compile_image_keys, no_keys
 from migrator.model.table import Item, ItemKey
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities

@@ -1,4 +1,4 @@
-"""What a run does when somebody alters a table while it goes on."""
+"""What a run does when a table is altered while it goes on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from migrator.model.errors import SourceError
 from migrator.model.journal import Finding, Run, RunIdentity
 from migrator.source.connect import source_url
 from migrator.source.reader import SqlSource
-from migrator.stages.projection import pinned_columns
+from migrator.stages.source_checks import pinned_columns
 from tests.support_mapping import parse_mapping
 
 MAPPING = """
@@ -42,7 +42,7 @@ AGAIN = (
 
 
 class Running:
-    """A run over orders, and the file that somebody alters."""
+    """A run over orders, and the file whose table is altered."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -113,7 +113,7 @@ def test_a_column_that_comes_is_a_finding_once(running: Running) -> None:
     assert running.read(lambda: None) == found
 
 
-def test_a_column_that_nobody_reads_may_go(running: Running) -> None:
+def test_a_column_that_no_entity_reads_may_go(running: Running) -> None:
     found = running.read(lambda: running.alter("ALTER TABLE users DROP born"))
     assert [one.attribute for one in found] == ["born"]
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from migrator.model.table import Index, KeyAttribute, TableDesign
-from migrator.settings.source import TableOptions
+from migrator.settings.source import TableOptions, Units
 from migrator.target.create import creation_request, later_requests
 
 GSI1 = Index("GSI1", (KeyAttribute("GSI1PK"),))
@@ -26,7 +26,7 @@ def test_every_option_is_asked_for_in_the_words_of_dynamodb() -> None:
         stream="new_and_old_images",
         tags={"team": "shop"},
         contributor_insights=True,
-        warm_throughput=(12000, 4000),
+        warm_throughput=Units(read=12000, write=4000),
         table_class="standard_infrequent_access",
     )
     request = creation_request(DESIGN, options)
@@ -40,7 +40,7 @@ def test_every_option_is_asked_for_in_the_words_of_dynamodb() -> None:
 
 
 def test_provisioned_capacity_is_given_to_the_table_and_to_each_index() -> None:
-    request = creation_request(DESIGN, TableOptions(provisioned=(5, 10)))
+    request = creation_request(DESIGN, TableOptions(provisioned=Units(read=5, write=10)))
     units = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 10}
     assert request["BillingMode"] == "PROVISIONED"
     assert request["ProvisionedThroughput"] == units

@@ -72,7 +72,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("error", "service", "words"), CASES)
-def test_who_may_not_do_what_on_what(error: ClientError, service: str, words: str) -> None:
+def test_which_principal_may_not_do_what_on_what(error: ClientError, service: str, words: str) -> None:
     assert words in denied(error, service)
 
 

@@ -57,7 +57,7 @@ def test_what_can_pass(error: Exception, passing: bool) -> None:
     [
         (
             EndpointConnectionError(**URL, error="[Errno 111] Connection refused"),
-            "nobody listens there; start ",
+            "no server listens there; start it",
         ),
         (EndpointConnectionError(**URL, error="Failed to resolve 'h'"), "there is no such host; correct "),
         (ReadTimeoutError(**URL, error="read"), "no answer in time; look at the network"),
@@ -76,7 +76,7 @@ def test_an_endpoint_without_an_answer_is_told_as_a_source_is(error: Exception, 
 def test_what_was_never_connected_to_is_told_at_once() -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
     store = DynamoStore(client, TableDesign("Shop", (KeyAttribute("PK"),), "type"), no_fence)
-    with pytest.raises(StoppedError, match="nobody listens there") as caught:
+    with pytest.raises(StoppedError, match="no server listens there") as caught:
         store.get([("a",)])
     assert "gave up after" not in str(caught.value)
 
@@ -84,9 +84,9 @@ def test_what_was_never_connected_to_is_told_at_once() -> None:
 def test_what_has_answered_once_is_waited_for() -> None:
     client = dynamodb_client(region=None, profile=None, endpoint="http://127.0.0.1:1")
     refused = EndpointConnectionError(**URL)
-    assert not passes_at(client)(refused)
+    assert not passes_at(client, refused)
     client.meta.events.emit("response-received.dynamodb.GetItem", parsed_response={})
-    assert passes_at(client)(refused)
+    assert passes_at(client, refused)
 
 
 def test_a_refusal_is_said_without_amazon_s_own_words() -> None:

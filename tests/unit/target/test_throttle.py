@@ -80,7 +80,7 @@ def test_an_index_that_consumes_more_than_the_table_holds_too() -> None:
     assert 90 <= table.rate("GSI1") <= 104
 
 
-def test_an_index_that_nobody_named_holds_as_soon_as_it_is_seen() -> None:
+def test_an_index_that_was_not_named_holds_as_soon_as_it_is_seen() -> None:
     table = made(100)
     table.time.run(*workers(2, lambda: [table.write(20, Later=40) for _ in range(60)] and None))
     assert table.worst("Later") <= 1000

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from migrator.mapping.heart.wire import decode_item, encode, encode_item, encode_sized, item_bytes
 from migrator.model.errors import RowError
-from migrator.target.wire import decode_item, encode, encode_item
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,28 @@ from migrator.target.wire import decode_item, encode, encode_item
 )
 def test_a_value_on_the_wire(value: Any, wire: dict[str, Any]) -> None:
     assert encode(value) == wire
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "ö€",
+        True,
+        None,
+        0,
+        -1200,
+        Decimal("0.99"),
+        b"xy",
+        [],
+        {},
+        [1, {"ü": ["b", None]}],
+        {"k": {"l": b"z"}},
+    ],
+)
+def test_the_size_beside_the_wire_form_is_that_of_the_item(value: Any) -> None:
+    item = {"PK": "USER#1", "ü": value}
+    assert encode_sized(item) == (encode_item(item), item_bytes(item))
 
 
 @pytest.mark.parametrize("value", [1.5, object(), {1, 2}])

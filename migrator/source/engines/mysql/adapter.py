@@ -1,4 +1,4 @@
-"""What the adapter must know of a service's statements, connections and tables on MariaDB and MySQL."""
+"""The adapter's rules for MariaDB and MySQL: a service's statements, connections and tables."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from migrator.model.facts import Column
 from migrator.source.engines.base import Outcomes, Sessions, Statements, Typed
 from migrator.source.engines.catalogue import ACTS, Below, Links, Place
 from migrator.source.engines.mysql.triggers import declared_word
-from migrator.source.engines.servers import says_autocommit
-from migrator.source.engines.words import COMMON_QUOTES
+from migrator.source.engines.shared import COMMON_QUOTES, says_autocommit
 
 _FOUND_ROWS = 2
 """CLIENT_FOUND_ROWS of the protocol. Source: MySQL Internals, "Capabilities Flags"."""
@@ -23,7 +22,7 @@ _BYTES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 
 def _counts_found(driver: Any) -> bool:
-    """SQLAlchemy asks every driver for it; PyMySQL and those that are like it tell what they were asked for."""
+    """Whether CLIENT_FOUND_ROWS is set: SQLAlchemy sets it on every driver; PyMySQL and similar ones show their flags."""
     flags = getattr(driver, "client_flag", getattr(driver, "_client_flag", _FOUND_ROWS))
     return not isinstance(flags, int) or bool(flags & _FOUND_ROWS)
 
@@ -61,7 +60,7 @@ def _met(alias: str, columns: Sequence[str]) -> list[str]:
 
 
 def _links(connection: Connection, schemas: Iterable[str | None]) -> Links:
-    """Of the databases from which foreign keys lead to tables of these."""
+    """Links of these databases, and of others whose tables are parents of theirs."""
     return Links(_acting(sa.inspect(connection), schemas))
 
 
@@ -70,20 +69,20 @@ def _folds_tables(connection: Connection) -> bool:
 
 
 def _acting(inspector: sa.Inspector, schemas: Iterable[str | None]) -> list[tuple[Place, Below]]:
-    """Read database by database: a parent may be in another one, and have parents of its own there."""
-    left, seen = list(schemas), set[str | None]()
-    found: list[tuple[Place, Below]] = []
-    while left:
-        if (schema := left.pop()) not in seen:
+    """Foreign keys with actions, read database by database: a parent may be in another one, and have parents there."""
+    schemas_left, seen = list(schemas), set[str | None]()
+    links: list[tuple[Place, Below]] = []
+    while schemas_left:
+        if (schema := schemas_left.pop()) not in seen:
             seen.add(schema)
             new = _acting_in(inspector, schema)
-            left += [parent.schema for parent, _ in new]
-            found += new
-    return found
+            schemas_left += [parent.schema for parent, _ in new]
+            links += new
+    return links
 
 
 def _acting_in(inspector: sa.Inspector, schema: str | None) -> list[tuple[Place, Below]]:
-    found = []
+    links = []
     for (_, child), keys in inspector.get_multi_foreign_keys(schema=schema).items():
         for key in keys:
             options = key.get("options", {})
@@ -91,8 +90,8 @@ def _acting_in(inspector: sa.Inspector, schema: str | None) -> list[tuple[Place,
             if any(acts):
                 parent = Place(key["referred_schema"] or schema, key["referred_table"])
                 pairs = tuple(zip(key["constrained_columns"], key["referred_columns"], strict=True))
-                found.append((parent, Below(Place(schema, child), pairs, *acts)))
-    return found
+                links.append((parent, Below(Place(schema, child), pairs, *acts)))
+    return links
 
 
 STATEMENTS = Statements(
@@ -109,8 +108,8 @@ STATEMENTS = Statements(
     ),
     overriding=None,
     deletes_by_using=True,
-    # Servers know upper and lower case of tables or do not.
-    names_as_said=True,
+    # Whether the case of table names matters depends on the server.
+    tables_keep_case=True,
     decimals_are_floats=False,
     quotes_by_session=True,
 )

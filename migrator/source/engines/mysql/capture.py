@@ -1,4 +1,4 @@
-"""MariaDB and MySQL: triggers of ours in the catalogue, tables that cannot be captured, images decoded."""
+"""Capture on MariaDB and MySQL: our triggers in the catalogue, tables that cannot be captured, decoding of images."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.capture import Captured
+from migrator.model.facts import Captured
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.ddl import Found, Trigger
+from migrator.source.engines.ddl import ExistingTrigger, Trigger
 from migrator.source.engines.mysql.cascades import cascades, circles, covers
 from migrator.source.engines.mysql.triggers import MysqlDdl, quoted
-from migrator.source.engines.servers import OUR_TRIGGER
+from migrator.source.engines.shared import OUR_TRIGGER
 
 _TRIGGERS = sa.text("""
     SELECT TRIGGER_SCHEMA AS `schema`, EVENT_OBJECT_TABLE AS name, TRIGGER_NAME AS `trigger`, ACTION_STATEMENT AS body
     FROM information_schema.TRIGGERS ORDER BY 1, 2, 3
 """)
-# Table by table: only for names that it is given does the server not open all that there are.
+# One query per table: without a table's name the server would open all tables.
 _TABLE = sa.text("""
     SELECT TABLE_TYPE AS kind, ENGINE AS engine
     FROM information_schema.TABLES WHERE TABLE_SCHEMA = :schema AND TABLE_NAME = :name
@@ -48,7 +48,7 @@ def _ddl(connection: Connection) -> MysqlDdl:
 # ── triggers of ours ──
 
 
-def _found(connection: Connection, ddl: MysqlDdl) -> Iterator[Found]:
+def _our_triggers(connection: Connection, ddl: MysqlDdl) -> Iterator[ExistingTrigger]:
     for row in connection.execute(_TRIGGERS):
         ours = OUR_TRIGGER.fullmatch(row.trigger)
         # Another database of the server may have a capture of its own.
@@ -56,11 +56,11 @@ def _found(connection: Connection, ddl: MysqlDdl) -> Iterator[Found]:
             continue
         table = row.name if row.schema == ddl.home else f"{row.schema}.{row.name}"
         drop = f"DROP TRIGGER {quoted(row.schema)}.{quoted(row.trigger)}"
-        yield Found(table, row.trigger, ours[1], drop=(drop,), text=row.body)
+        yield ExistingTrigger(table, row.trigger, ours[1], drop=(drop,), text=row.body)
 
 
 def _of_parents(connection: Connection, tables: Sequence[Captured], ddl: MysqlDdl) -> Iterator[Trigger]:
-    """Of parents whose foreign keys reach captured tables."""
+    """Triggers on parents whose foreign keys change captured tables."""
     yield from covers(cascades(connection), tables, ddl)
 
 
@@ -78,7 +78,7 @@ def _refusals(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
     for own in _OWN:
         rights = _OWN_RIGHTS if sa.inspect(connection).has_table(_OWN[1]) else ("CREATE", *_OWN_RIGHTS)
         if missing := ", ".join(right for right in rights if not may(right, ddl.home, own)):
-            # CREATE may be granted on a table that is not there yet.
+            # CREATE may be granted on a table that does not exist yet.
             grant = f"GRANT {missing} ON {quoted(ddl.home)}.{own} TO {user}"
             yield Refusal(f"this user lacks {missing} on our table {own} in database {ddl.home}; {grant}")
     log, trusted = connection.exec_driver_sql("SELECT @@log_bin, @@log_bin_trust_function_creators").one()
@@ -88,19 +88,19 @@ def _refusals(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
             f"{what}; SET GLOBAL log_bin_trust_function_creators = 1 (on RDS in the parameter group)",
             triggers_only=True,
         )
-    for one in tables:
-        schema = one.table.schema or ddl.home
-        row = connection.execute(_TABLE, {"schema": schema, "name": one.table.real}).first()
+    for table in tables:
+        schema = table.table.schema or ddl.home
+        row = connection.execute(_TABLE, {"schema": schema, "name": table.table.real}).first()
         if row is None:
-            yield Refusal(f"table {one.name} is gone; pull the schema again")
+            yield Refusal(f"table {table.name} is gone; pull the schema again")
         elif row.kind == "VIEW":
-            yield Refusal(f"{one.name} is a view, which has no triggers; {VIEW_ADVICE}")
+            yield Refusal(f"{table.name} is a view, which has no triggers; {VIEW_ADVICE}")
         elif row.engine != "InnoDB":
             what = f"is kept by {row.engine}, which knows no transactions: a change could be there without its mark"
-            yield Refusal(f"table {one.name} {what}; ALTER TABLE … ENGINE = InnoDB")
-        elif not may("TRIGGER", schema, one.table.real):
-            grant = f"GRANT TRIGGER ON {quoted(schema)}.{quoted(one.table.real)} TO {user}"
-            yield Refusal(f"table {one.name}: this user lacks TRIGGER; {grant}", triggers_only=True)
+            yield Refusal(f"table {table.name} {what}; ALTER TABLE … ENGINE = InnoDB")
+        elif not may("TRIGGER", schema, table.table.real):
+            grant = f"GRANT TRIGGER ON {quoted(schema)}.{quoted(table.table.real)} TO {user}"
+            yield Refusal(f"table {table.name}: this user lacks TRIGGER; {grant}", triggers_only=True)
     for name, circle in circles(cascades(connection), tables, ddl.home):
         keys = ", ".join(f"{key.name} of {key.child[1]}" for key in reversed(circle))
         what = f"foreign keys reach it in a circle of ON DELETE CASCADE ({keys}), and fire no trigger here"
@@ -111,7 +111,7 @@ def _refusals(connection: Connection, ddl: MysqlDdl, tables: Sequence[Captured])
 
 
 def _rights(connection: Connection) -> Callable[..., bool]:
-    """Whether the user has a right on a schema, or on a table of it. What roles give is not listed: it is believed."""
+    """A test whether the user has a right on a schema or a table. Rights of roles are not listed, so they are assumed."""
     rights = list(connection.execute(_RIGHTS))
     by_role = connection.exec_driver_sql("SELECT CURRENT_ROLE()").scalar() not in (None, "", "NONE")
 
@@ -126,10 +126,14 @@ def _rights(connection: Connection) -> Callable[..., bool]:
 
 
 def is_like(name: str, pattern: str) -> bool:
-    """Whether a database's name is one of a GRANT's, where % and _ stand for others unless a backslash is before them."""
+    """Whether a database's name matches the pattern of a GRANT, in which % and _ are wildcards unless escaped."""
     parts = re.findall(r"\\.|.", pattern, re.DOTALL)
     signs = {"%": ".*", "_": "."}
-    return bool(re.fullmatch("".join(signs.get(one) or re.escape(one[-1]) for one in parts), name, re.DOTALL))
+    return bool(
+        re.fullmatch(
+            "".join(signs.get(character) or re.escape(character[-1]) for character in parts), name, re.DOTALL
+        )
+    )
 
 
 # ── images ──
@@ -149,7 +153,7 @@ def _decode(_: Connection, __: dict[int, int]) -> Decode:
 
 
 def _moment(seconds: str) -> datetime | str:
-    """A TIMESTAMP. The server has none at 0 seconds: that is its zero date, which the driver leaves as text."""
+    """The value of a TIMESTAMP; 0 seconds is the server's zero date, which the driver leaves as text."""
     number = Decimal(seconds)
     if not number:
         return "0000-00-00 00:00:00" + seconds[1:]
@@ -161,7 +165,7 @@ CAPTURING = Capturing(
     ddl=_ddl,
     schema=None,
     prefix="migrator_",
-    found=_found,
+    triggers=_our_triggers,
     more_triggers=_of_parents,
     leftovers=lambda _: [],
     refusals=_refusals,
@@ -169,4 +173,6 @@ CAPTURING = Capturing(
     limits=("TRUNCATE and ALTER TABLE … DROP PARTITION fire no trigger here: use DELETE on captured tables",),
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",
+    # With FORCE INDEX (PRIMARY), too, it waits for marks of transactions that are still open.
+    locks_by_list=False,
 )

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.capture import Captured
-from migrator.source.engines.ddl import Trigger, columns_of, digest_of
+from migrator.model.facts import Captured, columns_of, digest_of
+from migrator.source.engines.ddl import Trigger
 from migrator.source.engines.mysql.triggers import MysqlDdl, image, literal, quoted, trigger_name
 
 _NO_SUCH_INDEX = 1176
@@ -49,10 +49,10 @@ Indexes = Mapping[Name, Mapping[str, Sequence[str]]]
 
 @dataclass(frozen=True)
 class Cascade:
-    """A foreign key that changes rows of `child` by itself. `name`: of the constraint.
+    """A foreign key with an action on rows of `child`. `name`: of the constraint.
 
-    `columns`: (child's, parent's). `on_delete`, `on_update`: CASCADE and the like. `index`: of the child's, that begins
-    with these columns; '' where there is none.
+    `columns`: (child's, parent's). `on_delete`, `on_update`: CASCADE and the like. `index`: an index of the child that
+    begins with these columns; '' where there is none.
     """
 
     child: Name
@@ -69,11 +69,11 @@ class Cascade:
 
 
 Chain = tuple[Cascade, ...]
-"""From the rows that change up: each one's parent is the next one's child."""
+"""From the changed rows upwards: each cascade's parent is the next one's child."""
 
 
 def cascades(connection: Connection) -> list[Cascade]:
-    """All that the user can see, of every database."""
+    """All foreign keys with actions that the user can see, in every database."""
     keys: dict[tuple[str, str, str], list[sa.Row[tuple[str, ...]]]] = {}
     indexes = _indexes(connection)
     for row in connection.execute(_FOREIGN_KEYS):
@@ -96,16 +96,16 @@ def cascades(connection: Connection) -> list[Cascade]:
 
 
 def _indexes(connection: Connection) -> Indexes:
-    found: dict[Name, dict[str, list[str]]] = {}
+    by_table: dict[Name, dict[str, list[str]]] = {}
     for row in connection.execute(_INDEXES):
-        found.setdefault((row.home, row.name), {}).setdefault(row.index_name, []).append(row.column_name)
-    return found
+        by_table.setdefault((row.home, row.name), {}).setdefault(row.index_name, []).append(row.column_name)
+    return by_table
 
 
 def _index_of(columns: Sequence[str], indexes: Mapping[str, Sequence[str]]) -> str:
-    """The narrowest index that begins with the columns, as InnoDB asks of every foreign key."""
-    wanted = _folded(columns)
-    fit = [(len(own), name) for name, own in indexes.items() if _folded(own)[: len(wanted)] == wanted]
+    """The narrowest index that begins with the columns; InnoDB requires one for every foreign key."""
+    leading = _folded(columns)
+    fit = [(len(own), name) for name, own in indexes.items() if _folded(own)[: len(leading)] == leading]
     return min(fit)[1] if fit else ""
 
 
@@ -113,28 +113,36 @@ def _folded(names: Sequence[str]) -> list[str]:
     return [name.lower() for name in names]
 
 
-def circles(known: Sequence[Cascade], tables: Sequence[Captured], home: str) -> list[tuple[str, Chain]]:
-    """Captured tables that deletions reach in a circle of foreign keys, and the circle.
+def circles(
+    all_cascades: Sequence[Cascade], tables: Sequence[Captured], home: str
+) -> list[tuple[str, Chain]]:
+    """Captured tables that deletions reach through a circle of foreign keys, with the circle.
 
-    How deep a circle goes cannot be known before.
+    The depth of a circle cannot be known beforehand.
     """
-    found: dict[Name, Chain] = {}
-    for start in sorted({key.parent for key in known}):
-        chains = list(_chains(known, start, None))
+    circle_by_table: dict[Name, Chain] = {}
+    for start in sorted({key.parent for key in all_cascades}):
+        chains = list(_chains(all_cascades, start, None))
         circle = next((chain for chain in chains if _is_circle(chain) and chain[0].child == start), ())
         if circle:
-            found |= {chain[0].child: circle for chain in chains if chain[0].child not in found}
-    return [(one.name, found[_name(one, home)]) for one in tables if _name(one, home) in found]
+            circle_by_table |= {
+                chain[0].child: circle for chain in chains if chain[0].child not in circle_by_table
+            }
+    return [
+        (table.name, circle_by_table[_name(table, home)])
+        for table in tables
+        if _name(table, home) in circle_by_table
+    ]
 
 
-def covers(known: Sequence[Cascade], tables: Sequence[Captured], ddl: MysqlDdl) -> list[Trigger]:
-    """Triggers of parents, each with all that the table's changes reach."""
-    captured = {_name(one, ddl.home): one for one in tables}
+def covers(all_cascades: Sequence[Cascade], tables: Sequence[Captured], ddl: MysqlDdl) -> list[Trigger]:
+    """Triggers on parents, each covering all captured tables that the parent's changes reach."""
+    captured = {_name(table, ddl.home): table for table in tables}
     return [
         trigger
-        for parent in sorted({key.parent for key in known})
+        for parent in sorted({key.parent for key in all_cascades})
         for kind in _KINDS
-        for trigger in _triggers(parent, kind, _reached(known, parent, captured, kind), ddl)
+        for trigger in _triggers(parent, kind, _reached(all_cascades, parent, captured, kind), ddl)
     ]
 
 
@@ -143,12 +151,12 @@ def _name(captured: Captured, home: str) -> Name:
 
 
 def _reached(
-    known: Sequence[Cascade], parent: Name, captured: Mapping[Name, Captured], kind: str
+    all_cascades: Sequence[Cascade], parent: Name, captured: Mapping[Name, Captured], kind: str
 ) -> list[tuple[Captured, Chain]]:
-    """Captured tables that the parent's change reaches, with the way to them."""
-    referred = frozenset(name for key in known if key.parent == parent for name in _folded(key.theirs))
-    goes = _chains(known, parent, None)
-    moves = _chains(known, parent, referred, updated=frozenset({parent}))
+    """Captured tables that a change of the parent reaches, with the chains to them."""
+    referred = frozenset(name for key in all_cascades if key.parent == parent for name in _folded(key.theirs))
+    goes = _chains(all_cascades, parent, None)
+    moves = _chains(all_cascades, parent, referred, updated=frozenset({parent}))
     return [
         (captured[chain[0].child], chain)
         for chain in (goes if kind == "gone" else moves)
@@ -157,20 +165,20 @@ def _reached(
 
 
 def _chains(
-    known: Sequence[Cascade],
+    all_cascades: Sequence[Cascade],
     table: Name,
     changed: frozenset[str] | None,
     above: Chain = (),
     updated: frozenset[Name] = frozenset(),
 ) -> Iterator[Chain]:
-    """Every way on which rows change where rows of the table go (`changed` None), or else those columns of them do.
+    """Every chain of cascades that follows when rows of the table are deleted (`changed` None) or these columns change.
 
-    By columns and by what happened to them: two tables that refer to each other make no circle where other columns do.
-    `updated`: tables that the way has updated already. InnoDB updates none of them again: it fails the statement, as
-    RESTRICT does. A way that comes to a deletion for the second time ends there (`_is_circle`).
+    Columns and actions are followed, so two tables that refer to each other by different columns make no circle.
+    `updated`: tables that the chain has updated already; InnoDB updates none of them again and fails the statement, as
+    RESTRICT does. A chain that comes to a deletion a second time ends there (`_is_circle`).
     Source: MariaDB and MySQL, storage/innobase/row/row0ins.cc, row_ins_cascade_ancestor_updates_table.
     """
-    for key in known:
+    for key in all_cascades:
         if key.parent != table or (after := _after(key, changed)) == frozenset():
             continue
         if after is not None and key.child in updated:
@@ -179,11 +187,11 @@ def _chains(
         yield chain
         if not _is_circle(chain):
             passed = updated if after is None else updated | {key.child}
-            yield from _chains(known, key.child, after, chain, passed)
+            yield from _chains(all_cascades, key.child, after, chain, passed)
 
 
 def _after(key: Cascade, changed: frozenset[str] | None) -> frozenset[str] | None:
-    """Which columns of the child change when those of its parent do; None: the row goes."""
+    """The columns of the child that change when those of its parent do; None: the row is deleted."""
     rule = key.on_delete if changed is None else key.on_update
     if rule not in _ACTS:
         return frozenset()
@@ -194,7 +202,7 @@ def _after(key: Cascade, changed: frozenset[str] | None) -> frozenset[str] | Non
 
 
 def _is_circle(chain: Chain) -> bool:
-    """Whether deletions have come to a table from which rows went already."""
+    """Whether deletions come to a table from which rows were deleted already."""
     deletes = all(key.on_delete == "CASCADE" for key in chain)
     return deletes and chain[0].child in {key.parent for key in chain}
 
@@ -231,10 +239,10 @@ def _triggers(
 def _marked(
     captured: Captured, chain: Chain, side: str, insert: str, ddl: MysqlDdl, *, if_changed: bool
 ) -> str:
-    """A block that leaves a mark for each row that the chain reaches, where the key changed or the row goes.
+    """A block that leaves a mark for each row that the chain reaches, if the key changed or the row is deleted.
 
-    An index that is gone (the server drops its own one when the service makes another) must not fail the service's
-    statement: without it more rows may be locked, and `status` says stale.
+    A missing index (the server drops its own when the service creates another) must not fail the service's statement:
+    without it more rows may be locked, and `status` says stale.
     """
     leave = f"{insert}\n    VALUES ({literal(captured.name)}, migrator_image, {ddl.now})"
     with_index, without = (
@@ -256,7 +264,7 @@ END;
 """
     if not if_changed:
         return block
-    # Nothing is locked below a parent whose key stays.
+    # Nothing is locked below a parent whose key does not change.
     moved = (
         f"NOT (CAST(OLD.{quoted(theirs)} AS BINARY) <=> CAST(NEW.{quoted(theirs)} AS BINARY))"
         for theirs in _deciding(chain)
@@ -265,18 +273,18 @@ END;
 
 
 def _deciding(chain: Chain) -> list[str]:
-    """The parent's columns of which a change reaches the other end: of a key's several columns, those that are handed on."""
-    wanted = set(_folded(chain[0].theirs))
+    """The parent's columns whose change reaches the end of the chain: those that every foreign key in it passes on."""
+    passed_on = set(_folded(chain[0].theirs))
     for key in chain[1:]:
         handed_on = [
-            theirs for own, theirs in key.columns if key.on_update != "CASCADE" or own.lower() in wanted
+            theirs for own, theirs in key.columns if key.on_update != "CASCADE" or own.lower() in passed_on
         ]
-        wanted = set(_folded(handed_on))
-    return [theirs for theirs in chain[-1].theirs if theirs.lower() in wanted]
+        passed_on = set(_folded(handed_on))
+    return [theirs for theirs in chain[-1].theirs if theirs.lower() in passed_on]
 
 
 def _row_by_row(select: str, insert: str) -> str:
-    """An INSERT … VALUES for each row: as _body of MysqlDdl says, one with SELECT would hold up all other writers."""
+    """An INSERT … VALUES for each row: one with SELECT would block all other writers (see MysqlDdl._body)."""
     return f"""\
 BEGIN
 DECLARE migrator_done INT DEFAULT 0;
@@ -303,13 +311,13 @@ def _select(captured: Captured, chain: Chain, side: str, tables: str) -> str:
         for n, key in enumerate(chain)
         for own, theirs in key.columns
     )
-    # What a foreign key has changed is this transaction's own, which it sees; a lock would keep rows from coming beside it.
+    # Rows that a foreign key has changed are visible to this transaction; a lock would only block other writers' inserts.
     lock = "\nLOCK IN SHARE MODE" if side == "OLD" else ""
     return f"SELECT {image(columns, 'r0')}\nFROM {tables}\nWHERE {links}{lock}"
 
 
 def _tables(chain: Chain, *, by_index: bool) -> str:
-    """From the parent down, as they are read: in another order rows would be locked that are not below it."""
+    """The tables from the parent down, read in this order: another one would lock rows that are not below it."""
     hints = [f" FORCE INDEX ({quoted(key.index)})" if by_index and key.index else "" for key in chain]
     names = [f"{quoted(key.child[0])}.{quoted(key.child[1])} AS r{n}" for n, key in enumerate(chain)]
     return " STRAIGHT_JOIN ".join(reversed([name + hint for name, hint in zip(names, hints, strict=True)]))

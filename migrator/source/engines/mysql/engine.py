@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.mysql import MySQL
 
+from migrator.model.edges import RawPage
 from migrator.model.errors import SettingsError, how_to_install
 from migrator.model.facts import Kind
 from migrator.source.engines.base import Connecting, ConnectionOptions, Engine, Schema, Sql, UrlKeeper
@@ -21,24 +22,26 @@ from migrator.source.engines.mysql import facts as types_mysql
 from migrator.source.engines.mysql.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.mysql.capture import CAPTURING
 from migrator.source.engines.mysql.server import ERRORS, SERVER, WRITERS
-from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
-from migrator.source.engines.words import (
+from migrator.source.engines.shared import (
     AS_TEXT,
     BACKSLASHED,
     BLANK,
     BLOCK,
     CLOCKS,
+    CONNECT_TIMEOUT_S,
     OF_SEQUENCES,
     PARAMETER,
     lexer,
+    refuse_stray_at,
+    server_engine,
+    unless_in,
 )
 
-# ──
-# SQL of MariaDB and MySQL: how it is read, what is refused in it, how values and columns stand in ours.
+# ── SQL of MariaDB and MySQL: parsing, refused functions, and the forms of values and columns in our statements ──
 
 
 class AnsiMySQL(MySQL):
-    """MySQL as our connections speak it (ANSI_QUOTES): "name" is a name, as on the other engines."""
+    """MySQL with the settings of our connections (ANSI_QUOTES): "name" is a name, as on the other engines."""
 
     class Tokenizer(MySQL.Tokenizer):
         QUOTES: ClassVar = ["'"]
@@ -85,7 +88,7 @@ def _without_zone(moment: datetime) -> str:
 
 
 def _comparable(value: Any, kind: Kind) -> Any:
-    """Text that stands for a number or a moment becomes one."""
+    """Converts a text that stands for a number or a moment."""
     if not isinstance(value, str):
         return value
     if kind.name == "number":
@@ -94,7 +97,7 @@ def _comparable(value: Any, kind: Kind) -> Any:
             return Decimal(value)
         except InvalidOperation:
             return value
-    # MariaDB knows no offset in a moment; the session's zone is UTC.
+    # MariaDB accepts no offset in a moment; the session's zone is UTC.
     return value.removesuffix(_UTC) if kind.name == "timestamp" and kind.zone else value
 
 
@@ -130,7 +133,7 @@ SQL = Sql(
 )
 
 
-# ── MariaDB and MySQL as sources, by PyMySQL: one engine, since SQLAlchemy speaks one dialect to both ──
+# ── MariaDB and MySQL as sources, by PyMySQL: one engine, since SQLAlchemy has one dialect for both ──
 
 _NAME = "mysql"
 _MARIADB = "mariadb"
@@ -154,18 +157,24 @@ def _checked_url(url: URL, _: str) -> URL:
 def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
     from migrator.source.engines.mysql import server  # needs PyMySQL, an extra that SQLite does without
 
-    wanted: dict[str, Any] = {"program_name": connection_options.name, "connect_timeout": CONNECT_TIMEOUT_S}
+    defaults: dict[str, Any] = {"program_name": connection_options.name, "connect_timeout": CONNECT_TIMEOUT_S}
     if connection_options.statement_timeout_s:
-        wanted["read_timeout"] = math.ceil(
+        defaults["read_timeout"] = math.ceil(
             connection_options.statement_timeout_s + connection_options.silence_s
         )
     engine = server_engine(
-        address, connection_options, lambda url: unless_in(url, wanted) | server.arguments(url.password)
+        address, connection_options, lambda url: unless_in(url, defaults) | server.arguments(url.password)
     )
     sa.event.listen(engine, "connect", partial(server.prepare, connection_options=connection_options))
     if not connection_options.writes:
         sa.event.listen(engine, "begin", server.begin)
     return engine
+
+
+def _fetched(connection: Connection, statement: sa.Executable, raw: frozenset[int]) -> RawPage:
+    from migrator.source.engines.mysql import rows
+
+    return rows.fetched(connection, statement, raw)
 
 
 MYSQL = Engine(
@@ -182,6 +191,8 @@ MYSQL = Engine(
         extra=("mysql", "pymysql"),
         checked_url=_checked_url,
         open=_opened,
+        raw=frozenset({"integer", "number", "date", "time", "timestamp"}),
+        fetched=_fetched,
     ),
     sql=SQL,
     schema=Schema(

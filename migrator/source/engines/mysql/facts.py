@@ -1,4 +1,4 @@
-"""MariaDB and MySQL: what their catalogue says of tables, and the kinds of their types."""
+"""Schema facts of MariaDB and MySQL from their catalogue, and the kinds of their types."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from sqlalchemy.engine.interfaces import ReflectedForeignKeyConstraint
 
 from migrator.model.facts import Column, Kind
 from migrator.source.engines import catalogue
-from migrator.source.engines.catalogue import Reflected, the_users
-from migrator.source.engines.kinds import DOCUMENT, FLOATS, NESTED, REFUSED, Kinds, TypeRule
+from migrator.source.engines.catalogue import (
+    DOCUMENT,
+    FLOATS,
+    NESTED,
+    REFUSED,
+    Kinds,
+    Reflected,
+    TypeRule,
+    the_users,
+)
 
 # ── MariaDB's and MySQL's types: the rule for each of them ──
 
@@ -196,13 +204,13 @@ KINDS = Kinds.of(RULES, lambda _: Kind("unknown", instead="CAST({column} AS char
 """What each declared type holds."""
 
 
-# ── What MySQL and MariaDB say about tables, in the words of our schema facts ──
+# ── Tables of MySQL and MariaDB as schema facts ──
 #
-# By information_schema alone: SQLAlchemy's inspector forgets the prefix of an index and MariaDB's JSON.
+# Read from information_schema: SQLAlchemy's inspector omits the prefix of an index and MariaDB's JSON.
 
 _PRIMARY = "PRIMARY"
 
-# A view whose tables are gone has another comment, which says so.
+# A view whose tables are missing has another comment.
 _COLUMNS = sa.text("""
     SELECT c.TABLE_NAME AS table_name, c.COLUMN_NAME AS name, c.COLUMN_TYPE AS declared,
         c.IS_NULLABLE = 'YES' AS nullable, c.COLLATION_NAME AS collation
@@ -220,7 +228,7 @@ _INDEXES = sa.text("""
     ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
 """)
 
-# The engines that read rows which others keep: of them MERGE says itself that it keeps no key unique.
+# Storage engines that read rows stored elsewhere; MERGE itself documents that it keeps no key unique.
 _UNKEPT = sa.text("""
     SELECT TABLE_NAME AS table_name, ENGINE AS engine FROM information_schema.TABLES
     WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE())
@@ -240,18 +248,18 @@ _CHECKS = sa.text("""
     SELECT TABLE_NAME AS table_name, CHECK_CLAUSE AS clause
     FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = COALESCE(:schema, DATABASE())
 """)
-# A name stands in double quotes where the session's sql_mode has ANSI_QUOTES, as ours has.
+# A name is in double quotes if the session's sql_mode has ANSI_QUOTES, as ours has.
 _JSON_CHECK = re.compile(r"""json_valid\((?P<quote>[`"])(?P<name>.+)(?P=quote)\)""")
 
 
 def reflected(connection: Connection, schema: str | None) -> Reflected:
     """Tables and views of a schema (None: the default one)."""
-    found = columns(connection, schema)
+    columns_by_table = columns(connection, schema)
     keys = primary_keys(connection, schema)
     unique = unique_columns(connection, schema)
     return Reflected(
         schema,
-        {name: found[name] for name in the_users(found)},
+        {name: columns_by_table[name] for name in the_users(columns_by_table)},
         keys,
         unique,
         foreign_keys(connection, schema),
@@ -265,13 +273,13 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
 def columns(connection: Connection, schema: str | None) -> dict[str, list[Column]]:
     """Per table and view, its columns in order, by real names."""
     json = _json_columns(connection, schema)
-    found: dict[str, list[Column]] = {}
+    by_table: dict[str, list[Column]] = {}
     rows = connection.execute(_COLUMNS, {"schema": schema}).all()
     alike = catalogue.on_mysql(connection, (row.collation for row in rows if row.collation is not None))
     for row in rows:
         is_json = (row.table_name, row.name) in json
         kind = KINDS.kind_of("json" if is_json else row.declared)
-        # What an ENUM or a SET holds is spelled as it is declared.
+        # Values of an ENUM or a SET are spelled as they are declared.
         listed = row.declared.startswith(("enum(", "set("))
         column = Column(
             row.name,
@@ -282,41 +290,41 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             alike=() if listed else alike.get(row.collation, ()),
             widest=catalogue.widest_on_mysql(row.collation),
         )
-        found.setdefault(row.table_name, []).append(column)
-    return found
+        by_table.setdefault(row.table_name, []).append(column)
+    return by_table
 
 
 def _json_columns(connection: Connection, schema: str | None) -> set[tuple[str, str]]:
     """(table, column) of MariaDB's JSON, which is LONGTEXT with a check; MySQL has a type for it."""
     if not getattr(connection.dialect, "is_mariadb", False):
         return set()
-    found = set()
+    pairs = set()
     for row in connection.execute(_CHECKS, {"schema": schema}):
         if check := _JSON_CHECK.fullmatch(row.clause):
             quote = check["quote"]
-            found.add((row.table_name, check["name"].replace(2 * quote, quote)))
-    return found
+            pairs.add((row.table_name, check["name"].replace(2 * quote, quote)))
+    return pairs
 
 
 def primary_keys(connection: Connection, schema: str | None) -> dict[str, list[str]]:
     """Per table, the columns of its primary key. A prefix that is unique makes the whole column unique."""
     indexes = _unique_indexes(connection, schema)
     return {
-        table: [part.column_name for part in found[_PRIMARY]]
-        for table, found in indexes.items()
-        if _PRIMARY in found
+        table: [part.column_name for part in by_name[_PRIMARY]]
+        for table, by_name in indexes.items()
+        if _PRIMARY in by_name
     }
 
 
 def unique_columns(connection: Connection, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
     """Per table, the columns of each other unique index of whole columns only; an expression has no column."""
-    found: dict[str, dict[tuple[str, ...], None]] = {}
+    by_table: dict[str, dict[tuple[str, ...], None]] = {}
     for table, indexes in _unique_indexes(connection, schema).items():
         for name, parts in indexes.items():
             whole = all(part.column_name is not None and part.prefix is None for part in parts)
             if whole and name != _PRIMARY:
-                found.setdefault(table, {})[tuple(part.column_name for part in parts)] = None
-    return {table: list(keys) for table, keys in found.items()}
+                by_table.setdefault(table, {})[tuple(part.column_name for part in parts)] = None
+    return {table: list(keys) for table, keys in by_table.items()}
 
 
 def unkept(connection: Connection, schema: str | None) -> dict[str, str]:
@@ -334,8 +342,8 @@ def foreign_keys(
 ) -> dict[str, list[ReflectedForeignKeyConstraint]]:
     """Per table, its foreign keys; `referred_schema` is None for a table of the same database."""
     return {
-        table: [_foreign_key(name, parts) for name, parts in found.items()]
-        for table, found in _grouped(connection, _FOREIGN_KEYS, schema).items()
+        table: [_foreign_key(name, parts) for name, parts in by_name.items()]
+        for table, by_name in _grouped(connection, _FOREIGN_KEYS, schema).items()
     }
 
 
@@ -355,7 +363,7 @@ def _grouped(
     connection: Connection, statement: sa.TextClause, schema: str | None
 ) -> dict[str, dict[str, list[sa.Row[Any]]]]:
     """Per table and name of an index or a constraint, its columns in order."""
-    found: dict[str, dict[str, list[sa.Row[Any]]]] = {}
+    by_table: dict[str, dict[str, list[sa.Row[Any]]]] = {}
     for row in connection.execute(statement, {"schema": schema}):
-        found.setdefault(row.table_name, {}).setdefault(row.name, []).append(row)
-    return found
+        by_table.setdefault(row.table_name, {}).setdefault(row.name, []).append(row)
+    return by_table

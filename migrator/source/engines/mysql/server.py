@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from migrator.model.facts import TableFacts
 from migrator.runtime.server_errors import mysql_number
-from migrator.source.engines import words as engines_words
+from migrator.source.engines import shared
 from migrator.source.engines.base import (
     Ask,
     Changes,
@@ -34,13 +34,11 @@ from migrator.source.engines.base import (
     Verdict,
     Writers,
     no_replica,
-    part_of,
 )
-from migrator.source.engines.servers import drops_unchecked, split
+from migrator.source.engines.catalogue import Recorded
+from migrator.source.engines.shared import drops_unchecked, part_of, split
 
-# ──
-# What MariaDB and MySQL say of themselves, of plans, of how many rows there are, and of how far a replica
-# has come.
+# ── Facts about MariaDB and MySQL servers: plans, statistics, replicas ──
 
 # ── plans ──
 
@@ -61,13 +59,13 @@ def _expected(names: Sequence[str], rows: Sequence[Row]) -> int | None:
 
 
 def _partitions(dialect: sa.Dialect) -> str:
-    """MySQL says by itself from which partitions it reads."""
+    """The word that makes EXPLAIN name partitions; MySQL names them by itself."""
     return " PARTITIONS" if getattr(dialect, "is_mariadb", False) else ""
 
 
 # ── statistics ──
 
-# Not of a versioned table, where rows that are history count.
+# Not for a versioned table, whose count includes historical rows.
 _MARIADB = sa.text("""
     SELECT TABLE_ROWS FROM information_schema.TABLES
     WHERE TABLE_TYPE = 'BASE TABLE' AND ENGINE = 'InnoDB'
@@ -76,7 +74,7 @@ _MARIADB = sa.text("""
 
 
 def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
-    """A quarter of what MariaDB expects, which samples some pages; MySQL keeps none younger than a day."""
+    """A quarter of MariaDB's estimate, which samples some pages; None for MySQL, whose figure may be a day old."""
     if getattr(connection.dialect, "is_mariadb", False):
         return part_of(connection, _MARIADB, table, of=1, by=4)
     return None
@@ -87,7 +85,7 @@ def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
 _MARIADB_SERVER = "CONCAT_WS('/', @@hostname, @@port, @@server_id, @@datadir)"
 _MARIADB_MARK = f"SELECT '', {_MARIADB_SERVER}, DATABASE(), @@GLOBAL.gtid_current_pos"
 _GTID_READ_ONLY = "CAST(@@GLOBAL.read_only AS CHAR) NOT IN ('0', 'OFF') OR @@GLOBAL.innodb_read_only"
-"""The second is what a reader of Aurora says. Source: AWS Knowledge Center, read-only errors after a fail-over of Aurora."""
+"""The second setting is an Aurora reader's. Source: AWS Knowledge Center, read-only errors after an Aurora fail-over."""
 _MARIADB_STATE = (
     f"SELECT {_MARIADB_SERVER}, DATABASE(), MASTER_GTID_WAIT(:position, 0) = 0, {_GTID_READ_ONLY}"
 )
@@ -98,7 +96,7 @@ _MYSQL_STATE = (
 
 
 def _gtid_verdict(state: str) -> Callable[[Mark, Ask], Verdict]:
-    """A server that replays nothing of the primary's never has its GTIDs, and so is behind for ever."""
+    """A server that does not replicate from the primary never has its GTIDs, and so stays "behind"."""
 
     def verdict(mark: Mark, ask: Ask) -> Verdict:
         server, database, replayed, read_only = ask(state, {"position": mark.position})
@@ -110,7 +108,7 @@ def _gtid_verdict(state: str) -> Callable[[Mark, Ask], Verdict]:
             raise no_replica("this server takes writes of its own (read_only is off)")
         if not mark.position:
             raise no_replica(
-                "url's server writes no binary log with GTIDs, so nobody can tell how far this one is"
+                "url's server writes no binary log with GTIDs, so it cannot be told how far this one is"
             )
         return "ready" if replayed else "behind"
 
@@ -118,7 +116,7 @@ def _gtid_verdict(state: str) -> Callable[[Mark, Ask], Verdict]:
 
 
 def replication(dialect: sa.Dialect) -> Replication:
-    """MariaDB's or MySQL's: each has positions of its own form."""
+    """MariaDB's or MySQL's replication: their positions have different forms."""
     return _OF_MARIADB if getattr(dialect, "is_mariadb", False) else _OF_MYSQL
 
 
@@ -131,7 +129,7 @@ _OF_MYSQL = Replication(_mark_by(_MYSQL_MARK), "SELECT @@server_uuid", _gtid_ver
 
 
 def is_mariadb(version: str) -> bool:
-    """By what the server says of its version."""
+    """Whether the version that the server reports is MariaDB's."""
     return "mariadb" in version.lower()
 
 
@@ -140,7 +138,7 @@ def _product(version: str) -> str:
 
 
 SERVER = Server(
-    # MariaDB and MySQL call their time-out by different names; the one that is asked for and not there is an error.
+    # MariaDB and MySQL have different names for the time-out, and asking for the wrong one is an error.
     health="SELECT VERSION(), UNIX_TIMESTAMP(), @@read_only, ''",
     product=_product,
     session=sa.text("SELECT CONNECTION_ID()"),
@@ -149,17 +147,23 @@ SERVER = Server(
     explaining=Explaining("EXPLAIN", _partitions, _plan, _expected),
     replication=replication,
     hides_rows=False,
+    recorded=Recorded(
+        select="SELECT DIGEST_TEXT, COUNT_STAR FROM performance_schema.events_statements_summary_by_digest"
+        " WHERE SCHEMA_NAME = DATABASE() AND DIGEST_TEXT IS NOT NULL",
+        hidden="",
+        advice="set performance_schema=ON in the server's configuration and restart it; statements since then are recorded",
+        grant="GRANT SELECT ON performance_schema.* TO the user of the source",
+    ),
 )
 
 
-# ──
-# Who writes to tables of MariaDB and MySQL: changes that they count, transactions that are open, rights.
+# ── Writers of tables of MariaDB and MySQL: counted changes, open transactions, rights ──
 
 _COUNTED = sa.text(
     "SELECT COUNT_INSERT + COUNT_UPDATE + COUNT_DELETE FROM performance_schema.table_io_waits_summary_by_table"
     " WHERE OBJECT_TYPE = 'TABLE' AND OBJECT_SCHEMA = :schema AND OBJECT_NAME = :name"
 )
-# Table by table: only for names that it is given does the server not open all that there are.
+# One query per table: without a table's name the server would open all tables.
 _UPDATED = sa.text(
     "SELECT COALESCE(CAST(UPDATE_TIME AS CHAR), '-') FROM information_schema.TABLES"
     " WHERE TABLE_SCHEMA = :schema AND TABLE_NAME = :name AND TABLE_TYPE = 'BASE TABLE' AND ENGINE = 'InnoDB'"
@@ -178,24 +182,24 @@ _DENIED = (1044, 1142, 1227)
 
 
 def is_denied(error: DBAPIError) -> bool:
-    """Whether the server refused what this user may not do."""
+    """Whether the server refused it for a missing right."""
     return getattr(error.orig, "args", ("",))[0] in _DENIED
 
 
 def _changes(connection: Connection, tables: Sequence[str]) -> Changes:
-    counts = _may_count(connection)
-    query, source = (_COUNTED, "performance_schema") if counts else (_UPDATED, "information_schema.TABLES")
-    found = {}
+    may_count = _may_count(connection)
+    query, source = (_COUNTED, "performance_schema") if may_count else (_UPDATED, "information_schema.TABLES")
+    per_table = {}
     for name in tables:
         schema, table = split(connection, name)
         count = connection.execute(query, {"schema": schema, "name": table}).scalar()
         if count is not None:
-            found[name] = str(count)
-    return found, source, ""
+            per_table[name] = str(count)
+    return per_table, source, ""
 
 
 def _may_count(connection: Connection) -> bool:
-    """Whether the server counts by table, and tells this user: a right on a table of its own does not go so far."""
+    """Whether the server counts changes by table and this user may read the counts."""
     if not connection.exec_driver_sql("SELECT @@performance_schema").scalar_one():
         return False
     try:
@@ -217,16 +221,16 @@ def _open(connection: Connection) -> Open:
 
 
 def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
-    wanted = {split(connection, name) for name in tables}
+    split_names = {split(connection, name) for name in tables}
     rights: dict[tuple[str, str], list[str]] = {}
     quote = connection.dialect.identifier_preparer.quote
     for schema, table, grantee, right in connection.execute(_RIGHTS):
-        if (schema, table) in wanted:
+        if (schema, table) in split_names:
             rights.setdefault((f"{quote(schema)}.{quote(table)}", str(grantee)), []).append(str(right))
     for (table, grantee), granted in rights.items():
         yield f"REVOKE {', '.join(granted)} ON {table} FROM {grantee}"
     if not _sees_all(connection):
-        what = "-- the source's user is shown its own rights alone: who else may write is not known here"
+        what = "-- the source's user is shown its own rights alone: which others may write is not known here"
         yield f"{what}; ask a user that may SELECT from mysql.*"
     yield "-- rights on whole schemas or servers (SHOW GRANTS) are to be taken away, too"
 
@@ -245,7 +249,7 @@ def _sees_all(connection: Connection) -> bool:
 WRITERS = Writers(
     changes=_changes,
     open=_open,
-    # Where the next number stands MariaDB and MySQL tell late; they count by table.
+    # MariaDB and MySQL report the next auto-increment number late; they count by table instead.
     marks_ever="",
     may_write=lambda *_: {},
     read_only=_read_only,
@@ -253,13 +257,11 @@ WRITERS = Writers(
 )
 
 
-# ──
-# A PyMySQL connection made ready: read-only snapshots (or plain writes), exact values, one text for one
-# key.
+# ── Setting up a PyMySQL connection: read-only snapshots (or plain writes), exact values, one text per key ──
 
 _MODES = "ANSI_QUOTES,PIPES_AS_CONCAT"
-"""So that a mapping's SQL says the same here as elsewhere: "Name" is a name, || joins texts. The list stands in
-for the server's own, where NO_ZERO_DATE would refuse to compare with a zero date that a key holds, and
+"""With these modes a mapping's SQL means the same as on other engines: "Name" is a name, || joins texts. The list
+replaces the server's own, in which NO_ZERO_DATE would refuse to compare with a zero date in a key, and
 PAD_CHAR_TO_FULL_LENGTH would change texts."""
 
 _LONGEST_TEXT_BYTES = 2**30
@@ -276,17 +278,17 @@ _TOLERANT_UTF8 = "migrator_tolerant_utf8"
 
 
 def from_text(type_code: int, text: str) -> Any:
-    """The value that our connections give for a column of the type (a FIELD_TYPE) that the server sends as this text."""
+    """The value that our connections return for a column of this type (a FIELD_TYPE) sent as this text."""
     return arguments(None)["conv"][type_code](text)
 
 
 def arguments(password: str | None) -> dict[str, Any]:
-    """What every connection is made with, whatever the URL says."""
-    found = {
+    """Arguments of every connection, whatever the URL says."""
+    options = {
         "charset": "utf8mb4",
         "use_unicode": True,
         "sql_mode": _MODES,
-        # Not MULTI_STATEMENTS. An UPDATE counts the rows that it finds, as on other servers: the journal goes by it.
+        # Not MULTI_STATEMENTS. An UPDATE counts the rows that it finds, as on other servers; the journal relies on it.
         "client_flag": CLIENT.FOUND_ROWS,
         "conv": {
             **converters.conversions,
@@ -297,11 +299,11 @@ def arguments(password: str | None) -> dict[str, Any]:
         },
     }
     # PyMySQL would encode text as Latin-1; servers keep what their own client sends, which is UTF-8.
-    return found | ({"password": password.encode()} if password else {})
+    return options | ({"password": password.encode()} if password else {})
 
 
 def prepare(connection: Session[Any], _: object, *, connection_options: ConnectionOptions) -> None:
-    """Settles everything that a new connection needs before its first transaction."""
+    """Sets everything that a new connection needs before its first transaction."""
     prepare_values(connection)
     # For an ALTER TABLE; the server's own limit is a day or a year.
     wait_s = max(1, round(connection_options.lock_wait_s))
@@ -316,23 +318,23 @@ def prepare(connection: Session[Any], _: object, *, connection_options: Connecti
         cursor.execute(f"SET {words}", tuple(settings.values()))
         if connection_options.writes:
             cursor.execute(f"SET SESSION sql_mode = '{_MODES},STRICT_ALL_TABLES'")
-            # REPEATABLE READ would lock the gap that a service's next mark goes into.
+            # REPEATABLE READ would lock the gap into which a service's next mark is inserted.
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
         else:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
 
 def prepare_values(connection: Any, *, is_async: bool = False) -> None:
-    """The connection (PyMySQL's, or aiomysql's) gives values as all of ours do; what it changes is in values_of."""
+    """Makes a connection (PyMySQL's or aiomysql's) return values as ours do; the attributes it sets are in values_of."""
     conversions = arguments(None)["conv"]
     connection.use_unicode = True
     setattr(connection, _encoding(is_async=is_async), _TOLERANT_UTF8)
-    connection.encoders = {kind: one for kind, one in conversions.items() if type(kind) is not int}
-    connection.decoders = {kind: one for kind, one in conversions.items() if type(kind) is int}
+    connection.encoders = {kind: encode for kind, encode in conversions.items() if type(kind) is not int}
+    connection.decoders = {kind: decode for kind, decode in conversions.items() if type(kind) is int}
 
 
 def values_of(connection: Any, *, is_async: bool = False) -> dict[str, Any]:
-    """Attributes of a connection that values depend on, as they are."""
+    """The present attributes of a connection that values depend on."""
     names = ("use_unicode", _encoding(is_async=is_async), "encoders", "decoders")
     return {name: getattr(connection, name) for name in names}
 
@@ -342,7 +344,7 @@ def _encoding(*, is_async: bool) -> str:
 
 
 def _limits(connection: Session[Any], connection_options: ConnectionOptions) -> Mapping[str, float]:
-    """Time limits as settings of the session, in the words of the one server or the other.
+    """Time limits as settings of the session, with the names of MariaDB or MySQL.
 
     Source: MariaDB Knowledge Base, "max_statement_time" (s), "idle_transaction_timeout" (s); MySQL Reference Manual,
     "max_execution_time" (ms). MySQL has no limit for idle transactions alone: wait_timeout ends idle connections.
@@ -360,12 +362,12 @@ def _limits(connection: Session[Any], connection_options: ConnectionOptions) -> 
 
 
 def begin(connection: SqlConnection) -> None:
-    # A snapshot of the first SELECT would do; READ ONLY is said here too, since a query may change the default.
+    # A snapshot at the first SELECT would do; READ ONLY is repeated here, since a query may change the default.
     connection.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
 
 def _zoned(text: str) -> Any:
-    """A TIMESTAMP, in UTC as the session is; text for what Python has no value for, as PyMySQL gives it."""
+    """A TIMESTAMP, in UTC as the session is; text where Python has no value for it, as from PyMySQL."""
     moment = converters.convert_datetime(text)
     return moment.replace(tzinfo=UTC) if isinstance(moment, datetime) else moment
 
@@ -375,7 +377,7 @@ def _bits(data: bytes) -> int:
 
 
 def _literal(moment: datetime, mapping: Any = None) -> str:
-    """PyMySQL's own would drop the zone, whatever it is; ours are in UTC."""
+    """The SQL literal in UTC; PyMySQL's own function would drop the zone."""
     return str(converters.escape_datetime(moment.astimezone(UTC) if moment.tzinfo else moment, mapping))
 
 
@@ -396,36 +398,36 @@ def _tolerant_utf8(name: str) -> codecs.CodecInfo | None:
 codecs.register(_tolerant_utf8)
 
 
-# ── What MariaDB, MySQL and PyMySQL raise, in our own words ──
+# ── Explanations of errors of MariaDB, MySQL and PyMySQL ──
 
 _BY_MYSQL_NUMBER = {
-    **dict.fromkeys((1045, 1698), engines_words.WRONG_LOGIN),
+    **dict.fromkeys((1045, 1698), shared.WRONG_LOGIN),
     1044: "the user may not use this database; GRANT SELECT on it, or correct the source's URL",
     **dict.fromkeys((1130, 1129), "the server does not let this machine in; see the hosts of its users"),
-    1049: engines_words.NO_DATABASE,
+    1049: shared.NO_DATABASE,
     **dict.fromkeys(
         (1142, 1143, 1227, 1370), "no permission; GRANT SELECT on the table or view to this user"
     ),
     1356: "a view cannot be read; what it reads, or its definer's permission, is gone",
-    **dict.fromkeys((1051, 1109, 1146), engines_words.NO_TABLE),
-    1054: engines_words.NO_COLUMN,
-    **dict.fromkeys((1064, 1065), engines_words.BAD_SYNTAX),
+    **dict.fromkeys((1051, 1109, 1146), shared.NO_TABLE),
+    1054: shared.NO_COLUMN,
+    **dict.fromkeys((1064, 1065), shared.BAD_SYNTAX),
     **dict.fromkeys((1305, 1630), "no such function; correct the statement"),
-    **dict.fromkeys((1040, 1203, 1226), engines_words.NO_CONNECTION_LEFT),
-    **dict.fromkeys((2006, 2013, 2055), engines_words.BROKEN),
-    **dict.fromkeys((1053, 1077, 1079, 1152, 1927), engines_words.STOPPED),
-    **dict.fromkeys((1205, 1213), engines_words.LOCKED),
-    1412: f"the table was altered while it was read; {engines_words.RESUME}",
-    1317: f"the statement was interrupted; {engines_words.RESUME}",
+    **dict.fromkeys((1040, 1203, 1226), shared.NO_CONNECTION_LEFT),
+    **dict.fromkeys((2006, 2013, 2055), shared.BROKEN),
+    **dict.fromkeys((1053, 1077, 1079, 1152, 1927), shared.STOPPED),
+    **dict.fromkeys((1205, 1213), shared.LOCKED),
+    1412: f"the table was altered while it was read; {shared.RESUME}",
+    1317: f"the statement was interrupted; {shared.RESUME}",
     **dict.fromkeys(
         (1969, 3024),
-        engines_words.CANCELLED_BY_TIME,
+        shared.CANCELLED_BY_TIME,
     ),
-    **dict.fromkeys((1290, 1792, 1836), engines_words.WOULD_WRITE),
-    **dict.fromkeys((1021, 1037, 1038, 1041, 1114), engines_words.FULL),
+    **dict.fromkeys((1290, 1792, 1836), shared.WOULD_WRITE),
+    **dict.fromkeys((1021, 1037, 1038, 1041, 1114), shared.FULL),
     **dict.fromkeys((1153, 1301), "a row is larger than max_allowed_packet; raise it on the server"),
-    **dict.fromkeys((1194, 1195, 1030, 1034), engines_words.SERVER_FAILURE),
-    **dict.fromkeys((1292, 1366, 1411, 1525, 3854), engines_words.BAD_VALUE),
+    **dict.fromkeys((1194, 1195, 1030, 1034), shared.SERVER_FAILURE),
+    **dict.fromkeys((1292, 1366, 1411, 1525, 3854), shared.BAD_VALUE),
     1193: "the server does not know a setting that this needs; MariaDB 10.11 or MySQL 8 is the oldest that works",
 }
 """PyMySQL's first argument. Source: MariaDB Knowledge Base, "MariaDB Error Codes"; MySQL's, "Server Error Messages"."""
@@ -437,7 +439,7 @@ def _reasons(cause: BaseException) -> Iterator[str]:
     if number in _BY_MYSQL_NUMBER:
         yield _BY_MYSQL_NUMBER[number]
     if number:
-        yield from engines_words.by_sqlstate(cause)
+        yield from shared.by_sqlstate(cause)
 
 
 def _is_connecting(cause: BaseException) -> bool:

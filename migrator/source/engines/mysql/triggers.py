@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migrator.model.capture import Captured
-from migrator.model.facts import Column
-from migrator.source.engines.ddl import VERSION, Side, Trigger, columns_of, digest_of
+from migrator.model.facts import Captured, Column, columns_of, digest_of
+from migrator.source.engines.ddl import VERSION, Side, Trigger
 
 MARK_COLUMNS = f"""\
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -34,17 +33,17 @@ _FORMS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(_INTEGERS, ("LONGLONG", "{}")),
     "bit": ("LONGLONG", "{} + 0"),
     "decimal": ("NEWDECIMAL", "{}"),
-    # FLOAT shows six digits of what it holds.
+    # FLOAT shows only six digits of its value.
     "float": ("DOUBLE", "{} + 0e0"),
     "double": ("DOUBLE", "{}"),
     "date": ("DATE", "{}"),
     "time": ("TIME", "{}"),
     "datetime": ("DATETIME", "{}"),
-    # Its text would be in the session's zone, where the hour of a clock set back stands twice.
+    # Its text would be in the session's zone, in which an hour occurs twice when the clock is set back.
     "timestamp": ("EPOCH", "UNIX_TIMESTAMP({})"),
     **dict.fromkeys(_BYTES, ("HEX", "HEX({})")),
 }
-"""By declared type: the word before the colon, which says how the text is read, and what makes the text."""
+"""By declared type: the word before the colon, which says how the text is decoded, and the SQL for the text."""
 
 
 class MysqlDdl:
@@ -94,8 +93,8 @@ class MysqlDdl:
         return image(columns, row)
 
     def _body(self, captured: Captured, event: str) -> str:
-        """One INSERT … VALUES: one with SELECT would hold the lock of the marks' ids until the service's statement ends, and
-        with it all other writers (innodb_autoinc_lock_mode 1, MariaDB's default)."""
+        """One INSERT … VALUES: with SELECT it would hold the lock of the marks' ids until the service's statement ends, and
+        block all other writers (innodb_autoinc_lock_mode 1, MariaDB's default)."""
         columns, sides = columns_of(captured, captured.columns), _EVENTS[event]
         targets = ", ".join(["table_name", *(_IMAGES[side] for side in sides), "changed_at"])
         values = ",\n    ".join([literal(captured.name), *(image(columns, side) for side in sides), self.now])
@@ -126,10 +125,10 @@ def image(columns: Sequence[Column], side: str) -> str:
 
 def _value(column: Column, side: str) -> str:
     word, text = _FORMS.get(declared_word(column), _TEXT)
-    held = f"{side}.{quoted(column.real)}"
-    value = f"CONCAT('{word}:', {text.format(held)})"
+    column_sql = f"{side}.{quoted(column.real)}"
+    value = f"CONCAT('{word}:', {text.format(column_sql)})"
     # A zero date has no moment: MariaDB gives NULL, MySQL 0.
-    return f"COALESCE({value}, CONCAT('TIMESTAMP:', {held}))" if word == "EPOCH" else value
+    return f"COALESCE({value}, CONCAT('TIMESTAMP:', {column_sql}))" if word == "EPOCH" else value
 
 
 def _condition(captured: Captured) -> str:
@@ -140,7 +139,7 @@ def _condition(captured: Captured) -> str:
 
 
 def _changed(column: Column) -> str:
-    """Compares bytes of texts: a collation takes two texts for one; moments by what they are, not by their hour."""
+    """Compares texts by their bytes, as a collation takes some as equal, and moments by their time, not by local hours."""
     word = declared_word(column)
     old, new = (f"{side}.{quoted(column.real)}" for side in ("OLD", "NEW"))
     if word == "timestamp":

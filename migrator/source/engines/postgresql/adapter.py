@@ -1,4 +1,4 @@
-"""What the adapter must know of a service's statements, connections and tables on PostgreSQL."""
+"""The adapter's rules for PostgreSQL: a service's statements, connections and tables."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from sqlalchemy.engine import Connection
 from migrator.model.facts import Column
 from migrator.source.engines.base import Outcomes, Sessions, Statements, Typed
 from migrator.source.engines.catalogue import Below, Links, Place
-from migrator.source.engines.servers import says_autocommit
-from migrator.source.engines.words import COMMON_QUOTES
+from migrator.source.engines.shared import COMMON_QUOTES, says_autocommit
 
 # ── connections ──
 
@@ -22,12 +21,12 @@ from migrator.source.engines.words import COMMON_QUOTES
 def _cursor(connection: Any, driver: Any) -> Any:
     if not hasattr(driver, "row_factory") and hasattr(driver, "cursor_factory"):
         return connection.cursor(cursor_factory=_psycopg2_cursor())
-    made = connection.cursor()
-    # Of an async connection SQLAlchemy gives a cursor that stands before the driver's.
-    own = getattr(made, "_cursor", made)
+    cursor = connection.cursor()
+    # For an async connection SQLAlchemy returns a cursor that wraps the driver's.
+    own = getattr(cursor, "_cursor", cursor)
     if hasattr(own, "row_factory"):
         own.row_factory = _psycopg_rows()
-    return made
+    return cursor
 
 
 def _psycopg_rows() -> Any:
@@ -44,7 +43,7 @@ def _psycopg2_cursor() -> Any:
 
 
 def _typed(column: Column, value: Any) -> Typed:
-    """A domain over an enum as the enum: no operator compares the domain."""
+    """A domain over an enum is cast to the enum: no operator compares the domain."""
     enum = column.kind.read_as if column.kind.name == "text" else ""
     return "CAST(", value, f" AS {enum or column.declared})"
 
@@ -74,7 +73,7 @@ _ROOTS = _NAMES.format(
     parent="coalesce(pg_catalog.pg_partition_root(k.confrelid), k.confrelid)",
     child="coalesce(pg_catalog.pg_partition_root(k.conrelid), k.conrelid)",
 )
-# A key that PostgreSQL copied to partitions is its table's; one that was made for a partition changes its table's rows.
+# A key that PostgreSQL copied to partitions belongs to their table; one made for a partition changes the table's rows.
 _ACTING = sa.text(f"""
     SELECT {
     _FOUR
@@ -126,7 +125,7 @@ STATEMENTS = Statements(
     modifiers=None,
     overriding=re.compile(r"(?i)\bOVERRIDING\s+SYSTEM\s+VALUE(?=\s+(?:VALUES|SELECT)\b)"),
     deletes_by_using=False,
-    names_as_said=False,
+    tables_keep_case=False,
     decimals_are_floats=False,
     quotes_by_session=False,
 )
@@ -146,7 +145,7 @@ SESSIONS = Sessions(
     keeps_last_id=False,
 )
 OUTCOMES = Outcomes(
-    # Nobody who inserts a child waits for a parent of which the key stays.
+    # Inserting a child does not wait for a parent whose key does not change.
     locks={
         "key": " FOR UPDATE",
         "met": " FOR UPDATE",
@@ -156,7 +155,7 @@ OUTCOMES = Outcomes(
         "none": "",
     },
     locks_gaps=False,
-    # ON CONFLICT DO UPDATE locks the row that it meets, and the new version says by whom; of a new row nobody.
+    # ON CONFLICT DO UPDATE locks the row that it meets, so its new version has an xmax; a new row has none.
     met=lambda alias, _: [f"{alias}.xmax <> 0"],
     compares_types=True,
     typed=_typed,

@@ -1,4 +1,4 @@
-"""PostgreSQL: triggers that leave marks, and what the catalogue says of them."""
+"""Capture on PostgreSQL: triggers that leave marks, and their state in the catalogue."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.capture import Captured
-from migrator.model.facts import Column
+from migrator.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.ddl import VERSION, Found, Trigger, columns_of, digest_of
+from migrator.source.engines.ddl import VERSION, ExistingTrigger, Trigger
 from migrator.source.engines.postgresql.server import NAMED, named
 
-# ──
-# Capture on PostgreSQL: the schema `migrator`, one trigger function a table, three triggers that call it.
+# ── Statements: the schema `migrator`, one trigger function a table, three triggers that call it ──
 
 SCHEMA = "migrator"
 MARK_COLUMNS = f"""\
@@ -34,7 +32,7 @@ MARK_COLUMNS = f"""\
     changed_at double precision NOT NULL DEFAULT extract(epoch FROM clock_timestamp()),
     version smallint NOT NULL DEFAULT {VERSION}"""
 
-# Whatever the service's session says, an image is written as our own reading connections are told to speak.
+# Whatever the settings of the service's session, images are written with those of our own connections.
 _SETTINGS = {
     "search_path": "pg_catalog, pg_temp",
     "DateStyle": "'ISO'",
@@ -60,7 +58,7 @@ class PostgresqlDdl:
         )
         return [
             f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
-            # Marks come and go: what they leave is to be swept after some thousand, not after a fifth of the table.
+            # Marks come and go: autovacuum should run after some thousand, not after a fifth of the table.
             f"CREATE TABLE IF NOT EXISTS {self.mark} (\n{MARK_COLUMNS}\n)"
             " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)",
             f"CREATE TABLE IF NOT EXISTS {self.ticket} ({ticket})",
@@ -78,7 +76,7 @@ class PostgresqlDdl:
         digest = digest_of(body, when, *(f"{name} {value}" for name, value in _SETTINGS.items()))
         function = f"{SCHEMA}.{function_name(captured.name, digest)}"
         settings = "\n".join(f"    SET {name} = {value}" for name, value in _SETTINGS.items())
-        made = (
+        create_function = (
             f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER\n"
             f"{settings}\nAS $migrator${body}$migrator$"
         )
@@ -93,7 +91,7 @@ class PostgresqlDdl:
                 PARTS[part],
                 digest,
                 (
-                    *([made] if part == "row" else []),
+                    *([create_function] if part == "row" else []),
                     f"CREATE OR REPLACE TRIGGER {PARTS[part]} {words} EXECUTE FUNCTION {function}()",
                     f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {PARTS[part]}",
                 ),
@@ -112,7 +110,7 @@ class PostgresqlDdl:
         return image(columns, row)
 
     def of_partition(self, captured: Captured, schema: str, partition: str) -> Trigger:
-        """TRUNCATE of a partition alone; the parent's trigger for it fires only when the parent is named."""
+        """The trigger for TRUNCATE of a partition alone; the parent's trigger fires only when the parent is truncated."""
         digest = self.triggers(captured)[0].digest
         table = f"{quoted(schema)}.{quoted(partition)}"
         name, function = PARTS["truncate"], f"{SCHEMA}.{function_name(captured.name, digest)}"
@@ -126,10 +124,10 @@ class PostgresqlDdl:
     def _body(self, captured: Captured) -> str:
         columns = columns_of(captured, captured.columns)
         name = literal(captured.name)
-        # Of the table or the partition that is truncated, so that its name comes at run time.
-        held = f"SELECT {name}, {image(columns, 'gone')}"
+        # For the truncated table or partition, whose name is known only at run time.
+        rows_select = f"SELECT {name}, {image(columns, 'gone')}"
         truncated = (
-            f"INSERT INTO {self.mark} (table_name, image_before) {held}".replace("%", "%%")
+            f"INSERT INTO {self.mark} (table_name, image_before) {rows_select}".replace("%", "%%")
             + " FROM %s AS gone"
         )
         return f"""
@@ -162,7 +160,7 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    # The form with E keeps a backslash whatever standard_conforming_strings says.
+    # The form with E keeps a backslash whatever standard_conforming_strings is.
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
@@ -180,26 +178,24 @@ def image(columns: Sequence[Column], row: str) -> str:
 
 def _value(column: Column, row: str) -> str:
     # concat() takes the type's output, as a SELECT does; a cast to text would trim char(n) and widen an inet.
-    held = f"{row}.{quoted(column.real)}"
+    column_sql = f"{row}.{quoted(column.real)}"
     if column.kind.read_as:
-        held = f"CAST({held} AS {column.kind.read_as})"
+        column_sql = f"CAST({column_sql} AS {column.kind.read_as})"
     if column.kind.name in ("list", "map"):
-        held = f"to_json({held})"
-    return f"CASE WHEN {held} IS DISTINCT FROM NULL THEN concat(pg_typeof({held})::oid, ':', {held}) END"
+        column_sql = f"to_json({column_sql})"
+    return f"CASE WHEN {column_sql} IS DISTINCT FROM NULL THEN concat(pg_typeof({column_sql})::oid, ':', {column_sql}) END"
 
 
 def _when(captured: Captured) -> str:
-    """Compares bytes: no type lacks them, and no collation takes two texts for one."""
+    """Compares bytes, which every type has, and in which no collation takes two texts as equal."""
     if captured.watched is None:
         return ""
     columns = columns_of(captured, captured.watched)
-    old, new = (", ".join(f"{side}.{quoted(one.real)}" for one in columns) for side in ("OLD", "NEW"))
+    old, new = (", ".join(f"{side}.{quoted(column.real)}" for column in columns) for side in ("OLD", "NEW"))
     return f"\n    WHEN (pg_catalog.record_image_ne(ROW({old}), ROW({new})))"
 
 
-# ──
-# Capture on PostgreSQL, by its catalogue: triggers of ours, tables that cannot be captured, images as
-# values.
+# ── The catalogue: our triggers, tables that cannot be captured, decoding of images ──
 
 # Clones on partitions come and go with their parent's trigger.
 _TRIGGERS = sa.text(f"""
@@ -248,12 +244,12 @@ _ALWAYS = "A"
 # ── triggers of ours ──
 
 
-def _found(connection: Connection, _: PostgresqlDdl) -> Iterator[Found]:
+def _our_triggers(connection: Connection, _: PostgresqlDdl) -> Iterator[ExistingTrigger]:
     for row in connection.execute(_TRIGGERS):
         table = f"{quoted(row.schema)}.{quoted(row.name)}"
         drop = f"DROP TRIGGER {quoted(row.trigger)} ON {table}"
         digest = row.function.rpartition("_")[2]
-        yield Found(
+        yield ExistingTrigger(
             f"{row.schema}.{row.name}", row.trigger, digest, row.enabled == _ALWAYS, (drop,), row.text
         )
 
@@ -261,14 +257,14 @@ def _found(connection: Connection, _: PostgresqlDdl) -> Iterator[Found]:
 def _of_partitions(
     connection: Connection, tables: Sequence[Captured], ddl: PostgresqlDdl
 ) -> Iterator[Trigger]:
-    for one in tables:
-        asked = {"schema": one.table.schema or "", "table": one.table.real}
-        for row in connection.execute(_PARTITIONS, asked):
-            yield ddl.of_partition(one, row.schema, row.name)
+    for table in tables:
+        names = {"schema": table.table.schema or "", "table": table.table.real}
+        for row in connection.execute(_PARTITIONS, names):
+            yield ddl.of_partition(table, row.schema, row.name)
 
 
 def _leftovers(connection: Connection) -> list[str]:
-    """Functions, also those of dropped tables."""
+    """Statements that drop our functions, also those of dropped tables."""
     return [f"DROP FUNCTION {SCHEMA}.{name}()" for name in connection.scalars(_FUNCTIONS)]
 
 
@@ -276,8 +272,8 @@ def _leftovers(connection: Connection) -> list[str]:
 
 
 def _refusals(connection: Connection, _: PostgresqlDdl, tables: Sequence[Captured]) -> Iterator[Refusal]:
-    asked = named(connection, [one.name for one in tables])
-    known = {row.name: row for row in connection.execute(_TABLES, asked)}
+    names = named(connection, [table.name for table in tables])
+    by_name = {row.name: row for row in connection.execute(_TABLES, names)}
     if not connection.execute(_RIGHTS, {"schema": SCHEMA}).scalar_one():
         what = f"this user may not make tables in a schema {SCHEMA}"
         database, user = connection.exec_driver_sql(_WHERE_AND_WHO).one()
@@ -285,20 +281,20 @@ def _refusals(connection: Connection, _: PostgresqlDdl, tables: Sequence[Capture
             f"{what}; GRANT CREATE ON DATABASE {database} TO {user},"
             f" or CREATE SCHEMA {SCHEMA} AUTHORIZATION {user}"
         )
-    for one in tables:
-        row = known.get(one.name)
+    for table in tables:
+        row = by_name.get(table.name)
         if row is None:
-            yield Refusal(f"table {one.name} is gone; pull the schema again")
+            yield Refusal(f"table {table.name} is gone; pull the schema again")
         elif row.kind in _KINDS:
-            yield Refusal(f"{one.name} is {_KINDS[row.kind]}, which has no triggers; {VIEW_ADVICE}")
+            yield Refusal(f"{table.name} is {_KINDS[row.kind]}, which has no triggers; {VIEW_ADVICE}")
         elif row.kind == "r" and row.has_heirs:
             what = "has tables that inherit from it, whose changes leave no mark of it"
             yield Refusal(
-                f"table {one.name} {what}; partition it, or migrate the heirs as tables of their own"
+                f"table {table.name} {what}; partition it, or migrate the heirs as tables of their own"
             )
         elif not row.owned:
             yield Refusal(
-                f"table {one.name}: only its owner may make its triggers fire always; connect as the owner",
+                f"table {table.name}: only its owner may make its triggers fire always; connect as the owner",
                 triggers_only=True,
             )
 
@@ -329,24 +325,24 @@ _FIRST_OF_USERS = 16_384
 """Below are PostgreSQL's own types. Source: PostgreSQL, src/include/access/transam.h, FirstNormalObjectId."""
 
 
-def _base_type(connection: Connection, oid: int, known: dict[int, int]) -> int:
-    """The type that the server names when it sends the value: a domain's base. A type that is gone is text."""
+def _base_type(connection: Connection, oid: int, base_types: dict[int, int]) -> int:
+    """The type that the server names when it sends the value: a domain's base type. An unknown type is text."""
     if oid < _FIRST_OF_USERS:
         return oid
     if oid > _LAST:
         raise ValueError("no oid is as large as that")
-    if oid not in known:
-        asked = "SELECT typbasetype FROM pg_catalog.pg_type WHERE oid = %s AND typtype = 'd'"
-        base = connection.exec_driver_sql(asked, (oid,)).scalar()
-        known[oid] = oid if base is None else _base_type(connection, int(base), known)
-    return known[oid]
+    if oid not in base_types:
+        query = "SELECT typbasetype FROM pg_catalog.pg_type WHERE oid = %s AND typtype = 'd'"
+        base = connection.exec_driver_sql(query, (oid,)).scalar()
+        base_types[oid] = oid if base is None else _base_type(connection, int(base), base_types)
+    return base_types[oid]
 
 
 CAPTURING = Capturing(
     ddl=lambda _: PostgresqlDdl(),
     schema=SCHEMA,
     prefix="",
-    found=_found,
+    triggers=_our_triggers,
     more_triggers=_of_partitions,
     leftovers=_leftovers,
     refusals=_refusals,
@@ -354,4 +350,5 @@ CAPTURING = Capturing(
     limits=(),
     decode=_decode,
     locks_rows=" FOR UPDATE SKIP LOCKED",
+    locks_by_list=True,
 )

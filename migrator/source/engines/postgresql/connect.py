@@ -1,4 +1,4 @@
-"""psycopg connections: read-only snapshots (or plain writes), exact values, one text for one key."""
+"""psycopg connections: read-only snapshots (or plain writes), exact values, one text per key."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 import psycopg
 from psycopg._queries import PostgresQuery
 from psycopg.abc import Buffer
-from psycopg.adapt import Loader
+from psycopg.adapt import Loader, Transformer
 from psycopg.pq import Format
 from psycopg.types.json import set_json_loads
 from psycopg.types.string import TextLoader
+from sqlalchemy import Executable
 from sqlalchemy.engine import Connection as SqlConnection
 
+from migrator.model.edges import RawPage
+from migrator.model.table import RowTree
 from migrator.source.engines.base import ConnectionOptions
 
 _SETTINGS = {
@@ -21,16 +24,16 @@ _SETTINGS = {
     "IntervalStyle": "iso_8601",
     "extra_float_digits": "1",
     "bytea_output": "hex",
-    # So that a text of a mapping ends where the gate saw its end.
+    # So that a text in a mapping's SQL ends where our check saw its end.
     "standard_conforming_strings": "on",
-    # An error where a policy would leave rows out, as pg_dump has it: an item whose row is hidden would be buried.
+    # An error where a policy would leave rows out, as in pg_dump: the item of a hidden row would be deleted.
     "row_security": "off",
-    # A page and a look at the catalog take milliseconds; compiling their plans would take a third of a second each.
+    # A page and a query of the catalogue take milliseconds; compiling their plans would take a third of a second each.
     "jit": "off",
 }
 """One text for a key whatever a role's defaults are, exact floats, and every row or none."""
 _WRITES = {"synchronous_commit": "on"}
-"""A ticket that a crash of the server gave back would be drawn twice."""
+"""A ticket lost in a crash of the server would be drawn twice."""
 _LEVELS = {True: "READ COMMITTED READ WRITE", False: "REPEATABLE READ READ ONLY"}
 """By whether the transaction writes."""
 
@@ -43,17 +46,17 @@ _TEXTS = (
     *(f"{name}range" for name in _RANGES),
     *(f"{name}multirange" for name in _RANGES),
 )
-"""Types of which Python's own value would lose something (an interval its months), or has no text of its own."""
+"""Types whose Python value would lose something (an interval its months), or has no text form."""
 
 
 ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-"""A connection that a firewall forgot is found broken within a minute; the system's own default is two hours."""
+"""A connection dropped by a firewall is noticed within a minute; the system's default is two hours."""
 
 
 def prepare(connection: psycopg.Connection[Any], record: Any) -> None:
-    """Settles what stays with us of a new connection. Nothing is set for its session on the server.
+    """Sets the client side of a new connection; nothing is set for its session on the server.
 
-    Behind a pooler in transaction mode that session is a service's in the next moment, and what was set stays with it.
+    Behind a pooler in transaction mode that session goes to a service next, with everything that was set.
     """
     prepare_values(connection)
     # Transactions are opened by `begin` alone, with all that they need in one message.
@@ -66,20 +69,20 @@ def prepare(connection: psycopg.Connection[Any], record: Any) -> None:
 
 
 def begin(connection: SqlConnection, *, connection_options: ConnectionOptions) -> None:
-    """Opens a transaction that reads one snapshot, or writes, and says in the same message what holds until its end."""
+    """Opens a transaction that reads one snapshot, or writes, with its settings in the same message."""
     connection.exec_driver_sql(_opening(connection_options, has_own=connection.info[_HAS_OWN_LIMIT]))
 
 
 class OneStatement(psycopg.Cursor[Any]):
-    """A cursor that sends one statement at a time: of two in one text, the first might end the transaction."""
+    """A cursor that refuses two statements in one text, of which the first could end the transaction."""
 
     def _execute_send(
         self, query: PostgresQuery, *, force_extended: bool = False, binary: bool | None = None
     ) -> None:
-        # Only `begin` makes a text that begins so, and the gate lets none pass. Source: PostgreSQL's documentation,
+        # Only `begin` makes a text that begins so, and our check lets none pass. Source: PostgreSQL's documentation,
         # "Extended Query": its query string may hold one statement alone.
-        one = force_extended or not query.query.startswith(_OPENS)
-        super()._execute_send(query, force_extended=one, binary=binary)
+        is_single = force_extended or not query.query.startswith(_OPENS)
+        super()._execute_send(query, force_extended=is_single, binary=binary)
 
 
 _OPENS = b"BEGIN ISOLATION LEVEL "
@@ -97,8 +100,8 @@ def _opening(connection_options: ConnectionOptions, *, has_own: bool) -> str:
 
 
 def prepare_values(context: psycopg.Connection[Any] | psycopg.Cursor[Any]) -> None:
-    """The connection (or one cursor of somebody else's) gives values as all of ours do."""
-    # JSON stays text: what psycopg made of a JSON string could not be told from the text of a document.
+    """Makes the connection (or a cursor of a service's) return values as our connections do."""
+    # JSON stays text: a JSON string decoded by psycopg could not be distinguished from the text of a document.
     set_json_loads(_text, context)
     for name in _TIMES:
         context.adapters.register_loader(name, _tolerant_loader(name))
@@ -122,7 +125,7 @@ def _text(document: str | bytes) -> str:
 
 
 def _tolerant_loader(type_name: str) -> type[Loader]:
-    """psycopg's loader of a type, giving text for what Python has no value for (infinity, years before 1).
+    """psycopg's loader of a type, returning text where Python has no value (infinity, years before 1).
 
     So such a value refuses its row; psycopg's own loader would end the whole page.
     """
@@ -140,3 +143,39 @@ def _tolerant_loader(type_name: str) -> type[Loader]:
                 return bytes(data).decode()
 
     return TolerantLoader
+
+
+# ── Rows with the server's own text ──
+
+_RAW = frozenset(
+    psycopg.adapters.types[name].oid
+    for name in ("int2", "int4", "int8", "oid", "numeric", "date", "time", "timestamp", "timestamptz", "uuid")
+)
+"""Types whose text has one form under _SETTINGS."""
+_TEXT = psycopg.adapters.types["text"].oid
+
+
+def fetched(connection: SqlConnection, statement: Executable, raw: frozenset[int]) -> RawPage:
+    """The rows of a SELECT, with the columns at these places as text; all as usual where one has another type."""
+    with connection.execute(statement) as result:
+        cursor: Any = result.cursor
+        types = [column.type_code for column in cursor.description]
+        if not all(types[place] in _RAW for place in raw):
+            return RawPage(cursor.fetchall())
+        if raw:
+            # Loaders are psycopg's by type; of two columns of one type only one may be wanted as text.
+            chosen = [_TEXT if place in raw else type_ for place, type_ in enumerate(types)]
+            cursor._tx.set_loader_types(chosen, Format.TEXT)
+        rows = cursor.fetchall()
+    # Made here: a moment with a zone is loaded in the zone of the transaction.
+    transformer = Transformer(cursor.connection)
+    loads = [(place, transformer.get_loader(types[place], Format.TEXT).load) for place in sorted(raw)]
+
+    def whole(row: RowTree) -> RowTree:
+        values = list(row)
+        for place, load in loads:
+            if values[place] is not None:
+                values[place] = load(values[place].encode())
+        return tuple(values)
+
+    return RawPage(rows, raw, whole)

@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.postgres import Postgres
 
+from migrator.model.edges import RawPage
 from migrator.model.errors import SettingsError, how_to_install
 from migrator.model.facts import Kind
 from migrator.source.engines.base import Connecting, ConnectionOptions, Engine, Schema, Sql, UrlKeeper
@@ -16,20 +17,23 @@ from migrator.source.engines.postgresql import facts, types
 from migrator.source.engines.postgresql.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.postgresql.capture import CAPTURING
 from migrator.source.engines.postgresql.server import ERRORS, SERVER, WRITERS, has_blocks
-from migrator.source.engines.servers import CONNECT_TIMEOUT_S, refuse_stray_at, server_engine, unless_in
-from migrator.source.engines.words import (
+from migrator.source.engines.shared import (
     ANSI_STRING,
     AS_TEXT,
     BACKSLASHED,
     BETWEEN,
     CLOCKS,
     COMMENTS,
+    CONNECT_TIMEOUT_S,
     OF_SEQUENCES,
     PARAMETER,
     lexer,
+    refuse_stray_at,
+    server_engine,
+    unless_in,
 )
 
-# ── PostgreSQL's SQL: how it is read, what is refused in it, how values and columns stand in ours ──
+# ── PostgreSQL's SQL: parsing, refused functions, and the forms of values and columns in our statements ──
 
 _PARAMETERS = lexer(
     rf"(?<!\w)[eE]{BACKSLASHED}|{ANSI_STRING}"
@@ -65,8 +69,8 @@ _AS_A_COLUMN = (
     *("pg_terminate_*", "pg_cancel_*", "pg_create_*", "pg_drop_*", "pg_copy_*", "pg_import_*", "pg_backup_*"),
     *("pg_replication_*", "pg_wal_*", "http_*"),
 )
-"""What PostgreSQL calls for x.name, too: functions of one argument, here those that no column is likely to be called."""
-# pg_*: the server's own, all but some: files, other sessions, locks, replication, settings.
+"""Functions of one argument, which PostgreSQL also calls for x.name; only names that are unlikely for a column."""
+# pg_*: the server's own functions, with some exceptions: files, other sessions, locks, replication, settings.
 _REFUSED = ("pg_*", "set_config", *_OF_LARGE_OBJECTS, *OF_SEQUENCES, *_SQL_AS_TEXT, "http", "http_*")
 _VOLATILE = (
     CLOCKS
@@ -82,11 +86,11 @@ _ROUTINES = sa.text("""
             AND (n.nspname = :schema OR :schema = '' AND pg_catalog.pg_function_is_visible(p.oid))
             AND (p.provolatile = 'v' OR p.provolatile = 's' AND n.nspname <> 'pg_catalog')
     """)
-"""PostgreSQL declares half of its own text functions STABLE (concat, format): of its own only volatile ones count."""
+"""PostgreSQL declares half of its own text functions STABLE (concat, format), so of its own only VOLATILE ones count."""
 
 
 def _comparable(value: Any, _: Kind) -> Any:
-    """PostgreSQL widens a real that it compares with a number of the driver's, which no real but a rare one equals."""
+    """A float as text: PostgreSQL would widen a real to compare it with the driver's number, and rarely find them equal."""
     return repr(value) if isinstance(value, float) else value
 
 
@@ -134,18 +138,24 @@ def _checked_url(url: URL, _: str) -> URL:
 def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
     from migrator.source.engines.postgresql import connect  # needs psycopg, an extra that SQLite does without
 
-    wanted = {
+    defaults = {
         "application_name": connection_options.name,
         "connect_timeout": CONNECT_TIMEOUT_S,
         **connect.ALIVE,
     }
-    # Whatever the database keeps: of one that keeps any bytes (SQL_ASCII), the driver would give bytes for texts.
+    # For any encoding of the database: with SQL_ASCII the driver would otherwise return bytes for texts.
     engine = server_engine(
-        address, connection_options, lambda url: unless_in(url, wanted) | {"client_encoding": "utf8"}
+        address, connection_options, lambda url: unless_in(url, defaults) | {"client_encoding": "utf8"}
     )
     sa.event.listen(engine, "connect", connect.prepare)
     sa.event.listen(engine, "begin", partial(connect.begin, connection_options=connection_options))
     return engine
+
+
+def _fetched(connection: Connection, statement: sa.Executable, raw: frozenset[int]) -> RawPage:
+    from migrator.source.engines.postgresql import connect
+
+    return connect.fetched(connection, statement, raw)
 
 
 POSTGRESQL = Engine(
@@ -162,6 +172,8 @@ POSTGRESQL = Engine(
         extra=("postgres", "psycopg"),
         checked_url=_checked_url,
         open=_opened,
+        raw=frozenset({"integer", "number", "date", "time", "timestamp", "uuid"}),
+        fetched=_fetched,
     ),
     sql=SQL,
     schema=Schema(

@@ -14,8 +14,8 @@ from migrator.source.engines import catalogue
 from migrator.source.engines.catalogue import Reflected, foreign_keys_of, primary_keys_of, the_users
 from migrator.source.engines.postgresql.types import Types
 
-# Of a foreign table NOT NULL is a promise that nobody keeps. A partition's rows are its parent's rows too, and are read
-# there. SQLAlchemy's inspector forgets the length and scale of a domain's type, and has no word for many types.
+# NOT NULL on a foreign table is not enforced. A partition's rows are its parent's rows too, and are read there.
+# SQLAlchemy's inspector omits the length and scale of a domain's type, and does not know many types.
 _COLUMNS = sa.text("""
     SELECT c.relname AS table_name, a.attname AS name, a.atttypid AS type, a.atttypmod AS modifier,
         NOT ((a.attnotnull OR t.typnotnull) AND c.relkind IN ('r', 'p')) AS nullable,
@@ -29,7 +29,7 @@ _COLUMNS = sa.text("""
     ORDER BY c.relname, a.attnum
 """)
 
-# Of columns only, and of every row: those that unique_columns gives, and the primary key.
+# Indexes of columns only that cover every row: those from unique_columns, and the primary key.
 _INDEXES = sa.text("""
     SELECT c.relname AS table_name, i.indisvalid AND i.indisready AS valid, i.indimmediate AS immediate,
         ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int[]) WITH ORDINALITY k(number, place)
@@ -48,12 +48,12 @@ def reflected(connection: Connection, schema: str | None) -> Reflected:
     """Tables and views of a schema (None: the default one)."""
     inspector = sa.inspect(connection)
     schema = schema or inspector.default_schema_name
-    found = columns(connection, schema)
+    columns_by_table = columns(connection, schema)
     keys = primary_keys_of(inspector, schema)
     unique = unique_columns(inspector, schema)
     return Reflected(
         schema,
-        {name: found[name] for name in the_users(found)},
+        {name: columns_by_table[name] for name in the_users(columns_by_table)},
         keys,
         unique,
         foreign_keys_of(inspector, schema),
@@ -65,7 +65,7 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
     """Per table, view and foreign table, its columns in order, by real names; without partitions."""
     types = Types.of(connection, schema)
     alike = catalogue.on_postgresql(connection)
-    found: dict[str, list[Column]] = {}
+    by_table: dict[str, list[Column]] = {}
     for row in connection.execute(_COLUMNS, {"schema": schema}):
         column = Column(
             row.name,
@@ -76,20 +76,20 @@ def columns(connection: Connection, schema: str | None) -> dict[str, list[Column
             alike=types.alike(row.type) or alike.get(row.collation, ()),
             widest=row.widest,
         )
-        found.setdefault(row.table_name, []).append(column)
-    return found
+        by_table.setdefault(row.table_name, []).append(column)
+    return by_table
 
 
 def unique_columns(inspector: Inspector, schema: str | None) -> dict[str, list[tuple[str, ...]]]:
     """Per table, the columns of each unique constraint or index of columns only that holds for every row."""
-    found: dict[str, dict[tuple[str, ...], None]] = {}
+    by_table: dict[str, dict[tuple[str, ...], None]] = {}
     for (_, table), constraints in inspector.get_multi_unique_constraints(schema=schema).items():
         for constraint in constraints:
-            found.setdefault(table, {})[tuple(constraint["column_names"])] = None
+            by_table.setdefault(table, {})[tuple(constraint["column_names"])] = None
     for (_, table), indexes in inspector.get_multi_indexes(schema=schema, kind=ObjectKind.ANY).items():
         for columns in _of_whole_indexes(indexes):
-            found.setdefault(table, {})[columns] = None
-    return {table: list(columns) for table, columns in found.items()}
+            by_table.setdefault(table, {})[columns] = None
+    return {table: list(columns) for table, columns in by_table.items()}
 
 
 def _of_whole_indexes(indexes: Iterable[Any]) -> Iterable[tuple[str, ...]]:
@@ -100,21 +100,21 @@ def _of_whole_indexes(indexes: Iterable[Any]) -> Iterable[tuple[str, ...]]:
 
 
 def doubts(connection: Connection, schema: str | None) -> dict[str, list[tuple[tuple[str, ...], str]]]:
-    """Per table, unique columns that two of its rows may have alike all the same, and why."""
-    held: set[tuple[str, frozenset[str]]] = set()
+    """Per table, unique columns in which two of its rows may still be equal, and why."""
+    proven: set[tuple[str, frozenset[str]]] = set()
     doubted: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for row in connection.execute(_INDEXES, {"schema": schema}):
-        if why := _doubt(row):
+        if why := _why_not_unique(row):
             doubted.setdefault(row.table_name, []).append((tuple(row.names), why))
         else:
-            held.add((row.table_name, frozenset(row.names)))
+            proven.add((row.table_name, frozenset(row.names)))
     return {
-        table: [(key, why) for key, why in keys if (table, frozenset(key)) not in held]
+        table: [(key, why) for key, why in keys if (table, frozenset(key)) not in proven]
         for table, keys in doubted.items()
     }
 
 
-def _doubt(index: sa.Row[Any]) -> str:
+def _why_not_unique(index: sa.Row[Any]) -> str:
     if index.inherited:
         return "tables inherit from it, and their rows, which are read as its own, have keys of their own"
     if not index.valid:

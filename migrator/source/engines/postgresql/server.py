@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from migrator.model.facts import TableFacts
 from migrator.runtime.server_errors import mysql_number
-from migrator.source.engines import words
+from migrator.source.engines import shared
 from migrator.source.engines.base import (
     Ask,
     Changes,
@@ -26,18 +26,17 @@ from migrator.source.engines.base import (
     Verdict,
     Writers,
     no_replica,
-    part_of,
 )
-from migrator.source.engines.servers import split
+from migrator.source.engines.catalogue import Recorded
+from migrator.source.engines.shared import part_of, split
 
-# ──
-# What PostgreSQL says of itself, of plans, of how many rows there are, and of how far a replica has come.
+# ── Facts about a PostgreSQL server: plans, statistics, replicas ──
 
 # ── plans ──
 
 
 def _plan(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Plan:
-    """A scan without a filter is of as many rows as the estimate says; with one, of more than it says."""
+    """A scan without a filter reads as many rows as estimated; one with a filter reads more."""
     lines = [str(row[0]) for row in rows]
     return lines, list(_sequential(lines, page_rows))
 
@@ -47,20 +46,20 @@ _SEQ_SCAN = re.compile(r'Seq Scan on (?P<table>"(?:[^"]|"")+"|\S+).*? rows=(?P<r
 
 def _sequential(lines: Sequence[str], page_rows: int) -> Iterator[str]:
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
-        found = _SEQ_SCAN.search(line)
+        match = _SEQ_SCAN.search(line)
         filtered = "Filter:" in following and page_rows < sys.maxsize
-        if found and (filtered or int(found["rows"]) > page_rows):
-            yield found["table"].strip('"')
+        if match and (filtered or int(match["rows"]) > page_rows):
+            yield match["table"].strip('"')
 
 
 def _expected(_: Sequence[str], rows: Sequence[Row]) -> int | None:
-    found = re.search(r" rows=(\d+)", str(rows[0][0]))
-    return None if found is None else int(found[1])
+    match = re.search(r" rows=(\d+)", str(rows[0][0]))
+    return None if match is None else int(match[1])
 
 
 # ── statistics ──
 
-# Changes since the last ANALYZE may all have been deletes. Of a table that was emptied since, nothing is known (-1).
+# Changes since the last ANALYZE may all have been deletes. For a table emptied since, nothing is known (-1).
 _ROWS = sa.text("""
     SELECT CAST(SUM(GREATEST(t.reltuples, 0)) AS bigint)
         - CAST(SUM(COALESCE(pg_stat_get_mod_since_analyze(t.oid), 0)) AS bigint)
@@ -72,7 +71,7 @@ _ROWS = sa.text("""
 
 
 def _rows_at_least(connection: Connection, table: TableFacts) -> int | None:
-    """Three quarters of what the last ANALYZE found, less all changes since."""
+    """Three quarters of the last ANALYZE's count minus all changes since."""
     return part_of(connection, _ROWS, table, of=3, by=4)
 
 
@@ -88,7 +87,7 @@ _BLOCKS = sa.text("""
 
 
 def has_blocks(connection: Connection, table: TableFacts) -> bool:
-    """Whether it is a table of PostgreSQL's own: of views and foreign tables it samples nothing."""
+    """Whether the table is stored in PostgreSQL itself: views and foreign tables cannot be sampled."""
     return bool(connection.execute(_BLOCKS, {"schema": table.schema, "name": table.real}).scalar())
 
 
@@ -111,7 +110,7 @@ def _mark(ask: Ask) -> Mark:
 
 
 def _verdict(mark: Mark, ask: Ask) -> Verdict:
-    """A replica that was promoted keeps its cluster's identifier: only the very server may be out of recovery."""
+    """A promoted replica keeps its cluster's identifier, so only the primary itself may be out of recovery."""
     system, server, database, in_recovery, ahead_bytes = ask(_STATE, {"position": mark.position or None})
     if system != mark.system:
         raise no_replica("this server belongs to another cluster")
@@ -138,22 +137,28 @@ SERVER = Server(
     explaining=Explaining("EXPLAIN", lambda _: "", _plan, _expected),
     replication=lambda _: REPLICATION,
     hides_rows=True,
+    recorded=Recorded(
+        select="SELECT s.query, s.calls FROM pg_stat_statements s JOIN pg_catalog.pg_database d ON d.oid = s.dbid"
+        " WHERE d.datname = current_database() AND s.calls > 0",
+        hidden="<insufficient privilege>",
+        advice="add pg_stat_statements to shared_preload_libraries, restart the server, and run CREATE EXTENSION"
+        " pg_stat_statements in this database",
+        grant="GRANT pg_read_all_stats TO the user of the source",
+    ),
 )
 
 
-# ──
-# Who writes to tables of PostgreSQL: changes that it counts, open transactions, rights and how to take
-# them away.
+# ── Writers of tables of PostgreSQL: counted changes, open transactions, rights and how to revoke them ──
 
 NAMED = (
     "unnest(CAST(:schemas AS text[]), CAST(:names AS text[])) w (schema_name, table_name)"
     " JOIN pg_catalog.pg_namespace n ON n.nspname = CAST(w.schema_name AS name)"
     " JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = CAST(w.table_name AS name)"
 )
-"""Tables by their names (see `named`): a server that has thousands visits these alone."""
+"""Tables by their names (see `named`), so that a server with thousands of tables visits only these."""
 
-# PostgreSQL counts what a partition takes there alone, wherever it was written to. By the functions that the view
-# pg_stat_user_tables is made of: joined to it, the server visits every table once for every table.
+# PostgreSQL counts changes of a partition only there. This uses the functions behind the view pg_stat_user_tables:
+# joined with the view, the server would visit every table once for every table.
 _STATISTICS = sa.text(
     "SELECT n.nspname, c.relname, SUM(pg_stat_get_tuples_inserted(t.id) + pg_stat_get_tuples_updated(t.id)"
     f" + pg_stat_get_tuples_deleted(t.id)) FROM {NAMED}"
@@ -173,8 +178,8 @@ _LOCKED = sa.text(
     " AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')"
 )
 _WRITING = "('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE')"
-# information_schema shows a plain user its own rights alone; the catalogue may be read by all. Rights on columns go with
-# those on their table, and those on a partition are its own. OFFSET 0: each is looked up, and not all read for each.
+# information_schema shows a plain user only its own rights; the catalogue may be read by all. Rights on columns count
+# with those on their table; a partition has its own. OFFSET 0: each table is looked up, instead of reading all for each.
 _RIGHTS = sa.text(
     "SELECT n.nspname, c.relname, tn.nspname, tc.relname, r.rolname, a.privilege_type, bool_or(a.is_grantable)"
     f" FROM {NAMED}"
@@ -194,7 +199,7 @@ _ABOVE = sa.text(
     " WHERE rolcanlogin AND pg_has_role(oid, 'pg_write_all_data', 'MEMBER') ORDER BY 1"
 )
 PUBLIC = "PUBLIC"
-"""Everybody, as PostgreSQL says it."""
+"""PostgreSQL's word for all roles."""
 
 
 def _changes(connection: Connection, tables: Sequence[str]) -> Changes:
@@ -203,7 +208,7 @@ def _changes(connection: Connection, tables: Sequence[str]) -> Changes:
 
 
 def _open(connection: Connection) -> Open:
-    """Locks that a write takes and holds until its transaction ends, prepared ones too; anybody may see them."""
+    """Locks that a write holds until its transaction ends, prepared ones too; every user may see them."""
     rows = connection.execute(_LOCKED)
     return {
         f"{holder} {schema}.{name}": (f"{schema}.{name}", str(who)) for holder, schema, name, who in rows
@@ -211,16 +216,16 @@ def _open(connection: Connection) -> Open:
 
 
 def _may_write(connection: Connection, tables: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    found: dict[str, set[str]] = {}
+    roles: dict[str, set[str]] = {}
     for schema, table, _, _, role, *_ in connection.execute(_RIGHTS, named(connection, tables)):
-        found.setdefault(f"{schema}.{table}", set()).add(PUBLIC if role is None else str(role))
-    return {name: sorted(found[name]) for name in tables if name in found}
+        roles.setdefault(f"{schema}.{table}", set()).add(PUBLIC if role is None else str(role))
+    return {name: sorted(roles[name]) for name in tables if name in roles}
 
 
 def named(connection: Connection, tables: Sequence[str]) -> dict[str, list[str]]:
     """The parameters of `NAMED`."""
-    found = [split(connection, name) for name in dict.fromkeys(tables)]
-    return {"schemas": [schema for schema, _ in found], "names": [table for _, table in found]}
+    places = [split(connection, name) for name in dict.fromkeys(tables)]
+    return {"schemas": [schema for schema, _ in places], "names": [table for _, table in places]}
 
 
 def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
@@ -235,7 +240,7 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
         if is_grantable:
             granting.add(key)
     for key, granted in rights.items():
-        # Who may grant it on may have done so; the owner's REVOKE does not reach those by itself.
+        # A role with grant option may have granted the right on, which needs CASCADE to be revoked.
         yield f"REVOKE {', '.join(granted)} ON {key[0]} FROM {key[1]}{' CASCADE' if key in granting else ''}"
     if above := [" ".join(str(name).split()) for (name,) in connection.execute(_ABOVE)]:
         yield f"-- superusers and members of pg_write_all_data may write all the same: {', '.join(above)}"
@@ -255,7 +260,7 @@ WRITERS = Writers(
 )
 
 
-# ── What PostgreSQL and psycopg raise, in our own words ──
+# ── Explanations of errors of PostgreSQL and psycopg ──
 
 SEES_ALL_ROWS = (
     "let the table's owner, or a superuser, run ALTER ROLE … BYPASSRLS for it (or name the owner in the source's URL,"
@@ -264,13 +269,13 @@ SEES_ALL_ROWS = (
 
 
 def _reasons(cause: BaseException) -> Iterator[str]:
-    # PyMySQL gives a state, too, of which the server's own number says more.
+    # PyMySQL's errors have a state, too, but the server's own number says more.
     if not mysql_number(cause):
-        yield from words.by_sqlstate(cause)
+        yield from shared.by_sqlstate(cause)
 
 
 def _hidden_rows(cause: BaseException) -> str | None:
-    """What PostgreSQL refuses rather than leave rows out: `row_security` is off on every connection of ours.
+    """The explanation where PostgreSQL refuses to leave rows out: `row_security` is off on all our connections.
 
     Source: PostgreSQL's src/backend/utils/misc/rls.c, the one function that says so; its text is in the server's language.
     """

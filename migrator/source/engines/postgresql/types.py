@@ -1,4 +1,4 @@
-"""The kinds of PostgreSQL's types: domains, enums, arrays, composites and ranges included."""
+"""Kinds of PostgreSQL's types, with domains, enums, arrays, composites and ranges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from migrator.model.facts import Alike, Kind
-from migrator.source.engines.kinds import FLOATS, MOMENTS, NESTED, NO_ORDER, OVER_38, REFUSED, Kinds, TypeRule
+from migrator.source.engines.catalogue import (
+    FLOATS,
+    MOMENTS,
+    NESTED,
+    NO_ORDER,
+    OVER_38,
+    REFUSED,
+    Kinds,
+    TypeRule,
+)
 
 # ── PostgreSQL's types: the rule for each of them ──
 
@@ -278,17 +287,15 @@ SHAPES = (
     ),
     TypeRule(("a generated column",), Kind("plain"), "as its type", "Read like any other column.", ("", "")),
 )
-"""What a user of PostgreSQL makes types of; told by the catalogue, not by a name."""
+"""Types that users of PostgreSQL define; recognised by the catalogue, not by a name."""
 
 KINDS = Kinds.of(RULES, lambda _: Kind("unknown", instead="CAST({column} AS text)"))
 """What each declared type holds."""
 
 
-# ──
-# The kinds of PostgreSQL's types as its catalogue describes them: domains, enums, arrays, composites and
-# ranges too.
+# ── Kinds from the catalogue, with domains, enums, arrays, composites and ranges ──
 
-# The types of the schema's columns, and all that these are made of.
+# The types of the schema's columns, and all types that these are made of.
 _USED = """
     WITH RECURSIVE used (oid) AS (
         SELECT a.atttypid FROM pg_catalog.pg_attribute a
@@ -327,7 +334,7 @@ _FIELDS = sa.text(
 )
 _NO_MODIFIER = -1
 _VARLENA = 4
-"""Bytes that the modifiers of numeric, varchar and char count beside. Source: PostgreSQL, src/include/varatt.h."""
+"""Bytes included in the modifiers of numeric, varchar and char. Source: PostgreSQL, src/include/varatt.h."""
 _ALIKE: Mapping[str, tuple[Alike, ...]] = {"citext": ("case",), "character": ("trailing spaces",)}
 _LENGTHS = {"character varying": _VARLENA, "character": _VARLENA, "bit": 0, "bit varying": 0}
 
@@ -355,11 +362,11 @@ class Types:
         return replace(kind, read_as=base.qualified) if base.form == "e" and base.oid != oid else kind
 
     def alike(self, oid: int) -> tuple[Alike, ...]:
-        """In what two texts of the type may differ that are one, whatever the collation."""
+        """Differences between texts that the type ignores, whatever the collation."""
         return _ALIKE.get(self._base(oid).name, ())
 
     def _base(self, oid: int) -> sa.Row[Any]:
-        """The type that a domain is made of, over however many others."""
+        """The base type of a domain, through any number of domains."""
         row = self.rows[oid]
         return self._base(row.base) if row.form == "d" else row
 
@@ -385,7 +392,7 @@ class Types:
         fields = tuple(
             (name, self.kind(type_, modifier)) for name, type_, modifier in self.fields.get(oid, [])
         )
-        # What a cast mends in a column it cannot mend in a part of one.
+        # A cast that works for a column cannot be applied to a part of a composite.
         if any(kind.name == "unknown" or kind.read_as for _, kind in fields):
             return Kind("unknown", instead="CAST(to_jsonb({column}) AS text)")
         return Kind("map", fields=fields)

@@ -1,4 +1,4 @@
-"""What the adapter must know of a service's statements, connections and tables on SQLite."""
+"""The adapter's rules for SQLite: a service's statements, connections and tables."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sqlalchemy.engine import Connection
 from migrator.model.facts import Column
 from migrator.source.engines.base import Outcomes, Sessions, Statements, Typed
 from migrator.source.engines.catalogue import ACTS, Below, Links, Place
-from migrator.source.engines.words import COMMON_QUOTES
+from migrator.source.engines.shared import COMMON_QUOTES
 
 
 def _autocommits(driver: Any) -> bool:
-    # Since Python 3.12 a connection may say it in a second way, which then is the one that counts.
+    # Since Python 3.12 a connection has a second attribute for it, which then is the one that counts.
     by_itself = driver.isolation_level is None or getattr(driver, "autocommit", None) is True
     return by_itself and not driver.in_transaction
 
@@ -29,7 +29,7 @@ def _typed(column: Column, value: Any) -> Typed:
 
 
 def _by_affinity(column: Column, value: Any) -> Any:
-    """By the column's affinity. Source: SQLite, "Datatypes In SQLite", 3.1 and 3."""
+    """The value as the column's affinity stores it. Source: SQLite, "Datatypes In SQLite", 3.1 and 3."""
     declared = column.declared.upper()
     if isinstance(value, bool):
         value = int(value)
@@ -45,7 +45,7 @@ def _by_affinity(column: Column, value: Any) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    """A number without decimals as an integer, and text that is one."""
+    """A number without decimals, or a text of one, as an integer."""
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\s*", value):
         return int(value)
     if isinstance(value, Decimal):
@@ -55,7 +55,7 @@ def _integer(value: Any) -> Any:
 
 # ── tables ──
 
-# SQLAlchemy does not read what a key does that stands beside its column.
+# SQLAlchemy does not read the actions of a foreign key that is declared with its column.
 _KEYS = sa.text("""
     SELECT m.name AS child, f.id AS id, f."table" AS parent, f."from" AS own, f."to" AS theirs,
         f.on_delete AS on_delete, f.on_update AS on_update
@@ -71,15 +71,15 @@ def _acting(connection: Connection) -> list[tuple[Place, Below]]:
     for row in connection.execute(_KEYS):
         if row.parent.lower() in spelled and not ACTS.isdisjoint((row.on_delete, row.on_update)):
             keys.setdefault((row.child, row.id), []).append(row)
-    found = []
+    links = []
     for (child, _), rows in keys.items():
-        parent, one = spelled[rows[0].parent.lower()], rows[0]
+        parent, first = spelled[rows[0].parent.lower()], rows[0]
         theirs = [row.theirs for row in rows if row.theirs is not None]
         referred = theirs or inspector.get_pk_constraint(parent)["constrained_columns"]
         pairs = tuple(zip((row.own for row in rows), referred, strict=True))
-        acts = (one.on_delete in ACTS, one.on_update in ACTS)
-        found.append((Place(None, parent), Below(Place(None, child), pairs, *acts)))
-    return found
+        acts = (first.on_delete in ACTS, first.on_update in ACTS)
+        links.append((Place(None, parent), Below(Place(None, child), pairs, *acts)))
+    return links
 
 
 STATEMENTS = Statements(
@@ -91,8 +91,8 @@ STATEMENTS = Statements(
     modifiers=None,
     overriding=None,
     deletes_by_using=False,
-    names_as_said=False,
-    # It makes a float of all decimals, and its driver takes no Decimal.
+    tables_keep_case=False,
+    # SQLite stores all decimals as floats, and its driver takes no Decimal.
     decimals_are_floats=True,
     quotes_by_session=False,
 )
@@ -102,7 +102,7 @@ SESSIONS = Sessions(
     settings="session",
     autocommits=_autocommits,
     counts_found=lambda _: True,
-    # Of what it undid again it counts triggers' changes only.
+    # Of undone changes it counts only those of triggers.
     changes_so_far=lambda driver: int(driver.total_changes),
     cursor=lambda connection, _: connection.cursor(),
     # sqlite3 begins no transaction before a SELECT, so what it reads might change.
@@ -122,7 +122,7 @@ OUTCOMES = Outcomes(
     returns_keys=False,
     rereads_returned=False,
     last_key="SELECT last_insert_rowid()",
-    # It counts on from the highest key there is, and nothing comes between the rows of one statement.
+    # Generated keys follow the highest existing key, and nothing comes between the rows of one statement.
     counts_keys_on=True,
     zero_makes_key=False,
     keeps_refused="counted",

@@ -1,4 +1,4 @@
-"""SQLite: triggers that leave marks, and what the catalogue says of them."""
+"""Capture on SQLite: triggers that leave marks, and their state in the catalogue."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from migrator.model.capture import Captured
-from migrator.model.facts import Column
+from migrator.model.facts import Captured, Column, columns_of, digest_of
 from migrator.source.engines.base import VIEW_ADVICE, Capturing, Decode, Refusal
-from migrator.source.engines.ddl import VERSION, Found, Side, Trigger, columns_of, digest_of
-from migrator.source.engines.servers import OUR_TRIGGER
+from migrator.source.engines.ddl import VERSION, ExistingTrigger, Side, Trigger
+from migrator.source.engines.shared import OUR_TRIGGER
 
-# ── Capture on SQLite: two tables with the prefix `migrator_`, triggers for each table ──
+# ── Statements: two tables with the prefix `migrator_`, and triggers for each table ──
 
 _NOW = "(julianday('now') - 2440587.5) * 86400.0"
 MARK_COLUMNS = f"""\
@@ -62,32 +61,33 @@ class SqliteDdl:
         return [_trigger(captured, event, body, digest) for event, body in bodies.items()]
 
     def _replaced(self, captured: Captured) -> dict[str, str]:
-        """Marks for rows that REPLACE is about to take away, for which SQLite fires no trigger of its own.
+        """Triggers that mark rows which REPLACE is about to delete, for which SQLite fires no trigger.
 
-        A row that meets another one's key in another way (an upsert) leaves such a mark too, which does no harm.
+        An upsert that meets another row's key leaves such a mark too, which is harmless.
         """
         table = captured.table
-        wider = [one.columns for one in table.meetings if one.whole]
+        wider = [conflict.columns for conflict in table.unique_conflicts if conflict.whole]
         keys = [_real(captured, key) for key in dict.fromkeys([table.primary_key, *table.unique]) if key]
-        # A key that is compared in a wider way, too, would have no index of its own.
+        # A key that a unique conflict covers, too, would not be looked up by an index.
         columns = [[quoted(name) for name in key] for key in keys if key not in wider]
-        conditions = [" AND ".join(f"gone.{one} = NEW.{one}" for one in names) for names in columns]
-        conditions += [one.sql for one in table.meetings]
+        conditions = [
+            " AND ".join(f"gone.{column_name} = NEW.{column_name}" for column_name in names)
+            for names in columns
+        ]
+        conditions += [conflict.sql for conflict in table.unique_conflicts]
         if not conditions:
             return {}
-        met = " OR ".join(f"({one})" for one in conditions)
+        met = " OR ".join(f"({condition})" for condition in conditions)
         own = [quoted(name) for name in _real(captured, table.primary_key)] or ["rowid"]
-        itself = " AND ".join(f"gone.{one} IS OLD.{one}" for one in own)
-        columns += [[quoted(name) for name in one.columns] for one in table.meetings]
+        itself = " AND ".join(f"gone.{column_name} IS OLD.{column_name}" for column_name in own)
+        columns += [[quoted(name) for name in conflict.columns] for conflict in table.unique_conflicts]
         changed = ", ".join(dict.fromkeys(name for names in columns for name in names))
-        held = image(columns_of(captured, captured.columns), "gone")
-        begin = (
-            f"INSERT INTO {self.mark} (table_name, image_before)\n    SELECT {literal(captured.name)}, {held}"
-        )
-        found = f"{begin}\n    FROM {quoted(table.real)} AS gone WHERE ({met})"
+        row_image = image(columns_of(captured, captured.columns), "gone")
+        begin = f"INSERT INTO {self.mark} (table_name, image_before)\n    SELECT {literal(captured.name)}, {row_image}"
+        insert = f"{begin}\n    FROM {quoted(table.real)} AS gone WHERE ({met})"
         return {
-            "BEFORE INSERT": f" FOR EACH ROW\nBEGIN\n    {found};\nEND",
-            f"BEFORE UPDATE OF {changed}": f" FOR EACH ROW\nBEGIN\n    {found} AND NOT ({itself});\nEND",
+            "BEFORE INSERT": f" FOR EACH ROW\nBEGIN\n    {insert};\nEND",
+            f"BEFORE UPDATE OF {changed}": f" FOR EACH ROW\nBEGIN\n    {insert} AND NOT ({itself});\nEND",
         }
 
     def quoted(self, name: str) -> str:
@@ -136,16 +136,16 @@ def image(columns: Sequence[Column], row: str) -> str:
     return "json_object(" + ",\n            ".join(pairs) + ")"
 
 
-def _value(held: str) -> str:
-    # Of 200,000 random floats 17 digits of SQLite's printf gave 594 wrong, 20 none.
+def _value(column_sql: str) -> str:
+    # Of 200,000 random floats, 594 were wrong with 17 digits of SQLite's printf, none with 20.
     return (
-        f"CASE typeof({held}) WHEN 'blob' THEN 'blob:' || hex({held})"
-        f" WHEN 'real' THEN 'real:' || printf('%!.20g', {held}) ELSE typeof({held}) || ':' || {held} END"
+        f"CASE typeof({column_sql}) WHEN 'blob' THEN 'blob:' || hex({column_sql})"
+        f" WHEN 'real' THEN 'real:' || printf('%!.20g', {column_sql}) ELSE typeof({column_sql}) || ':' || {column_sql} END"
     )
 
 
 def _when(captured: Captured) -> str:
-    """Compares bytes and types: a collation takes two texts for one, and 1 is 1.0."""
+    """Compares bytes and types: a collation takes some texts as equal, and 1 equals 1.0."""
     if captured.watched is None:
         return ""
     changed = []
@@ -155,8 +155,7 @@ def _when(captured: Captured) -> str:
     return "\nWHEN " + "\n    OR ".join(changed)
 
 
-# ──
-# Capture on SQLite, by its catalogue: triggers of ours, tables that cannot be captured, images as values.
+# ── The catalogue: our triggers, tables that cannot be captured, decoding of images ──
 
 _TRIGGERS = sa.text(
     "SELECT tbl_name AS name, name AS trigger_name, sql AS text FROM sqlite_master WHERE type = 'trigger' ORDER BY 1, 2"
@@ -165,24 +164,26 @@ _VIEWS = sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")
 _STRANGE = re.compile(r"^\s*CREATE\s+VIRTUAL", re.IGNORECASE)
 
 
-def _found(connection: Connection, _: SqliteDdl) -> Iterator[Found]:
+def _our_triggers(connection: Connection, _: SqliteDdl) -> Iterator[ExistingTrigger]:
     for row in connection.execute(_TRIGGERS):
         if ours := OUR_TRIGGER.fullmatch(row.trigger_name):
             drop = f"DROP TRIGGER {quoted(row.trigger_name)}"
-            yield Found(row.name, row.trigger_name, ours[1], drop=(drop,), text=row.text)
+            yield ExistingTrigger(row.name, row.trigger_name, ours[1], drop=(drop,), text=row.text)
 
 
 def _refusals(connection: Connection, _: SqliteDdl, tables: Sequence[Captured]) -> Iterator[Refusal]:
-    known = {row[0]: row for row in connection.execute(sa.text("SELECT name, type, sql FROM sqlite_master"))}
-    for one in tables:
-        row = known.get(one.table.real)
+    by_name = {
+        row[0]: row for row in connection.execute(sa.text("SELECT name, type, sql FROM sqlite_master"))
+    }
+    for table in tables:
+        row = by_name.get(table.table.real)
         if row is None:
-            yield Refusal(f"table {one.name} is gone; pull the schema again")
+            yield Refusal(f"table {table.name} is gone; pull the schema again")
         elif row[1] == "view":
-            yield Refusal(f"{one.name} is a view, which has no triggers for what it reads; {VIEW_ADVICE}")
+            yield Refusal(f"{table.name} is a view, which has no triggers for what it reads; {VIEW_ADVICE}")
         elif _STRANGE.match(row[2] or ""):
             yield Refusal(
-                f"{one.name} is a virtual table, which has no triggers; migrate the table that it shows",
+                f"{table.name} is a virtual table, which has no triggers; migrate the table that it shows",
                 triggers_only=True,
             )
 
@@ -202,13 +203,14 @@ CAPTURING = Capturing(
     ddl=lambda _: SqliteDdl(),
     schema=None,
     prefix="migrator_",
-    found=_found,
+    triggers=_our_triggers,
     more_triggers=lambda *_: iter(()),
     leftovers=lambda _: [],
     refusals=_refusals,
     views=lambda connection, _: set(connection.scalars(_VIEWS)),
     limits=(),
     decode=_decode,
-    # SQLite's transaction has the file to itself.
+    # A writing transaction of SQLite locks the whole file.
     locks_rows="",
+    locks_by_list=True,
 )

@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection
 from sqlglot.dialects.sqlite import SQLite
 
+from migrator.model.edges import RawPage
 from migrator.model.errors import SettingsError
-from migrator.source.engines import words
+from migrator.source.engines import shared
 from migrator.source.engines.base import (
     Connecting,
     ConnectionOptions,
@@ -32,26 +34,34 @@ from migrator.source.engines.base import (
     UrlKeeper,
     Writers,
 )
-from migrator.source.engines.servers import drops_unchecked, pool_of
+from migrator.source.engines.shared import (
+    ANSI_STRING,
+    AS_TEXT,
+    BETWEEN,
+    CLOCKS,
+    COMMENTS,
+    PARAMETER,
+    drops_unchecked,
+    lexer,
+)
 from migrator.source.engines.sqlite import facts
 from migrator.source.engines.sqlite import facts as types_sqlite
 from migrator.source.engines.sqlite.adapter import OUTCOMES, SESSIONS, STATEMENTS
 from migrator.source.engines.sqlite.capture import CAPTURING
-from migrator.source.engines.words import ANSI_STRING, AS_TEXT, BETWEEN, CLOCKS, COMMENTS, PARAMETER, lexer
 
-# ── What SQLite raises, in our own words ──
+# ── Explanations of SQLite's errors ──
 
 _BY_SQLITE_NAME = {
-    "SQLITE_BUSY": words.LOCKED,
-    "SQLITE_LOCKED": words.LOCKED,
+    "SQLITE_BUSY": shared.LOCKED,
+    "SQLITE_LOCKED": shared.LOCKED,
     "SQLITE_NOTADB": "the file is no SQLite database, or an encrypted one; name another",
     "SQLITE_CORRUPT": "the file is damaged; run PRAGMA integrity_check on it",
     "SQLITE_CANTOPEN": "it cannot be opened; let this user read it (and, in WAL mode, write its folder)",
-    "SQLITE_READONLY": words.WOULD_WRITE,
+    "SQLITE_READONLY": shared.WOULD_WRITE,
     "SQLITE_IOERR": "the file cannot be read; look at the disk",
     "SQLITE_PERM": "no permission; let this user read the file",
     "SQLITE_AUTH": "no permission; let this user read the file",
-    "SQLITE_INTERRUPT": words.TOOK_TOO_LONG,
+    "SQLITE_INTERRUPT": shared.TOOK_TOO_LONG,
 }
 
 
@@ -64,7 +74,7 @@ def _reasons(cause: BaseException) -> Iterator[str]:
 ERRORS = Errors(_reasons, lambda _: False, lambda _: None)
 
 
-# ── SQLite's SQL: how it is read, what is refused in it, how values stand in ours ──
+# ── SQLite's SQL: parsing, refused functions, and the forms of values in our statements ──
 
 _PARAMETERS = lexer(rf'{ANSI_STRING}|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]|(?P<comment>{COMMENTS})|{PARAMETER}')
 _REFUSED = (
@@ -110,13 +120,13 @@ _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
 class _TimedConnection(sqlite3.Connection):
-    """A connection that knows when its statement must have ended."""
+    """A connection with a deadline for its present statement."""
 
     ends_at: float = math.inf
 
 
 def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Engine:
-    # as_uri() escapes what a file name may hold; mode=ro never creates a file.
+    # as_uri() escapes special characters of the file name; mode=ro never creates a file.
     mode = "rw" if connection_options.writes else "ro"
     uri = f"{Path(address.url().database or '').resolve().as_uri()}?mode={mode}"
 
@@ -129,34 +139,58 @@ def _opened(address: UrlKeeper, connection_options: ConnectionOptions) -> sa.Eng
             check_same_thread=False,
             factory=_TimedConnection,
         )
-        # One text that is not UTF-8 then refuses its row; sqlite3's default would end the whole page.
-        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-        # mode=ro alone would let an ATTACH in a query make a file.
+        connection.text_factory = _TOLERANT
+        # With mode=ro alone an ATTACH in a query could create a file.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.execute(
             "PRAGMA synchronous = FULL" if connection_options.writes else "PRAGMA query_only = ON"
         )
         return connection
 
-    engine = sa.create_engine(f"{_NAME}://", creator=connect, **pool_of(connection_options))
+    engine = sa.create_engine(f"{_NAME}://", creator=connect, **connection_options.pool())
     sa.event.listen(engine, "begin", _begin_writing if connection_options.writes else _begin)
     if limit_s := connection_options.limit_s(0):
         _limit_sqlite(engine, limit_s)
     return engine
 
 
+# One text that is not UTF-8 then refuses its row; sqlite3's own way, which is sooner, would end the whole page.
+_TOLERANT = partial(str, encoding="utf-8", errors="surrogateescape")
+
+
+def _fetched(connection: Connection, statement: sa.Executable, _: frozenset[int]) -> RawPage:
+    """The rows with texts as sqlite3 itself decodes them, and once more where one of them is not UTF-8."""
+    driver: Any = connection.connection.driver_connection
+    driver.text_factory = str
+    try:
+        rows = _all(connection, statement)
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith("Could not decode to UTF-8"):
+            raise
+        driver.text_factory = _TOLERANT
+        rows = _all(connection, statement)
+    finally:
+        driver.text_factory = _TOLERANT
+    return RawPage(rows)
+
+
+def _all(connection: Connection, statement: sa.Executable) -> list[tuple[Any, ...]]:
+    with connection.execute(statement) as result:
+        return list(result.cursor.fetchall())
+
+
 def _begin(connection: Connection) -> None:
-    # sqlite3 begins no transaction before a SELECT, so each SELECT of a page would see a snapshot of its own.
+    # sqlite3 begins no transaction before a SELECT, so each SELECT of a page would see another snapshot.
     connection.exec_driver_sql("BEGIN")
 
 
 def _begin_writing(connection: Connection) -> None:
-    # A transaction that reads first and writes then is refused where another one wrote in between.
+    # A transaction that reads first and then writes is refused if another one wrote in between.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _limit_sqlite(engine: sa.Engine, limit_s: float) -> None:
-    """SQLite knows no limit of time itself; it asks us now and then whether to go on."""
+    """SQLite has no statement time-out; its progress handler asks us regularly whether to go on."""
 
     def watch(connection: _TimedConnection, _: object) -> None:
         connection.set_progress_handler(lambda: time.monotonic() > connection.ends_at, _STEPS_A_LOOK)
@@ -171,7 +205,7 @@ def _limit_sqlite(engine: sa.Engine, limit_s: float) -> None:
 
 
 _STEPS_A_LOOK = 10_000
-"""Instructions of SQLite's machine between two looks at the clock: well below a millisecond."""
+"""Instructions of SQLite's virtual machine between two checks of the clock: well below a millisecond."""
 
 
 def _checked_url(url: URL, supported: str) -> URL:
@@ -187,36 +221,36 @@ def _checked_url(url: URL, supported: str) -> URL:
 
 
 def sqlite_file(text: str, supported: str) -> URL:
-    """The URL of the file, which is looked at first: SQLite itself would create a missing one."""
-    shown = f"'{text}'" if text and not set("@:") & set(text) else "the path"
+    """The URL of the file, which must exist: SQLite itself would create a missing one."""
+    named = f"'{text}'" if text and not set("@:") & set(text) else "the path"
     path = Path(text)
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise SettingsError(f"source: {shown} is no regular file; name a file that SQLite can open")
+            raise SettingsError(f"source: {named} is no regular file; name a file that SQLite can open")
         with path.open("rb") as file:
             beginning = file.read(len(_SQLITE_MAGIC))
     except FileNotFoundError:
-        raise SettingsError(f"source: {shown} does not exist; write {supported}") from None
+        raise SettingsError(f"source: {named} does not exist; write {supported}") from None
     except (OSError, ValueError) as error:
-        what = f"source: {shown} cannot be read ({type(error).__name__}); write {supported}"
+        what = f"source: {named} cannot be read ({type(error).__name__}); write {supported}"
         raise SettingsError(what) from None
     if beginning != _SQLITE_MAGIC:
         what = "is empty" if not beginning else "is no SQLite database, or an encrypted one"
-        raise SettingsError(f"source: {shown} {what}; name a file that SQLite can open")
+        raise SettingsError(f"source: {named} {what}; name a file that SQLite can open")
     return URL.create(_NAME, database=text)
 
 
 # ── plans ──
 
 _SCAN = re.compile(r"^(?:SCAN (?:TABLE )?(?P<table>[^\s(]+)|SEARCH (?P<indexed>\S+) USING AUTOMATIC)")
-"""An automatic index is made for one statement, out of the whole table."""
+"""An automatic index is built for one statement from the whole table."""
 
 
 def _plan(names: Sequence[str], rows: Sequence[Row], page_rows: int) -> Plan:
     lines = [str(row[3]) for row in rows]
-    found = [match["table"] or match["indexed"] for line in lines if (match := _SCAN.match(line))]
-    known = [table for table in found if table not in ("CONSTANT", "SUBQUERY")]
-    return lines, known if page_rows < sys.maxsize else []
+    scanned = [match["table"] or match["indexed"] for line in lines if (match := _SCAN.match(line))]
+    tables = [table for table in scanned if table not in ("CONSTANT", "SUBQUERY")]
+    return lines, tables if page_rows < sys.maxsize else []
 
 
 _SERVER = Server(
@@ -228,6 +262,7 @@ _SERVER = Server(
     explaining=Explaining("EXPLAIN QUERY PLAN", lambda _: "", _plan, None),
     replication=lambda _: None,
     hides_rows=False,
+    recorded=None,
 )
 
 # ── writers ──
@@ -239,7 +274,7 @@ def _read_only(connection: Connection, tables: Sequence[str]) -> Iterator[str]:
 
 _WRITERS = Writers(
     changes=lambda *_: ({}, "marks", "SQLite counts no changes by table"),
-    # This look is a transaction that writes itself: SQLite allows no other one meanwhile.
+    # This check runs in a writing transaction, and SQLite allows no other one meanwhile.
     open=lambda _: ({}, ""),
     marks_ever="SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = '{mark}'), 0)",
     may_write=lambda *_: {},
@@ -262,6 +297,8 @@ SQLITE = Engine(
         extra=None,
         checked_url=_checked_url,
         open=_opened,
+        raw=frozenset(),
+        fetched=_fetched,
     ),
     sql=SQL,
     schema=Schema(

@@ -1,4 +1,4 @@
-"""SQLite: types by affinity, what its catalogue says, and unique indexes that an upsert may conflict with."""
+"""Schema facts of SQLite: types by affinity, its catalogue, and unique indexes that an upsert may conflict with."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from sqlalchemy.exc import DBAPIError
 
 from migrator.model.facts import Column, Kind, UniqueConflict
 from migrator.source.engines import catalogue
-from migrator.source.engines.catalogue import Reflected, foreign_keys_of, primary_keys_of, the_users
-from migrator.source.engines.kinds import Kinds, TypeRule
+from migrator.source.engines.catalogue import (
+    Kinds,
+    Reflected,
+    TypeRule,
+    foreign_keys_of,
+    primary_keys_of,
+    the_users,
+)
 
-# ──
-# Conflicts of a new row of SQLite's with another: unique indexes with a collation, an expression or a
-# condition.
+# ── Unique conflicts of a new row: unique indexes with a collation, an expression or a condition ──
 
 _INDEXES = sa.text(
     "SELECT i.name, i.partial, c.name AS column_name, c.coll, s.sql, t.sql AS table_sql"
@@ -39,44 +43,44 @@ _COLLATED = re.compile(r"(?i)\b(?:UNIQUE|KEY)\s*\([^()]*\bCOLLATE\b")
 _NO_COLUMN_AFTER = frozenset({".", "AS", "COLLATE"})
 
 _Parts: TypeAlias = Sequence[sa.Row[tuple[str, int, str, str, str, str]]]
-"""One index: what it says of each of its parts."""
+"""The parts of one index."""
 
 
-def meetings(connection: Connection, table: str) -> tuple[UniqueConflict, ...]:
-    """Of each unique index of the table that is not of plain columns, compared as they are elsewhere, and of every row."""
+def unique_conflicts(connection: Connection, table: str) -> tuple[UniqueConflict, ...]:
+    """The conflicts of each unique index of the table that has an expression, a condition or a different collation."""
     rows = connection.execute(_INDEXES, {"table": table}).all()
     names = {name.lower(): name for name in connection.scalars(_COLUMNS, {"table": table})}
-    found = []
+    conflicts = []
     for _, group in groupby(rows, lambda row: row.name):
         parts = list(group)
-        is_whole = not parts[0].partial and all(one.column_name for one in parts)
+        is_whole = not parts[0].partial and all(part.column_name for part in parts)
         if not is_whole or _is_collated(parts):
-            found.append(_meeting(parts, _Speech(names), is_whole=is_whole))
-    return tuple(found)
+            conflicts.append(_unique_conflict(parts, _RowNaming(names), is_whole=is_whole))
+    return tuple(conflicts)
 
 
 def _is_collated(parts: _Parts) -> bool:
-    """Whether the index, or the constraint that made it, says a collation that its columns need not have."""
+    """Whether the index, or the constraint that made it, declares a collation that its columns may not have."""
     own, made_by = parts[0].sql, parts[0].table_sql
-    is_said = bool(re.search(r"(?i)\bCOLLATE\b", own) if own else _COLLATED.search(made_by))
-    return is_said and any(one.coll.upper() != "BINARY" for one in parts)
+    is_declared = bool(re.search(r"(?i)\bCOLLATE\b", own) if own else _COLLATED.search(made_by))
+    return is_declared and any(part.coll.upper() != "BINARY" for part in parts)
 
 
-def _meeting(parts: _Parts, speech: _Speech, *, is_whole: bool) -> UniqueConflict:
-    said, condition = _split(parts[0].sql) if parts[0].sql else ([], "")
+def _unique_conflict(parts: _Parts, naming: _RowNaming, *, is_whole: bool) -> UniqueConflict:
+    part_texts, condition = _split(parts[0].sql) if parts[0].sql else ([], "")
     sides = []
-    for number, one in enumerate(parts):
-        text = _quoted(one.column_name) if one.column_name else _ORDER.sub("", said[number])
-        gone, new = (speech.of(text, side) for side in ("gone", "NEW"))
-        sides.append(f"({gone}) = ({new}) COLLATE {_quoted(one.coll)}")
+    for number, part in enumerate(parts):
+        text = _quoted(part.column_name) if part.column_name else _ORDER.sub("", part_texts[number])
+        existing, new = (naming.of(text, side) for side in ("gone", "NEW"))
+        sides.append(f"({existing}) = ({new}) COLLATE {_quoted(part.coll)}")
     if condition:
-        sides += [f"({speech.of(condition, side)})" for side in ("gone", "NEW")]
-    return UniqueConflict(" AND ".join(sides), tuple(dict.fromkeys(speech.seen)), is_whole)
+        sides += [f"({naming.of(condition, side)})" for side in ("gone", "NEW")]
+    return UniqueConflict(" AND ".join(sides), tuple(dict.fromkeys(naming.seen)), is_whole)
 
 
 @dataclass
-class _Speech:
-    """Expressions of an index, said of a row by its name. `names`: real ones of columns by those in lower case."""
+class _RowNaming:
+    """Rewrites expressions of an index for a row with an alias. `names`: real names of columns by their lower case."""
 
     names: Mapping[str, str]
 
@@ -86,9 +90,9 @@ class _Speech:
     def of(self, text: str, row: str) -> str:
         tokens = _tokens(text)
         words = [at for at, token in enumerate(tokens) if not token.isspace()]
-        for place, at in enumerate(words):
-            before = tokens[words[place - 1]].upper() if place else ""
-            after = tokens[words[place + 1]] if place + 1 < len(words) else ""
+        for position, at in enumerate(words):
+            before = tokens[words[position - 1]].upper() if position else ""
+            after = tokens[words[position + 1]] if position + 1 < len(words) else ""
             name = self.names.get(_plain(tokens[at]).lower())
             if name is not None and before not in _NO_COLUMN_AFTER and after != "(":
                 self.seen.append(name)
@@ -97,7 +101,7 @@ class _Speech:
 
 
 def _split(sql: str) -> tuple[list[str], str]:
-    """What CREATE INDEX says in its parentheses, one text for each part, and behind WHERE."""
+    """The parts in the parentheses of CREATE INDEX, and its condition after WHERE."""
     tokens = iter(_tokens(sql))
     for token in tokens:
         if token == "(":
@@ -115,7 +119,7 @@ def _split(sql: str) -> tuple[list[str], str]:
 
 
 def _tokens(text: str) -> list[str]:
-    return [" " if one.startswith(("--", "/*")) else one for one in _TOKEN.findall(text)]
+    return [" " if token.startswith(("--", "/*")) else token for token in _TOKEN.findall(text)]
 
 
 def _plain(token: str) -> str:
@@ -325,7 +329,7 @@ KINDS = Kinds.of(RULES, _by_affinity)
 """What each declared type holds."""
 
 
-# ── What SQLite says about a table and SQLAlchemy's inspector does not pass on ──
+# ── Facts about a table that SQLAlchemy's inspector does not pass on ──
 
 _TYPES = sa.text("SELECT name, type FROM pragma_table_xinfo(:table)")
 _VIEWS = sa.text("SELECT name FROM sqlite_master WHERE type = 'view'")
@@ -343,22 +347,22 @@ def reflected(connection: Connection, _: str | None) -> Reflected:
     keys = primary_keys_of(inspector, None)
     columns = {name: list(_sqlite_columns(connection, inspector, name, keys.get(name, []))) for name in names}
     unique = {name: unique_columns(connection, name) for name in names}
-    met = {name: meetings(connection, name) for name in names}
+    met = {name: unique_conflicts(connection, name) for name in names}
     return Reflected(None, columns, keys, unique, foreign_keys_of(inspector, None), met)
 
 
 def _sqlite_columns(
     connection: Connection, inspector: Inspector, table: str, key: Sequence[str]
 ) -> Iterator[Column]:
-    """The columns with the types that the table's author wrote; SQLAlchemy knows fewer names of them."""
+    """The columns with the types that the table's author wrote; SQLAlchemy knows fewer type names."""
     declared = declared_types(connection, table)
     columns = inspector.get_columns(table)
-    alike = catalogue.on_sqlite(connection, table, [one["name"] for one in columns])
-    for one in columns:
-        name = one["name"]
+    alike = catalogue.on_sqlite(connection, table, [column["name"] for column in columns])
+    for column in columns:
+        name = column["name"]
         # INTEGER PRIMARY KEY is the rowid, which is never NULL whatever the declaration says.
         rowid = [name] == list(key) and declared[name].upper() == "INTEGER"
-        nullable = one["nullable"] and not rowid
+        nullable = column["nullable"] and not rowid
         kind = KINDS.kind_of(declared[name])
         yield Column(name, name, kind, nullable, declared[name], alike=alike.get(name, ()))
 
@@ -371,15 +375,15 @@ def declared_types(connection: Connection, table: str) -> dict[str, str]:
 
 def unique_columns(connection: Connection, table: str) -> list[tuple[str, ...]]:
     """The columns of each unique constraint or index of columns only that holds for every row."""
-    found: dict[str, list[str | None]] = {}
+    by_index: dict[str, list[str | None]] = {}
     for index, column in connection.execute(_UNIQUE, {"table": table}):
-        found.setdefault(index, []).append(column)
-    names = (tuple(name for name in columns if name) for columns in found.values() if None not in columns)
+        by_index.setdefault(index, []).append(column)
+    names = (tuple(name for name in columns if name) for columns in by_index.values() if None not in columns)
     return list(dict.fromkeys(names))
 
 
 def broken_views(connection: Connection) -> set[str]:
-    """Views that cannot be read, because what they read is gone; SQLite keeps them."""
+    """Views that cannot be read because their tables are gone; SQLite keeps such views."""
     return {view for view in connection.scalars(_VIEWS) if not _can_be_read(connection, view)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from migrator.cli.live.relay import LOOK_S, CaptureLook
+from migrator.cli.live.relay import LOOK_S, CaptureCheck
 from migrator.model.capture import Installation, TableCapture
 from migrator.stages.live.capture import CaptureStatus
 
@@ -19,7 +19,7 @@ def test_it_looks_once_a_minute_and_tells_as_long_as_it_lasts() -> None:
         asked.append(now[0])
         return CaptureStatus(INSTALLED, tuple(states))
 
-    look = CaptureLook(status, lambda: now[0])
+    look = CaptureCheck(status, lambda: now[0])
     with capture_logs() as logs:
         for now[0] in (0.0, 10.0, LOOK_S, LOOK_S + 10):
             look()

@@ -62,7 +62,7 @@ WARNED = {
     "several types": (ALL, "[total]", "the key gives items of several types (Order, OrderLog, User); return parts by type"),
     "a type left out": (ALL, "{o: {type: Order, attributes: [total]}}", "the key also gives items of type OrderLog"),
     "an open prefix": ('{key: ["USER#{id}", {begins_with: ORDER}]}', "[total]", "several types (Order, OrderLog)"),
-    "an index that nobody asks": (ORDERS, "[total]", ""),
+    "an index that no pattern asks": (ORDERS, "[total]", ""),
 }  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_a_risk_is_a_warning(name: str) -> None:
     assert any(message in fault for fault in found) if message else found == []
 
 
-def test_an_index_and_an_attribute_that_nobody_reads_are_warnings() -> None:
+def test_an_index_and_an_attribute_that_no_pattern_reads_are_warnings() -> None:
     unread = text(ORDERS, "[total]").replace("project: [total]", "project: [total, status]")
     unread = "\n".join(line for line in unread.splitlines() if "on_gsi2" not in line)
     found = [fault.what for fault in check(unread, SCHEMA, "").warnings]

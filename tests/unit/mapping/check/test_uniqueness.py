@@ -6,7 +6,7 @@ import pytest
 
 from migrator.mapping.check.values import is_closed
 from migrator.model.errors import MappingError
-from migrator.model.expressions import Filter, Ref
+from migrator.model.mapping import Filter, Ref
 from tests.golden.heart import check, facts, table
 
 USERS = table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from migrator.mapping.heart.sizes import Estimate, Price, item_bytes, measure
+from migrator.mapping.heart.wire import Estimate, Price, item_bytes, measure
 from migrator.model.table import Index, Item, KeyAttribute, TableDesign
 
 PRICE = Price("nowhere", Decimal("0.625"), Decimal("0.125"), Decimal("0.25"), "today")

@@ -10,7 +10,7 @@ import pytest
 from migrator.mapping.heart.filters import FILTERS, FilterContext, bucket, buckets_between, texts_of
 from migrator.mapping.heart.templates import parse_template
 from migrator.model.errors import RowError
-from migrator.model.expressions import Filter, Ref
+from migrator.model.mapping import Filter, Ref
 
 NOON = datetime(2026, 6, 10, 12, 30)
 

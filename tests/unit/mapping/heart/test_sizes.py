@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.heart.sizes import item_bytes, value_bytes, write_units
+from migrator.mapping.heart.wire import item_bytes, value_bytes, write_units
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from migrator.mapping.patterns.answers import plain_rows, readers_for
-from migrator.model.patterns import Part
+from migrator.model.mapping import Part
 from tests.golden.heart import check, facts, table
 
 TEXT = """

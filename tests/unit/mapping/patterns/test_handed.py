@@ -20,7 +20,7 @@ from migrator.mapping.patterns.results import (
     rows_of,
 )
 from migrator.model.errors import SettingsError
-from migrator.model.patterns import Part, Pattern
+from migrator.model.mapping import Part, Pattern
 
 PLAIN = Pattern("p", (), "query", (), parts=(Part("", "", ("id", "total")),))
 PARTS = Pattern(
@@ -66,7 +66,7 @@ def test_equal_numbers_have_one_form(given: Any, expected: Any) -> None:
     assert (repr(found), type(found)) == (repr(expected), type(expected))
 
 
-def test_what_is_handed_over_is_nobody_else_s() -> None:
+def test_results_share_nothing_with_the_rows() -> None:
     inner: dict[str, Any] = {"a": [1]}
     rows = [(1, inner)]
     found = handed(PLAIN, {"": rows})

@@ -11,7 +11,7 @@ import pytest
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.params import absent_value, bucket_text, list_text, param_text
 from migrator.model.errors import RowError
-from migrator.model.patterns import Param, ParamType, Pattern
+from migrator.model.mapping import Param, ParamType, Pattern
 
 MOMENT = datetime(2026, 12, 31, 10, 11, 12, 5)
 

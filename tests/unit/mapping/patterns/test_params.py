@@ -12,7 +12,7 @@ import pytest
 from migrator.mapping.patterns.answers import read_params
 from migrator.mapping.patterns.params import checked_params, kind_of, texts_of
 from migrator.model.errors import SettingsError
-from migrator.model.patterns import Param, Pattern
+from migrator.model.mapping import Param, Pattern
 
 PATTERN = Pattern(
     "p",

@@ -10,7 +10,7 @@ import pytest
 from migrator.mapping.patterns.diff import diffs
 from migrator.mapping.patterns.normalisers import ruled
 from migrator.model.evidence import Row
-from migrator.model.patterns import CompareRules
+from migrator.model.mapping import CompareRules
 from tests.golden.patterns import faults, the_pattern
 
 NAMES = ("id", "total", "email")

@@ -80,7 +80,7 @@ def test_a_cause_is_told_only_where_it_holds_for_every_pair(pairs: str, said: st
     assert value_cause(read(pairs)) == said
 
 
-def test_of_redacted_values_nobody_can_tell() -> None:
+def test_redacted_values_tell_nothing() -> None:
     assert value_cause([("…12ab", "…9f00")]) == UNKNOWN
     assert value_cause([("1", "100"), ("…12ab", "…9f00")]) == UNKNOWN
     assert value_cause([]) == UNKNOWN

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.mapping.show.redaction import integers_of, key_templates, mask, masked_keys
-from migrator.model.keys import encode_key
+from migrator.model.table import encode_key
 from tests.support_mapping import parse_mapping
 
 MAPPING = """
@@ -42,7 +42,7 @@ ANN = mask("ann@example.com")
         (["EMAIL#EMAIL#x", "12.50"], [f"EMAIL#{mask('EMAIL#x')}", "12.50"]),
     ],
 )  # fmt: skip
-def test_only_what_names_nobody_stays(key: list[object], shown: list[object]) -> None:
+def test_only_parts_that_name_no_person_stay(key: list[object], shown: list[object]) -> None:
     text = (
         encode_key(key) if not any(isinstance(one, dict) for one in key) else '[42,null,true,{"b64":"QW5u"}]'
     )

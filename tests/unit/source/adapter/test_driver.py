@@ -26,7 +26,7 @@ def autocommits(*before: str, **words: Any) -> bool:
         connection.close()
 
 
-def test_sqlite_commits_each_statement_where_nobody_begins() -> None:
+def test_sqlite_commits_each_statement_outside_a_transaction() -> None:
     assert not autocommits()
     assert not autocommits("SELECT 1")
     assert autocommits(isolation_level=None)

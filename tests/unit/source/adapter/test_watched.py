@@ -45,39 +45,39 @@ def test_names_that_differ_in_case_only_are_two_tables_where_the_server_says_so(
     for dialect in ("postgresql", "mysql"):
         both = tables(dialect, ORDERS, ("public", "Orders"))
         for name in ("orders", "Orders"):
-            found = both.found(None, name)
+            found = both.resolve(None, name)
             assert found is not None
             assert found.place.name == name
-        assert tables(dialect, ORDERS).found(None, "Orders") is None
+        assert tables(dialect, ORDERS).resolve(None, "Orders") is None
     for one in (
         tables("mysql", ORDERS, folds=True),
         tables("sqlite", (None, "orders"), home=None, folds=True),
     ):
-        assert one.found(None, "ORDERS") is not None
+        assert one.resolve(None, "ORDERS") is not None
 
 
 def test_a_table_of_another_schema_is_another_one() -> None:
     one = tables("postgresql", ORDERS)
-    assert one.found("public", "orders") is not None
-    assert one.found("other", "orders") is None
-    assert one.found(None, "orders", "other") is None
+    assert one.resolve("public", "orders") is not None
+    assert one.resolve("other", "orders") is None
+    assert one.resolve(None, "orders", "other") is None
     sqlite = tables("sqlite", (None, "orders"), home=None)
-    assert sqlite.found("main", "orders") is not None
-    assert sqlite.found("temp", "orders") is None
+    assert sqlite.resolve("main", "orders") is not None
+    assert sqlite.resolve("temp", "orders") is None
 
 
 def test_of_two_schemas_the_sessions_one_is_meant() -> None:
     both = tables("postgresql", ORDERS, ("other", "orders"))
     assert both.is_shared("orders")
     for schema in ("public", "other"):
-        found = both.found(None, "orders", schema)
+        found = both.resolve(None, "orders", schema)
         assert found is not None
         assert found.place.schema == schema
 
 
 def test_a_name_that_a_search_path_leads_to_is_found() -> None:
     found = tables("postgresql", ("other", "lines"))
-    assert found.found(None, "lines") is not None
+    assert found.resolve(None, "lines") is not None
     assert not found.is_shared("lines")
 
 

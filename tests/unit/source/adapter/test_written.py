@@ -19,7 +19,7 @@ SPOKEN = {"postgresql": POSTGRESQL, "mysql": MYSQL, "sqlite": SQLITE}
 
 
 def read(dialect: str, text: str) -> Written:
-    assert may_write(text, dialect), "nobody would look at it"
+    assert may_write(text, dialect), "it would not be parsed"
     return written(text, SPOKEN[dialect])
 
 
@@ -162,7 +162,7 @@ def test_a_statement_of_many_conditions_is_understood(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("nested", ["(" * 9000 + "id = 1" + ")" * 9000, "NOT " * 9000 + "id = 1"])
-def test_a_statement_that_is_too_deep_is_one_that_nobody_understands(nested: str) -> None:
+def test_a_statement_that_is_too_deep_is_not_understood(nested: str) -> None:
     found = read("postgresql", f"DELETE FROM orders WHERE {nested}")
     assert isinstance(found, Opaque)
     assert "too deeply nested" in found.reason

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.model.capture import Captured
 from migrator.model.errors import SettingsError
-from migrator.model.facts import Column, Kind, TableFacts
+from migrator.model.facts import Captured, Column, Kind, TableFacts
 from migrator.source.engines.ddl import Ddl
 from migrator.source.engines.mysql.triggers import MysqlDdl
 from migrator.source.engines.postgresql.capture import PostgresqlDdl

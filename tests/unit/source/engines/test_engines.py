@@ -1,4 +1,4 @@
-"""Engines are told from each other in source/engines alone, and one that nobody knows is an error."""
+"""Only source/engines distinguishes engines, and an unknown one is an error."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from migrator.model.errors import SettingsError
-from migrator.source.connect import SUPPORTED, source_url
-from migrator.source.engines.table import ENGINES, engine_at, engine_of
+from migrator.source.connect import ENGINES, SUPPORTED, engine_at, engine_of, source_url
 
 HOUSE = Path(__file__).resolve().parents[4] / "migrator"
 MAY_COMPARE = (HOUSE / "source" / "engines", HOUSE / "journal")

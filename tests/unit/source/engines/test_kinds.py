@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.model.facts import Kind
-from migrator.source.engines.table import engine_of
+from migrator.source.connect import engine_of
 
 
 @pytest.mark.parametrize(

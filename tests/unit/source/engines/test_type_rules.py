@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.source.engines.kinds import TypeRule
+from migrator.source.engines.catalogue import TypeRule
 from migrator.source.engines.mysql import facts
 from migrator.source.engines.postgresql import types
 from migrator.source.engines.sqlite import facts as sqlite_facts

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from migrator.model.errors import SettingsError
-from migrator.model.evidence import Line, Move, MovedError, PatternPhase
-from migrator.model.phase import OFF, State
+from migrator.model.evidence import OFF, Line, Move, MovedError, PatternPhase, State
 from migrator.stages.cutover.moves import Cutover, next_step, way_back
 from tests.fakes.phases import FakePhases
 
@@ -36,7 +35,7 @@ def test_steps_go_forward_one_by_one_and_a_ramp_begins_small() -> None:
     assert [str(way_back(state)) for state in states[1:4]] == ["off", "shadow", "shadow"]
 
 
-def test_a_move_keeps_its_evidence_and_who_made_it(cutover: Cutover) -> None:
+def test_a_move_keeps_its_evidence_and_its_operator(cutover: Cutover) -> None:
     judged = cutover.judge(PatternPhase("orders"), State("shadow"), lambda known, after: [GOOD])
     assert cutover.move(judged, reason="first").version == 1
     line = cutover.phases.history()[0]

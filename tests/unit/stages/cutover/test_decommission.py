@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from migrator.model.evidence import PatternPhase
+from migrator.model.evidence import PatternPhase, State
 from migrator.model.instances import ServiceRegistry
 from migrator.model.live import ActivityCounts, MarksState
-from migrator.model.phase import State
-from migrator.settings.cutover import CutoverSettings
+from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.dependence import Dependence, Tombstones, before_the_end, still_needed
 from migrator.stages.cutover.evidence import Unknown, Verified
 from tests.unit.stages.evidence_world import GONE_S, NOW_S, READER
@@ -76,11 +75,11 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"looks": (BLIND, replace(BLIND, whole=None)), "verified": replace(CLEAN, look=BLIND)},
         {"changes": "no", "verify": "unknown"},
     ),
-    "nobody who counts": (
+    "nothing that counts": (
         {"looks": (replace(BLIND, whole=None),) * 2, "verified": replace(CLEAN, look=BLIND)},
         {"changes": "unknown", "verify": "unknown"},
     ),
-    "a table that nobody counts": (
+    "a table that is not counted": (
         {
             "looks": (replace(LOOK, tables={"shop.a": "7"}, whole=None),) * 2,
             "verified": replace(CLEAN, look=replace(LOOK, tables={"shop.a": "7"})),
@@ -99,7 +98,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"looks": (replace(LOOK, open={"77": ""}),) * 2},
         {"transactions": "no"},
     ),
-    "transactions that nobody may see": (
+    "transactions that may not be seen": (
         {"looks": (replace(LOOK, open=None, unseen="no right"),) * 2},
         {"transactions": "unknown"},
     ),
@@ -111,7 +110,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"verify": "no"},
     ),
     "marks since the verify": ({"verified": replace(CLEAN, look=replace(LOOK, whole=4))}, {"verify": "no"}),
-    "a verify that nobody looked before": ({"verified": replace(CLEAN, look=None)}, {"verify": "unknown"}),
+    "a verify without a look before it": ({"verified": replace(CLEAN, look=None)}, {"verify": "unknown"}),
     "a verify before anything was captured": (
         {"looks": (BLIND, BLIND), "verified": replace(CLEAN, look=replace(BLIND, whole=None))},
         {"verify": "unknown"},
@@ -152,7 +151,7 @@ def test_what_still_depends_on_sql_stands_against_the_end(what: str) -> None:
     assert failing(replace(DONE, **wrong)) == said
 
 
-def test_who_still_reads_sql_is_named_with_what_he_reads() -> None:
+def test_a_pattern_that_still_reads_sql_is_named_with_what_it_reads() -> None:
     service_registry = ServiceRegistry(
         (replace(READER, role="dual_write,read", mode="outbox"),), NOW_S, GONE_S
     )
@@ -162,7 +161,7 @@ def test_who_still_reads_sql_is_named_with_what_he_reads() -> None:
     assert said["services"] == "1: shop on web-1:1"
 
 
-def test_who_fell_silent_counts_for_a_day() -> None:
+def test_an_instance_that_fell_silent_counts_for_a_day() -> None:
     old = ServiceRegistry((replace(SILENT, alive_at=NOW_S - 90_000),), NOW_S, GONE_S)
     assert failing(replace(DONE, service_registry=old)) == {}
     live = {"p": PatternPhase("p", State("live"), 4)}
@@ -195,7 +194,7 @@ def test_a_move_to_complete_wants_its_readers_alive() -> None:
     assert {line.verdict for line in still_needed(found, CutoverSettings())} == {"ok"}
 
 
-def test_who_changes_a_table_is_named_or_else_who_may() -> None:
+def test_users_that_change_a_table_are_named_or_else_those_that_may() -> None:
     before = replace(LOOK, open={"3/7": "shop.a"}, who={"3/7": "app (nightly batch)"})
     may = {"shop.a": ["app", "root"], "shop.b": ["app", "root"]}
     after = replace(before, tables={"shop.a": "8", "shop.b": "2"}, may_write=may)

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.model.evidence import PatternPhase
+from migrator.model.evidence import PatternPhase, State
 from migrator.model.instances import Instance, InstanceRole, ServiceRegistry
 from migrator.model.live import ActivityCounts, MarksState
-from migrator.model.phase import State
 from migrator.stages.cutover.dependence import Dependence, may_be_direct
 from migrator.stages.cutover.evidence import Unknown
 
@@ -73,5 +72,5 @@ def test_a_source_that_does_not_answer_refuses() -> None:
     assert refused(away) == ["changes", "transactions"]
 
 
-def test_who_began_before_stands_in_the_way() -> None:
+def test_a_process_that_began_before_stands_in_the_way() -> None:
     assert refused(GOOD, ["relay"]) == ["ours"]

@@ -15,15 +15,15 @@ from migrator.cli.runs import RunEnd
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import Interrupted, StoppedError
 from migrator.model.journal import RunIdentity
-from migrator.settings.cutover import Hook
-from migrator.stages.cutover.hooks import tell
+from migrator.settings.job import Hook
+from migrator.stages.cutover.watch import tell
 
 COPY = "import sys; open(sys.argv[1], 'wb').write(sys.stdin.buffer.read())"
 
 
 def test_a_hook_gets_the_event_as_json(tmp_path: Path) -> None:
     out = tmp_path / "an event; $HOME"
-    hook = Hook(("rolled_back", "lag_high"), (sys.executable, "-c", COPY, str(out)))
+    hook = Hook(on=("rolled_back", "lag_high"), command=(sys.executable, "-c", COPY, str(out)))
     tell([hook], "run_failed", "shop", reason="other")
     assert not out.exists()
     tell([hook], "rolled_back", "shop", pattern="orders", reason="10 % “differ”")
@@ -34,13 +34,13 @@ def test_a_hook_gets_the_event_as_json(tmp_path: Path) -> None:
 
 def test_a_text_is_for_the_shell(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    tell([Hook(("lag_high",), f"tr a-z A-Z | cat > {out}")], "lag_high", "shop")
+    tell([Hook(on=("lag_high",), command=f"tr a-z A-Z | cat > {out}")], "lag_high", "shop")
     assert '"EVENT": "LAG_HIGH"' in out.read_text()
 
 
 def test_the_words_of_a_list_never_meet_a_shell(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    tell([Hook(("lag_high",), ("echo", f"; touch {out}", f"$(touch {out})"))], "lag_high", "shop")
+    tell([Hook(on=("lag_high",), command=("echo", f"; touch {out}", f"$(touch {out})"))], "lag_high", "shop")
     assert not out.exists()
 
 
@@ -48,7 +48,7 @@ def test_a_run_that_fails_is_told_and_one_that_was_stopped_is_not(tmp_path: Path
     journal = SqlJournal.in_memory()
     run = journal.start_run(RunIdentity("verify", "shop", "table", "rev"))
     out = tmp_path / "out"
-    hooks = [Hook(("run_failed",), f"cat > {out}")]
+    hooks = [Hook(on=("run_failed",), command=f"cat > {out}")]
     with suppress(Interrupted), RunEnd(journal, run, hooks):
         raise Interrupted("stopped")
     assert not out.exists()
@@ -79,7 +79,10 @@ FAILING = {
 def test_a_hook_that_fails_is_logged_without_its_words_and_stops_no_other(what: str, tmp_path: Path) -> None:
     command, said = FAILING[what]
     out = tmp_path / "out"
-    hooks = [Hook(("lag_high",), command, 0.3), Hook(("lag_high",), f"cat > {out}")]
+    hooks = [
+        Hook(on=("lag_high",), command=command, wait=0.3),
+        Hook(on=("lag_high",), command=f"cat > {out}"),
+    ]
     begun = time.monotonic()
     with capture_logs() as logs:
         tell(hooks, "lag_high", "shop", padding="x" * 200_000)

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from migrator.model.evidence import Line
+from migrator.model.evidence import Line, State
 from migrator.model.instances import Instance, ServiceRegistry
 from migrator.model.live import MarksState
-from migrator.model.phase import State
-from migrator.settings.cutover import CutoverSettings
+from migrator.settings.job import CutoverSettings
 from migrator.stages.cutover.evidence import Facts, Unknown, Verified, judge
 from tests.unit.stages.evidence_world import (
     GONE_S,
@@ -209,7 +208,7 @@ def test_every_reader_acts_by_the_phase_and_has_the_mapping() -> None:
     assert failing(facts(service_registry=ServiceRegistry((), NOW_S, GONE_S))) == {"instances": "no"}
 
 
-def test_an_instance_that_died_without_goodbye_stops_moves_until_somebody_vouches_for_it() -> None:
+def test_an_instance_that_died_without_goodbye_stops_moves_until_it_is_evicted() -> None:
     dead = replace(READER, id="dead", alive_at=NOW_S - GONE_S - 1)
     found = facts(service_registry=ServiceRegistry((READER, dead), NOW_S, GONE_S))
     assert failing(found) == {"silent": "unknown"}
@@ -256,7 +255,7 @@ def test_a_silent_instance_stands_against_moves_until(
     to_live: dict[str, str],
     to_complete: dict[str, str],
 ) -> None:
-    """Before complete SQL is true for who acts by an old phase; from complete on it is not."""
+    """Before complete SQL is true for a reader that acts by an old phase; from complete on it is not."""
     found = facts(
         RAMP,
         service_registry=ServiceRegistry(service_registry, NOW_S, GONE_S),
@@ -282,7 +281,7 @@ def test_a_living_instance_stands_against_moves_however_many_newer_ones_there_ar
     }
 
 
-def test_who_was_replaced_is_named_all_the_same() -> None:
+def test_a_replaced_instance_is_named_all_the_same() -> None:
     said = lines(facts(service_registry=ServiceRegistry((DEAD, NEWER), NOW_S, GONE_S)))["silent"]
     assert said.found == "none did; replaced by a newer one of their service and host: shop on web-1:1"
     assert said.mend == ""

@@ -12,10 +12,9 @@ from threading import Event
 import pytest
 
 from migrator.model.errors import SourceError, StoppedError
-from migrator.model.evidence import Move, PatternPhase, Window
+from migrator.model.evidence import OFF, Move, PatternPhase, State, Window
 from migrator.model.live import MarksState
-from migrator.model.phase import OFF, State
-from migrator.settings.cutover import WatchSettings
+from migrator.settings.job import WatchSettings
 from migrator.stages.cutover.counts import Aggregate, counted
 from migrator.stages.cutover.moves import Cutover
 from migrator.stages.cutover.watch import (
@@ -225,7 +224,7 @@ def test_what_cannot_be_looked_at_leaves_the_others_watched(shop: Shop) -> None:
 
 
 def with_(phases: FakePhases, known: dict[str, PatternPhase]) -> FakePhases:
-    """The same phases, seen as they were a moment ago, or with what somebody has edited."""
+    """The same phases, seen as they were a moment ago, or edited by hand."""
 
     class Edited(FakePhases):
         def all(self) -> dict[str, PatternPhase]:
@@ -252,7 +251,7 @@ def test_a_pattern_is_watched_for_a_week(shop: Shop) -> None:
     assert shop.watch.once() == []
 
 
-def test_who_is_faster_is_not_overruled(shop: Shop) -> None:
+def test_a_faster_move_is_not_overruled(shop: Shop) -> None:
     shop.at(State("shadow"), State("ramp", 10))
     shop.see(different=50)
     known = shop.phases.all()

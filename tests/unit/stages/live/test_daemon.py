@@ -9,11 +9,12 @@ from threading import Event
 import pytest
 
 from migrator.model.errors import MigratorError, StoppedError
+from migrator.model.instances import Lifetimes
 from migrator.model.live import Writer, WriterKind
 from migrator.model.results import Worked
 from migrator.stages.live.daemon import Daemon
 from migrator.stages.live.relay import Relay
-from migrator.stages.live.writers import Lifetimes, WriterHeartbeats
+from migrator.stages.live.writers import WriterHeartbeats
 from tests.fakes.journal import FakeRevisions, FakeWriters
 from tests.support_fence import all_answered
 from tests.unit.stages.live_world import Shop

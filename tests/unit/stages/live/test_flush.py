@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from migrator.model.errors import TargetError
+from migrator.model.instances import Lifetimes
 from migrator.model.live import Change
 from migrator.stages.live.relay import Relay
 from migrator.stages.live.service import REST_S, Flush
-from migrator.stages.live.writers import Lifetimes, SharedLeases, WriterHeartbeats
+from migrator.stages.live.writers import SharedLeases, WriterHeartbeats
 from tests.fakes.journal import FakeRevisions, FakeWriters
 from tests.fakes.marks import MemoryMarks
 from tests.support_fence import all_answered

@@ -22,7 +22,7 @@ from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlInstances
 from migrator.model.errors import MigratorError, SettingsError, SourceError, StoppedError
 from migrator.model.instances import Instance, Instances
-from migrator.runtime.processes import birth, visible_processes
+from migrator.runtime.system import birth, visible_processes
 from migrator.stages.live.instances import FORGOTTEN_S, STRIKE_S, Heartbeat, Role, reads_alone, this_process
 from tests.fakes.journal import FakeInstances
 from tests.support_fence import no_fence
@@ -179,11 +179,11 @@ def test_a_source_that_cannot_be_asked_is_no_fault_and_mends_none(look: Look, be
 def test_a_heartbeat_that_has_died_is_not_silent(look: Look, beating: Service) -> None:
     look.wrong = ZeroDivisionError("a bug")
     until(lambda: faulty(beating))
-    with pytest.raises(StoppedError, match="nobody looks whether its changes are marked"):
+    with pytest.raises(StoppedError, match="nothing checks that its changes are marked"):
         beating.check()
 
 
-def test_who_was_silent_for_a_day_is_forgotten_at_the_next_start(look: Look) -> None:
+def test_an_instance_silent_for_a_day_is_forgotten_at_the_next_start(look: Look) -> None:
     now = [1000.0]
     instances = FakeInstances(lambda: now[0])
     instances.enter(me())
@@ -252,7 +252,7 @@ def test_a_role_that_does_not_fit_leaves_the_others_as_they_are(instances: FakeI
         service.check()
 
 
-# ── who is gone, and who was only frozen ──
+# ── processes that have ended, and those that were only frozen ──
 
 
 def ended_process() -> tuple[int, str]:
@@ -303,7 +303,7 @@ def test_a_process_looks_for_the_dead_now_and_then_while_it_runs(
         ("does not say when it began", {"born": "", "pid": 2**22 + 1}),
     ],
 )
-def test_nobody_says_goodbye_for_a_silent_process_that(
+def test_a_silent_process_is_not_deregistered_that(
     what: str, changed: dict[str, Any], look: Look, instances: FakeInstances
 ) -> None:
     silent = instances.enter(replace(me(), **changed))
@@ -321,7 +321,7 @@ def test_a_process_that_was_frozen_looks_before_its_next_write(instances: FakeIn
             service.check()
 
 
-def test_a_process_that_was_frozen_goes_on_where_nobody_can_be_asked(
+def test_a_process_that_was_frozen_goes_on_where_nothing_can_be_asked(
     instances: FakeInstances, look: Look
 ) -> None:
     now = [0.0]

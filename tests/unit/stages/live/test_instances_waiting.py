@@ -1,4 +1,4 @@
-"""The heartbeat of an instance while its journal is slow: nobody waits for long, and no role is left without a heart."""
+"""The heartbeat of an instance while its journal is slow: no caller waits for long, and every role keeps its heartbeat."""
 
 from __future__ import annotations
 

@@ -45,7 +45,23 @@ def test_a_parent_of_many_is_worked_in_pages_and_others_go_first() -> None:
     assert {item["name"] for key, item in shop.live().items() if key[1] != "META"} == {"Zoë"}
 
 
-def test_a_mark_that_cannot_be_worked_stops_nobody_and_comes_again_later() -> None:
+def test_marks_past_the_roots_that_are_refreshed_at_once_are_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("migrator.stages.live.relay.VALUES_A_SELECT", 2)
+    shop = Shop(roots_at_once=3)
+    for number in range(1, 7):
+        shop.change("users", number, name="Ann")
+    turns = []
+    while (worked := shop.relay.once()).taken:
+        turns.append((worked.taken, worked.finished))
+    # Two marks are looked up at once; a third is below what there is room for, so its neighbour goes along.
+    assert turns == [(6, 4), (2, 2)]
+    assert len(shop.live()) == 6
+    assert shop.marks.state().failed == 0
+
+
+def test_a_mark_that_cannot_be_worked_stops_no_other_and_comes_again_later() -> None:
     shop = Shop()
     shop.marks.leave("dropped", {"id": 1}, None)
     shop.change("users", 1, name="Ann")
@@ -56,7 +72,7 @@ def test_a_mark_that_cannot_be_worked_stops_nobody_and_comes_again_later() -> No
     assert (state.waiting, state.failed, state.unripe) == (0, 1, 1)
 
 
-def test_a_mark_that_cannot_be_read_becomes_a_finding_and_stops_nobody() -> None:
+def test_a_mark_that_cannot_be_read_becomes_a_finding_and_stops_no_other() -> None:
     shop = Shop()
     shop.marks.keep(Mark(0, root=("users", '["1"]'), fault="what it says of item keys is damaged"))
     shop.change("users", 1, name="Ann")
@@ -73,6 +89,34 @@ def test_a_mark_that_lacks_the_mappings_columns_is_kept() -> None:
     worked = shop.relay.once()
     assert "left for another mapping" in worked.findings[0].reason
     assert (worked.finished, shop.marks.state().unripe) == (0, 1)
+
+
+class Watched(FakeStore):
+    """Knows which items came as inserts, and which as puts."""
+
+    tried: list[tuple[str, bool]]
+
+    def write(self, items: list[Item], *, fresh: bool = False) -> list[Outcome]:  # type: ignore[override]
+        self.tried += [(str(item["PK"]), fresh) for item in items]
+        return super().write(items, fresh=fresh)
+
+
+def test_items_of_new_rows_are_tried_as_inserts_and_others_are_put() -> None:
+    shop = Shop()
+    for number in (1, 2, 3):
+        shop.change("users", number, name="Ann")
+    shop.relay.once()
+    shop.refresh.store = store = Watched(shop.checked.mapping.table, no_fence)
+    store.items, store.tried = shop.store.items, []
+    shop.change("users", 1, name="Bob")
+    shop.change("users", 2)
+    shop.change("users", 2, name="Cleo")
+    shop.change("users", 3)
+    shop.change("users", 4, name="Dora")
+    shop.change("users", 4, name="Dorothy")
+    shop.relay.once()
+    assert sorted(store.tried) == [("USER#1", False), ("USER#2", False), ("USER#3", False), ("USER#4", True)]
+    assert store.items["USER#4", "META"]["name"] == "Dorothy"
 
 
 class Refusing(FakeStore):
@@ -178,18 +222,18 @@ def test_a_cursor_of_another_mapping_begins_anew() -> None:
     assert {item["name"] for item in shop.live().values() if item["type"] == "Order"} == {"Zoë"}
 
 
-def test_who_gives_up_a_key_leaves_it_to_the_one_who_wanted_it() -> None:
+def test_a_row_that_gives_up_a_key_leaves_it_to_the_row_that_wanted_it() -> None:
     shop = Shop()
     shop.change("users", 1, name="Ann", email="a@x")
     shop.relay.once()
     shop.change("users", 2, name="Bob", email="a@x")
     (refreshed,) = shop.relay.once().refreshed
-    assert [wish.root for wish in refreshed.collisions] == [("users", "[2]")]
+    assert [request.root for request in refreshed.collisions] == [("users", "[2]")]
     assert shop.live()["EMAIL#a@x", "EMAIL"]["_src"] == "users:[1]"
     shop.change("users", 1, email="b@x")
     shop.relay.once()
     assert shop.live()["EMAIL#a@x", "EMAIL"]["_src"] == "users:[2]"
-    assert shop.memory.wishes == {}
+    assert shop.memory.requests == {}
 
 
 REFUSING = """

@@ -27,7 +27,7 @@ def test_what_is_known_grows_older_until_it_is_asked_again() -> None:
     assert lag() == pytest.approx(5.8)
 
 
-def test_nobody_waits_for_another_one_who_asks() -> None:
+def test_no_caller_waits_for_another_that_asks() -> None:
     asking, answer = Event(), Event()
 
     def slow() -> MarksState:
@@ -51,7 +51,7 @@ def test_marks_that_failed_say_nothing_of_the_others() -> None:
     assert RelayLag(lambda: MarksState(1, 86_400.0, failed=1))() == 0.0
 
 
-def test_who_may_not_read_marks_goes_by_time_alone() -> None:
+def test_a_user_that_may_not_read_marks_goes_by_time_alone() -> None:
     def refused() -> MarksState:
         raise SourceError("the source says no")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from migrator.model.errors import StoppedError
+from migrator.model.instances import Lifetimes
 from migrator.stages.live.refresh import RestoredError
-from migrator.stages.live.writers import TURN_S, Lifetimes, SharedLeases, WriterHeartbeats
+from migrator.stages.live.writers import TURN_S, SharedLeases, WriterHeartbeats
 from tests.fakes.journal import FakeRevisions, FakeWriters
 from tests.fakes.time import VirtualTime
 from tests.support_fence import all_answered
@@ -32,7 +33,7 @@ def living(shared_leases: SharedLeases) -> int:
     return len(shared_leases.heartbeats.writers.living(10_000))
 
 
-def test_turns_share_a_place(shared_leases: SharedLeases) -> None:
+def test_turns_share_a_slot(shared_leases: SharedLeases) -> None:
     with shared_leases.turn(), shared_leases.turn():
         assert living(shared_leases) == 1
     assert living(shared_leases) == 1
@@ -64,13 +65,13 @@ def test_a_place_of_which_a_turn_failed_stays_as_long_as_its_requests_may_live(
     assert living(shared_leases) == 1
 
 
-def test_a_turn_of_who_was_silent_for_too_long_is_refused(
+def test_a_turn_of_a_writer_silent_for_too_long_is_refused(
     shared_leases: SharedLeases, clock: VirtualTime
 ) -> None:
     with shared_leases.turn():
         clock.now += 40
     with pytest.raises(StoppedError), shared_leases.turn():
-        raise AssertionError("nobody may work here")
+        raise AssertionError("no turn may begin here")
 
 
 def test_where_the_source_went_back_the_next_turn_is_guarded_before_it_begins(
@@ -91,7 +92,7 @@ def test_where_the_source_went_back_the_next_turn_is_guarded_before_it_begins(
     assert len(asked) == 2
 
     def refuse() -> None:
-        raise RestoredError("nobody writes before the repair")
+        raise RestoredError("no writer goes on before the repair")
 
     shared_leases.guard = refuse
     clock.sleep(TURN_S + 1)

@@ -9,7 +9,7 @@ import pytest
 from migrator.model.errors import ItemRefusedError
 from migrator.model.live import Outcome
 from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
-from migrator.stages.backfill.write import write_beside
+from migrator.stages.backfill.write import write_concurrently
 from migrator.stages.live.send import group_waves, sorted_out
 from tests.fakes.store import FakeStore
 from tests.support_fence import no_fence
@@ -90,7 +90,7 @@ def test_two_rows_that_swap_their_keys_come_to_an_end(shop: Atomic) -> None:
     assert (worked.finished, worked.put_back) == (2, 0)
     assert shop.names() == ["Ann 2", "Bob 2"]
     assert shop.emails() == {"a@x": "users:[2]", "b@x": "users:[1]"}
-    assert shop.memory.wishes == {}
+    assert shop.memory.requests == {}
 
 
 def test_five_rows_that_pass_their_keys_round_come_to_an_end(shop: Atomic) -> None:
@@ -122,12 +122,12 @@ def test_a_key_that_another_row_really_has_keeps_back_no_other_item_of_the_row(s
     shop.users((1, "Ann", "a@x"), (2, "Bob", "b@x"))
     shop.change("users", 2, name="Bob 2", email="a@x")
     (refreshed,) = shop.relay.once().refreshed
-    assert [wish.root for wish in refreshed.collisions] == [("users", "[2]")]
+    assert [request.root for request in refreshed.collisions] == [("users", "[2]")]
     assert (shop.names(), shop.emails()) == (["Ann", "Bob 2"], {"a@x": "users:[1]"})
     shop.change("users", 1, email=None)
     shop.relay.once()
     assert shop.emails() == {"a@x": "users:[2]"}
-    assert shop.memory.wishes == {}
+    assert shop.memory.requests == {}
 
 
 def test_a_key_of_a_foreign_item_keeps_back_no_other_item_of_the_row(shop: Atomic) -> None:
@@ -148,7 +148,7 @@ def test_a_key_that_was_given_away_long_ago_keeps_back_no_other_item(shop: Atomi
     assert shop.names() == ["Ann", "Bob"]
 
 
-def test_one_item_that_somebody_wrote_newer_brings_the_row_to_be_read_again(shop: Atomic) -> None:
+def test_one_item_that_was_written_newer_has_the_row_read_again(shop: Atomic) -> None:
     shop.users((1, "Ann", "a@x"))
     shop.store.items["USER#1", "META"] |= {"_tk": shop.tickets.draw() + 1, "name": "Bea"}
     shop.change("users", 1, name="Bea", email="b@x")
@@ -162,7 +162,7 @@ def test_a_row_of_which_all_is_newer_is_done(shop: Atomic) -> None:
     ticket = shop.tickets.highest() + 2
 
     def others_write() -> None:
-        """Somebody draws a ticket after this row was read, and is faster."""
+        """Another writer draws a ticket after this row was read, and is faster."""
         shop.tickets.draw()
         for item in shop.live().values():
             item["_tk"] = ticket
@@ -176,7 +176,7 @@ def test_a_page_writes_a_row_in_one_request_and_buries_what_it_had(shop: Atomic)
     shop.users((1, "Ann", "a@x"))
     shop.change("users", 1, name="Bea", email="b@x")
     entity = shop.refresh.entities["users"].compiled
-    beside = write_beside(shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None))
+    beside = write_concurrently(shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None))
     assert shop.noted.requests == [3]
     assert beside.refreshed is not None
     assert (shop.names(), shop.emails()) == (["Bea"], {"b@x": "users:[1]"})
@@ -186,8 +186,8 @@ def test_a_page_of_new_rows_is_a_request_a_row(shop: Atomic) -> None:
     for number in range(3):
         shop.change("users", number, name="Ann", email=f"{number}@x")
     entity = shop.refresh.entities["users"].compiled
-    beside = write_beside(shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None))
-    assert (shop.noted.requests, beside.stored, beside.refreshed) == ([2, 2, 2], 6, None)
+    beside = write_concurrently(shop.refresh, entity, lambda: shop.source.read_page(entity.plan, None, None))
+    assert (shop.noted.requests, len(beside.items), beside.refreshed) == ([2, 2, 2], 6, None)
 
 
 @pytest.mark.parametrize("singly", [False, True])
@@ -231,7 +231,7 @@ def test_only_types_that_are_read_together_and_tombstones_make_a_group() -> None
     sending = sorted_out([*items, *others], TABLE, TOGETHER)
     assert [[one["PK"] for one in group] for group in sending.groups] == [["1", "2", "4"]]
     assert [one["PK"] for one in sending.live] == ["3", "5", "7"]
-    assert [one["PK"] for one in sending.dead] == ["6"]
+    assert [one["PK"] for one in sending.tombstones] == ["6"]
     assert sending.findings() == []
 
 
@@ -269,7 +269,7 @@ def test_a_key_that_is_apart_is_in_no_group() -> None:
     assert [one["PK"] for one in sending.live] == ["2"]
 
 
-def test_groups_that_share_a_key_go_one_after_the_other_who_buries_first() -> None:
+def test_groups_that_share_a_key_go_one_after_the_other_tombstones_first() -> None:
     wants, gives, other = (
         [item("1")],
         [item("1", "a:[2]", TOMBSTONE), item("2", "a:[2]")],

@@ -34,7 +34,7 @@ Answers = Callable[[Mapping[str, Any]], list[tuple[Any, ...]]]
 
 
 class Progress:
-    """Nobody looks."""
+    """A progress that is not shown."""
 
     def pattern_started(self, pattern: str, samples: int) -> None: ...
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.model.evidence import Diff, DiffKey, PatternPhase
-from migrator.model.patterns import Param, Part, Pattern
-from migrator.model.phase import State
+from migrator.model.evidence import Diff, DiffKey, PatternPhase, State
+from migrator.model.mapping import Param, Part, Pattern
 from migrator.model.results import Example, Hidden, Latency, PatternReplay, ReplayResult
-from migrator.settings.cutover import CutoverSettings
+from migrator.settings.job import CutoverSettings
 from migrator.stages.patterns.replay import ReplayRecord
 from tests.fakes.evidence import FakeEvidence
 from tests.unit.stages.evidence_world import facts

@@ -6,7 +6,7 @@ from typing import Any
 
 from migrator.mapping.patterns.diff import diffs
 from migrator.model.evidence import DiffKey, Sample
-from migrator.model.patterns import Param, Part, Pattern
+from migrator.model.mapping import Param, Part, Pattern
 from migrator.model.results import Example, Hidden
 from migrator.stages.patterns.recheck import Sampler
 

@@ -19,7 +19,7 @@ def test_a_budget_gives_so_many_in_a_second() -> None:
     assert [budget.take() for _ in range(11)] == [True] * 10 + [False]
     clock.now += 0.5
     assert [budget.take() for _ in range(6)] == [True] * 5 + [False]
-    # However long nobody took any, there is one second's worth.
+    # However long none was taken, there is one second's worth.
     clock.now += 3600
     assert sum(budget.take() for _ in range(100)) == 10
 

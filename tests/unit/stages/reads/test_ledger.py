@@ -167,7 +167,7 @@ def test_a_thread_hands_on_and_the_end_does_too(ledger: ReadMetrics, evidence: F
     assert evidence.windows(0)[0].answered == {"sql": 2}
 
 
-def test_telling_it_something_waits_for_nobody(clock: Clock) -> None:
+def test_an_event_waits_for_nothing(clock: Clock) -> None:
     """While the journal hangs."""
 
     class Hanging(FakeEvidence):
@@ -182,7 +182,7 @@ def test_telling_it_something_waits_for_nobody(clock: Clock) -> None:
         ledger.answered("p", "sql", 1)
         assert evidence.asking.wait(120)
         for _ in range(1000):
-            # Who waited for the journal would wait for the line after this loop.
+            # A caller that waited for the journal would wait for the line after this loop.
             ledger.answered("p", "sql", 1)
         evidence.answers.set()
 

@@ -9,8 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from migrator.model.errors import SettingsError, StoppedError
-from migrator.model.evidence import Move, PatternPhase
-from migrator.model.phase import OFF, State
+from migrator.model.evidence import OFF, Move, PatternPhase, State
 from migrator.stages.reads.phases import PhaseCache
 from tests.fakes.phases import FakePhases
 from tests.unit.stages.live.test_instances import until
@@ -50,7 +49,7 @@ def test_phases_are_renewed_and_confirmed_once_calls_act_by_them(phases: Away) -
         assert cache.state("unknown") == OFF
 
 
-def test_who_has_no_name_yet_confirms_later(phases: Away) -> None:
+def test_an_instance_without_an_id_confirms_later(phases: Away) -> None:
     names = [""]
     move(phases, OFF, State("shadow"), 0)
     with PhaseCache(phases, lambda: names[0], 0.01) as cache:
@@ -96,7 +95,7 @@ def test_a_state_is_given_while_the_journal_hangs() -> None:
     with PhaseCache(phases, lambda: "me", 0.01) as cache:
         phases.answers.clear()
         assert phases.asking.wait(120)
-        # Who waited for the journal would wait for the line after this one.
+        # A caller that waited for the journal would wait for the line after this one.
         assert [cache.state("p") for _ in range(1000)] == [OFF] * 1000
         phases.answers.set()
 

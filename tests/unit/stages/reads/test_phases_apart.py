@@ -1,4 +1,4 @@
-"""Two instances that act by neighbouring phases, and a write: whatever the order, nobody reads what is older than lag."""
+"""Two instances that act by neighbouring phases, and a write: whatever the order, no reader sees what is older than the lag."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from migrator.model.evidence import Move
+from migrator.model.evidence import ROUTES, Move, State, answering
 from migrator.model.live import ConditionalStore, Outcome
-from migrator.model.phase import ROUTES, State, answering
 from migrator.model.table import Item
 from migrator.stages.reads.phases import PhaseCache
 from tests.fakes.phases import FakePhases
@@ -121,8 +120,8 @@ class Paused:
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         return self.store.write_together(groups)
 
-    def remove_dead(self, tombstones: Sequence[Item]) -> int:
-        return self.store.remove_dead(tombstones)
+    def remove_tombstones(self, tombstones: Sequence[Item]) -> int:
+        return self.store.remove_tombstones(tombstones)
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=lambda state: str(state))

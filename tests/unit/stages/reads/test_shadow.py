@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from migrator.mapping.patterns.results import TooManyError
-from migrator.model.evidence import DiffKey, Window
-from migrator.model.patterns import Part, Pattern
-from migrator.model.phase import Side
+from migrator.model.evidence import DiffKey, Side, Window
+from migrator.model.mapping import Part, Pattern
 from migrator.model.results import Hidden, PartAnswer
-from migrator.settings.reads import ShadowSettings
+from migrator.settings.job import ShadowSettings
 from migrator.stages.patterns.question import compared
 from migrator.stages.patterns.recheck import Sampler
 from migrator.stages.reads.backends import Bounds, SideError
@@ -87,7 +86,10 @@ class Shadowing:
 def shadowing(
     lag_s: Callable[[], float] = lambda: 0.0, clock: Callable[[], float] | None = None, **given: Any
 ) -> Iterator[Shadowing]:
-    settings = ShadowSettings(**{"settle_s": 0.2, "deadline_s": 60, "per_s": 1000, "at_once": 2, **given})
+    # Unchecked, since clocks of tests may run faster than a job's limits allow for.
+    settings = ShadowSettings().model_copy(
+        update={"settle_s": 0.2, "deadline_s": 60, "per_s": 1000, "at_once": 2, **given}
+    )
     evidence, ticks = FakeEvidence(lambda: 6000.0), Ticks()
     blank = Window("", 0, "", "shop", "rev", "service")
     ledger = ReadMetrics(evidence, blank, lambda: "me", clock=lambda: 6000.0)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from migrator.model.results import PartAnswer
-from migrator.settings.reads import ShadowSettings
+from migrator.settings.job import ShadowSettings
 from migrator.stages.reads.shadow import AnsweredCall
 from tests.unit.stages.reads.test_shadow import Call, Rows, shadowing
 

@@ -1,4 +1,4 @@
-"""Threads for what nobody waits for: as many as there are, a deadline each, and looks that come later."""
+"""Threads for work that no caller waits for: a fixed number, a deadline each, and comparisons that come later."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_hangs_is_late_once_and_keeps_its_thread(pool: ShadowPool) -> None:
     go.set()
     until(lambda: put(pool, task(done, "d")))
     until(lambda: "d" in done)
-    # What came after the deadline is nobody's any more.
+    # What came after the deadline is dropped.
     assert sorted(done) == ["a late", "b late", "d"]
 
 
@@ -135,7 +135,7 @@ def test_a_later_look_that_is_due_has_the_next_free_thread() -> None:
     pool.put_later(time.monotonic(), task(done, "later"))
     until(lambda: pool._is_owed)  # the watch has seen that it is due
     go.set()
-    # Callers who ask all the time are not faster than the watch.
+    # Callers that ask all the time are not faster than the watch.
     ends_at = time.monotonic() + 120
     while not put(pool, task(done, "greedy")):
         assert time.monotonic() < ends_at

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from migrator.journal.findings import SqlOpenFindings
+from migrator.journal.memory import SqlOpenFindings
 from migrator.model.edges import ItemStore
 from migrator.model.errors import StoppedError
-from migrator.model.evidence import DiffKey, Move
+from migrator.model.evidence import DiffKey, Move, State
 from migrator.model.journal import Finding, Page, RunIdentity, Tally
-from migrator.model.phase import State
 from migrator.model.report import LagReport
 from migrator.output.report.terminal import rows_words
 from migrator.stages.report.differences import SHOWN_AT_MOST
@@ -67,7 +66,7 @@ def test_what_still_differs_is_told_of_the_others(world: World) -> None:
     assert group.cause.startswith("the item is 100 times SQL's")
 
 
-def test_of_what_is_never_shown_nobody_says_that_it_is_the_same(world: World) -> None:
+def test_what_is_never_shown_is_not_said_to_be_the_same(world: World) -> None:
     world.run("verify", different(4, "type"), different(5, "_src"))
     assert {one.cause for one in world.gather().groups} == {""}
 

@@ -28,9 +28,9 @@ CASES = [
     ("error", "table", KNOWN, "DynamoDB gave no answer", "DynamoDB"),
     ("error", "sql", KNOWN, "SQL gave no answer", "SQL"),
     ("collision", "", RUN, "two rows make one key", "another part"),
-    ("foreign", "", RUN, "somebody else", "a table of its own"),
+    ("foreign", "", RUN, "another program", "a table of its own"),
     ("sum", "total", RUN, "values differ", "other differences"),
-    ("nobody knows this kind", "", RUN, "", "--repair"),
+    ("a kind that is not known", "", RUN, "", "--repair"),
 ]
 
 
@@ -66,7 +66,7 @@ def test_only_marks_that_are_older_than_what_was_found_explain_it() -> None:
     assert "never written" in cause_of("missing", "", [], around.of(900)).likely
 
 
-def test_where_nobody_noted_when_it_was_found_marks_must_be_old() -> None:
+def test_where_its_time_was_not_noted_marks_must_be_old() -> None:
     around = replace(KNOWN, waiting=3, now_s=1_000.0)
     assert replace(around, oldest_s=299.0).of(None).waiting == 0
     assert replace(around, oldest_s=301.0).of(None).waiting == 3

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.model.evidence import DiffKey, PatternPhase, Window
-from migrator.model.phase import State
+from migrator.model.evidence import DiffKey, PatternPhase, State, Window
 from migrator.model.report import Coverage
 from migrator.stages.patterns.latencies import Latencies, added
 from migrator.stages.report.shown import Windows
@@ -63,8 +62,8 @@ def test_a_pattern_sums_up_its_windows_of_this_mapping_alone() -> None:
     assert recent.latency["table"].max_ms == pytest.approx(10, rel=0.001)
 
 
-def test_differences_are_counted_by_who_found_them() -> None:
-    found = Windows([WINDOW, *OTHERS], "rev", NOW_S).found()
+def test_differences_are_counted_by_what_found_them() -> None:
+    found = Windows([WINDOW, *OTHERS], "rev", NOW_S).differences()
     assert {key: dict(count) for key, count in found.items()} == {
         ("recent", DiffKey("value", "", "total")): {"service": 2, "replay": 2}
     }
@@ -80,8 +79,8 @@ def test_what_is_from_before_the_last_move_is_told_apart() -> None:
     assert [one.compared for one in recent.coverage] == [14, 6]
     assert recent.latency["sql"].answers == 6
     key = ("recent", DiffKey("value", "", "total"))
-    assert windows.found() == {key: {"service": 2}}
-    assert windows.found(since_move=False) == {key: {"replay": 2}}
+    assert windows.differences() == {key: {"service": 2}}
+    assert windows.differences(since_move=False) == {key: {"replay": 2}}
 
 
 def test_a_window_that_begins_with_the_move_is_of_after_it() -> None:
@@ -119,7 +118,7 @@ def test_nothing_compared_is_an_empty_timeline() -> None:
     assert Windows([], "rev", NOW_S).timeline(NOW_S - 100).spans == ()
 
 
-def test_histograms_that_nobody_can_read_are_left_out() -> None:
+def test_histograms_that_cannot_be_read_are_left_out() -> None:
     good = histogram(5)
     for broken in ("", "x", "HISTFAAA", good[:-9], "HISTFAAAAFd4nJNpmSzMwMDuxwABzFCaEURcm7yE"):
         assert added([broken]).curve() is None

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from migrator.mapping.heart.values import decoder
 from migrator.model.errors import RowError, SourceError
 from migrator.model.facts import EntityPlan, SchemaFacts
-from migrator.model.keys import decode_key
+from migrator.model.table import decode_key
 from migrator.source.connect import Address, read_engine, source_url
 from migrator.source.engines.base import ConnectionOptions
 from migrator.source.reader import SqlSource

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from migrator.model.facts import ForeignKey, Kind, SchemaFacts
 from migrator.source.connect import source_url
-from migrator.source.names import NameRule
 from migrator.source.reader import SqlSource
+from migrator.source.reflect import NameRule
 from tests.support_mysql import run_script
 from tests.unit.source.test_facts import check_chinook
 
@@ -107,7 +107,7 @@ def test_views_are_seen_and_broken_ones_sequences_and_our_tables_are_not(mysql_d
     assert len(tables["kept"].columns) == 1
 
 
-def test_a_user_who_may_only_read_sees_the_same(mysql_database: str) -> None:
+def test_a_user_that_may_only_read_sees_the_same(mysql_database: str) -> None:
     script = """
         CREATE TABLE p (id int PRIMARY KEY, u int UNIQUE);
         CREATE TABLE c (id int PRIMARY KEY, p int REFERENCES p (id), j json);

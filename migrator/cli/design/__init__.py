@@ -1,0 +1,1 @@
+"""Commands that design: from a live database to a mapping of it."""

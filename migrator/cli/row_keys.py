@@ -1,0 +1,103 @@
+"""A row's key as a person writes it on the command line: --key 42, --key a=1 --key b=2, or as findings show it."""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from typing import Any
+
+from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.errors import SettingsError, did_you_mean
+from migrator.model.facts import Column, EntityPlan
+from migrator.model.table import SourceKey, decode_key, encode_key
+
+_EXACT = Context(prec=400)
+
+
+def entity_named(checked: Checked, name: str) -> CompiledEntity:
+    """Raises: SettingsError where the mapping has no such entity."""
+    entities = {entity.name: entity for entity in checked.entities}
+    if name not in entities:
+        raise SettingsError(f"the mapping has no entity '{name}'{did_you_mean(name, entities)}")
+    return entities[name]
+
+
+def row_key(entity: CompiledEntity, keys: tuple[str, ...]) -> SourceKey:
+    """The key as findings and `_src` hold it, from the texts of --key. Raises: SettingsError; it quotes no value."""
+    columns = entity.plan.key
+    names = [column.name for column in columns]
+    if any(not _is_text(key) for key in keys):
+        raise SettingsError("--key is no UTF-8 text")
+    if len(keys) == 1 and keys[0].startswith("["):
+        return _key_of_finding(entity, keys[0])
+    if len(columns) == 1 and len(keys) == 1 and not keys[0].startswith(f"{names[0]}="):
+        texts = {names[0]: keys[0]}
+    else:
+        texts = dict(_pair(key) for key in keys)
+    if set(texts) != set(names) or len(keys) != len(names):
+        usage = " ".join(f"--key {name}=…" for name in names)
+        raise SettingsError(f"the key of {entity.name} is {', '.join(names)}; write {usage}")
+    return encode_key([_value(texts[column.name], column, entity.plan) for column in columns])
+
+
+def _key_of_finding(entity: CompiledEntity, text: str) -> SourceKey:
+    """The key out of the JSON array that a finding shows with --show-keys."""
+    try:
+        values = decode_key(text)
+        key = encode_key(values)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        values, key = (), ""
+    if len(values) != len(entity.plan.key):
+        what = f"--key […] is no key of {entity.name}"
+        raise SettingsError(f"{what}; write it as `migrator findings --show-keys` shows it, such as '[42]'")
+    for column, value in zip(entity.plan.key, values, strict=True):
+        if column.kind.name == "integer" and (type(value) is not int or not _is_held(value)):
+            raise SettingsError(f"the key column {column.name} is an integer of 64 bits")
+        if column.kind.name == "text" and not isinstance(value, str):
+            raise SettingsError(f"the key column {column.name} is text")
+    return key
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SettingsError("a composite key is written --key name=value, once for each column")
+    return name, value
+
+
+def _value(text: str, column: Column, plan: EntityPlan) -> Any:
+    """The value as the source's driver gives it, so that its text is that of the row's key."""
+    kind = column.kind
+    try:
+        if kind.name == "integer":
+            return _storable(int(text))
+        if kind.name == "float":
+            return float(text)
+        if kind.name == "number" and plan.loosely_typed:
+            # SQLite keeps a number without decimals as an integer.
+            return int(float(text)) if float(text).is_integer() else float(text)
+        if kind.name == "number" and kind.scale is not None:
+            return Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+    except (ValueError, ArithmeticError):
+        what = "an integer of 64 bits" if kind.name == "integer" else "a number"
+        raise SettingsError(f"the key column {column.name} is {what}") from None
+    return text
+
+
+def _storable(number: int) -> int:
+    if not _is_held(number):
+        raise ValueError("no source holds it")
+    return number
+
+
+def _is_held(number: int) -> bool:
+    """Whether any source has such a number in an integer column."""
+    return -(2**63) <= number < 2**64
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,111 @@
+"""What a run began with: which capture was installed, what the source had counted, and how long ago it was at work."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from sqlalchemy import func, select
+
+from migrator.journal.database import Database, insert_or_ignore, seconds
+from migrator.journal.schema import page, run, run_capture, verified_look
+from migrator.model.journal import Run
+from migrator.model.live import ActivityCounts
+
+_COUNT_FIELDS = ("tables", "whole", "source", "blind")
+
+
+def keep_look(database: Database, run_id: int, look: ActivityCounts) -> None:
+    """Keeps the first look of a run; one that goes on after a stop has read rows since then."""
+    row = {"run_id": run_id, "look": json.dumps({name: getattr(look, name) for name in _COUNT_FIELDS})}
+
+    def keep() -> None:
+        with database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, verified_look), row)
+
+    database.tried(keep, twice=True)
+
+
+def look_before(database: Database, run_id: int) -> ActivityCounts | None:
+    """The look that the run began with; None where there was none."""
+    query = select(verified_look.c.look).where(verified_look.c.run_id == run_id)
+
+    def read() -> str | None:
+        with database.begin() as connection:
+            return connection.execute(query).scalar()
+
+    text = database.tried(read, twice=True)
+    return (
+        None if text is None else ActivityCounts(**{name: json.loads(text)[name] for name in _COUNT_FIELDS})
+    )
+
+
+def idle_s(database: Database, of: Run) -> float:
+    """Seconds since a run was last seen at work, by the journal's clock."""
+    query = select(func.max(page.c.done_at)).where(page.c.run_id == of.id)
+
+    def read() -> float:
+        with database.begin() as connection:
+            last_page = connection.execute(query).scalar()
+            last_seen = max(of.started_at, of.ended_at or "", last_page or "")
+            return seconds(connection) - datetime.fromisoformat(last_seen).timestamp()
+
+    return database.tried(read, twice=True)
+
+
+def keep_installation(database: Database, run_id: int, installation: str) -> None:
+    """Keeps which installation of capture ('' for none) a run began with; one that goes on has read rows since then."""
+    row = {"run_id": run_id, "installation": installation}
+
+    def keep() -> None:
+        with database.begin() as connection:
+            connection.execute(insert_or_ignore(connection, run_capture), row)
+
+    database.tried(keep, twice=True)
+
+
+def installation_of(database: Database, run_id: int) -> str | None:
+    """What keep_installation kept; None where an older version began the run."""
+    query = select(run_capture.c.installation).where(run_capture.c.run_id == run_id)
+
+    def read() -> str | None:
+        with database.begin() as connection:
+            installation: str | None = connection.execute(query).scalar()
+        return installation
+
+    return database.tried(read, twice=True)
+
+
+def unverified_run(database: Database, job: str, installation: str) -> int | None:
+    """The last backfill into the job's table that began without this installation of capture, and that no full verify
+    beside it has looked at since; None where there is none, or where nothing of it is left."""
+    return database.tried(lambda: _unverified_run(database, job, installation), twice=True)
+
+
+def _unverified_run(database: Database, job: str, installation: str) -> int | None:
+    begun = select(run.c.id, run.c.kind, run.c.table_id, run.c.state, run.c.scope, run_capture.c.installation)
+    query = begun.join(run_capture, run_capture.c.run_id == run.c.id).where(run.c.job == job)
+    with database.begin() as connection:
+        rows = connection.execute(query.order_by(run.c.id.desc())).all()
+        backfills = [candidate for candidate in rows if candidate.kind == "backfill"]
+        before = [
+            candidate
+            for candidate in backfills
+            if candidate.table_id == backfills[0].table_id and candidate.installation != installation
+        ]
+        done = select(page.c.run_id).where(page.c.done_at.is_not(None)).distinct()
+        written = set(
+            connection.execute(
+                done.where(page.c.run_id.in_([candidate.id for candidate in before]))
+            ).scalars()
+        )
+    last = next((candidate for candidate in before if candidate.id in written), None)
+    if last is None:
+        return None
+    verified = [
+        candidate.id
+        for candidate in rows
+        if (candidate.kind, candidate.state, candidate.scope) == ("verify", "done", "")
+        and (candidate.table_id, candidate.installation) == (last.table_id, installation)
+    ]
+    return None if verified and verified[0] > last.id else int(last.id)

@@ -1,0 +1,154 @@
+"""What generated functions call: texts, bytes and JSON of single values, as items_for() and encode_item() make them."""
+
+from __future__ import annotations
+
+import base64
+from datetime import date, datetime, time
+from decimal import Decimal
+from json.encoder import encode_basestring
+from typing import Any
+
+import orjson
+
+from migrator.mapping.heart import values
+from migrator.mapping.heart.values import Decoder
+from migrator.mapping.heart.wire import encode_value, number_bytes, number_text, text_bytes
+from migrator.model.errors import RowError
+from migrator.model.table import NUMBER_DIGITS, encode_key
+
+
+class NoCodeError(Exception):
+    """What the generated function raises for a value that it leaves to items_for()."""
+
+
+def base64_text(value: Any) -> str:
+    """Binary values as JSON has them. Raises: TypeError for anything else."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(type(value).__name__)
+
+
+# ── What the generated function calls ──
+
+
+def _no_code() -> Any:
+    raise NoCodeError
+
+
+def as_json(value: Any) -> tuple[str, int]:
+    """A plain value as JSON in DynamoDB's form, and its bytes."""
+    wired, size = encode_value(value)
+    return orjson.dumps(wired, default=base64_text).decode(), size
+
+
+def _named(name: str, name_bytes: int, value: Any) -> tuple[str, int]:
+    """An attribute of any value, and its bytes; nothing where it is NULL. `name`: as JSON."""
+    if value is None:
+        return "", 0
+    text, size = as_json(value)
+    return name + text, name_bytes + size
+
+
+def _whole_bytes(text: str) -> int:
+    """number_bytes() of a whole number's text. Raises: NoCodeError where it has more digits than DynamoDB holds."""
+    if len(text) > NUMBER_DIGITS:
+        raise NoCodeError
+    return number_bytes(int(text))
+
+
+def _number(raw: Any, scale: int | None, decode: Decoder) -> tuple[str, int]:
+    """Text and bytes of a number, as of what `decode` gives of it."""
+    plain = _plain_number(str(raw), scale) if type(raw) in _PLAIN_NUMBERS else None
+    if plain is not None:
+        return plain
+    number = decode(raw)
+    text = number_text(number)
+    if "E" in text:
+        raise NoCodeError
+    return text, number_bytes(number)
+
+
+_PLAIN_NUMBERS = (float, Decimal, int)
+
+
+def _raw_number(raw: str, scale: int | None) -> tuple[str, int]:
+    """The same of a number's own text. Raises: NoCodeError."""
+    plain = _plain_number(raw, scale)
+    if plain is None:
+        raise NoCodeError
+    return plain
+
+
+def _plain_number(text: str, scale: int | None) -> tuple[str, int] | None:
+    """Text and bytes of a number that is written as digits, with no more decimals than `scale`; None for any other."""
+    whole, _, decimals = text.partition(".")
+    digits = whole[1:] if whole[0] == "-" else whole
+    if not digits.isdecimal() or len(text) > NUMBER_DIGITS or (digits[0] == "0" and digits != "0"):
+        return None
+    if decimals:
+        if not decimals.isdecimal() or (scale is not None and len(decimals) > scale):
+            return None
+        decimals = decimals.rstrip("0")
+    if decimals:
+        significant = len(decimals.lstrip("0") if digits == "0" else digits) + (
+            0 if digits == "0" else len(decimals)
+        )
+        return f"{whole}.{decimals}", (significant + 3 >> 1) + (digits is not whole)
+    if digits == "0":
+        return "0", 1
+    return whole, (len(digits.rstrip("0")) + 3 >> 1) + (digits is not whole)
+
+
+# Each gives '' for what it has no code for, or raises ValueError. What begins with 24, or has that hour, is left to
+# values.py: it refuses an hour 24, which Python takes from 3.13 on.
+
+
+def _timestamp(text: str) -> str:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is not None or text[7:8] != "-" or text[:2] == "24" or text[11:13] == "24":
+        return ""
+    if len(text) == 26 and text[19] == ".":
+        return f"{text[:10]}T{text[11:]}"
+    if len(text) == 19 and text[16] == ":":
+        return f"{text[:10]}T{text[11:]}.000000"
+    return moment.isoformat("T", "microseconds")
+
+
+def _zoned(text: str) -> str:
+    made = _timestamp(text.removesuffix("+00"))
+    return made and made + "Z"
+
+
+def _date(text: str) -> str:
+    if len(text) != 10 or text[7] != "-" or text[:2] == "24":
+        return ""
+    return date.fromisoformat(text).isoformat()
+
+
+def _time(text: str) -> str:
+    if text[:2] == "24" or text[2:3] != ":":
+        return ""
+    moment = time.fromisoformat(text)
+    return moment.isoformat() if moment.tzinfo is None else ""
+
+
+RUNTIME: dict[str, Any] = {
+    "quoted": encode_basestring,
+    "text_bytes": text_bytes,
+    "whole_bytes": _whole_bytes,
+    "number": _number,
+    "raw_number": _raw_number,
+    "timestamp": _timestamp,
+    "zoned": _zoned,
+    "date": _date,
+    "time": _time,
+    "text": values.text,
+    "attribute": values.attribute,
+    "base64": base64_text,
+    "as_json": as_json,
+    "named": _named,
+    "encode_key": encode_key,
+    "no_code": _no_code,
+    "LEFT": (NoCodeError, RowError, TypeError, ValueError, AttributeError, ArithmeticError, LookupError),
+}
+"""UnicodeError is a ValueError."""

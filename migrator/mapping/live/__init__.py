@@ -1,1 +1,0 @@
-"""A changed row: which root rows it concerns, and which keys its items have."""

@@ -1,0 +1,120 @@
+"""The worksheet of a proposed mapping: each statement with how it is served, or why not, and what is to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from migrator.mapping.design.placing import Access
+from migrator.mapping.design.proposal import Proposal
+from migrator.mapping.design.questions import NO_QUESTIONS, REASONS, Figures, Unserved
+from migrator.mapping.design.written import frequency
+from migrator.output.inert import plain
+
+_SHOWN = 300
+"""Characters of a statement that is not served."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What the worksheet says. `unserved`: statements that no pattern answers, those that ask nothing among them."""
+
+    mapping: str
+    proposal: Proposal
+    unserved: Sequence[Unserved]
+    figures: Figures
+
+    @property
+    def served(self) -> tuple[Access, ...]:
+        return self.proposal.design.accesses
+
+    @property
+    def not_served(self) -> list[Unserved]:
+        """The questions among the statements that are not served, the most asked first."""
+        questions = (statement for statement in self.unserved if statement.reason not in NO_QUESTIONS)
+        return sorted(questions, key=lambda other: (-other.statement.calls, other.statement.sql))
+
+    @property
+    def no_questions(self) -> list[Unserved]:
+        others = (statement for statement in self.unserved if statement.reason in NO_QUESTIONS)
+        return sorted(others, key=lambda other: (-other.statement.calls, other.statement.sql))
+
+
+def worksheet(sheet: Sheet) -> str:
+    """The worksheet as Markdown."""
+    environment = Environment(
+        loader=PackageLoader("migrator.output.report"),
+        autoescape=False,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"calls": frequency, "indented": _indented, "cell": _cell, "request": request_text}
+    calls = sum(access.question.statement.calls for access in sheet.served)
+    calls += sum(other.statement.calls for other in sheet.not_served)
+    template = environment.get_template("worksheet.md")
+    return template.render(sheet=sheet, reasons=REASONS, all_calls=calls or 1, rows=_rows(sheet))
+
+
+def summary(sheet: Sheet) -> dict[str, Any]:
+    """What was proposed, as data."""
+    return {
+        "served": len(sheet.served),
+        "not_served": [
+            {"reason": other.reason, "what": other.what, "calls": other.statement.calls}
+            for other in sheet.not_served
+        ],
+        "no_questions": len(sheet.no_questions),
+        "indexes": sheet.proposal.design.indexes,
+        "entities": len(sheet.proposal.design.homes),
+        "decisions": list(sheet.proposal.decisions),
+    }
+
+
+def summary_text(sheet: Sheet) -> str:
+    """The same for people, with what is to decide at the end."""
+    design = sheet.proposal.design
+    asked = len(sheet.served) + len(sheet.not_served)
+    lines = [
+        f"{len(sheet.served)} of {asked} statement(s) served, {design.indexes} index(es), {len(design.homes)} entities"
+    ]
+    for other in sheet.not_served:
+        why, instead = REASONS[other.reason]
+        what = f" ({plain(other.what)})" if other.what else ""
+        lines.append(f"not served, {frequency(other.statement.calls)}: {why}{what}; {instead}")
+    lines += (
+        ["to decide:", *(f"- {decision}" for decision in sheet.proposal.decisions)]
+        if sheet.proposal.decisions
+        else []
+    )
+    return "\n".join(lines)
+
+
+def request_text(access: Access) -> str:
+    """Which index is asked for which key."""
+    operator, values = access.condition
+    where = f"GSI{access.index}" if access.index else "the table"
+    sort = values[0] if operator == "equal" else f"{operator} {' and '.join(values)}"
+    return f"{access.operation} {where}: {access.key}, {sort}"
+
+
+def _rows(sheet: Sheet) -> list[tuple[str, str]]:
+    """Tables with their rows, exact or estimated."""
+    figures = sheet.figures
+    return [
+        (name, f"{rows:,}" if name in figures.exact else f"{rows:,} or more")
+        for name, rows in sorted(figures.rows.items())
+    ]
+
+
+def _indented(sql: str) -> str:
+    """SQL as a block of Markdown; of a long statement the beginning."""
+    text = plain(sql if len(sql) <= 10 * _SHOWN else f"{sql[:_SHOWN]} …", lines=True)
+    return "\n".join(f"    {line}" for line in text.splitlines() if line.strip())
+
+
+def _cell(text: str) -> str:
+    return plain(text).replace("|", "\\|")

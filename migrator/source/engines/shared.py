@@ -1,0 +1,216 @@
+"""What several engines share: texts and comments in SQL, clock functions, reasons of errors, connections to a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Dialect
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from migrator.model.errors import SettingsError, SourceError
+from migrator.model.facts import TableFacts
+from migrator.runtime.server_errors import refuses_login
+from migrator.source.engines.base import ConnectionOptions, UrlKeeper
+
+# ──
+# What the SQL of most engines shares: texts, comments, parameters, functions that read the clock,
+# values as text.
+# ── SQL of most engines: texts, comments, parameters, clock functions, values as text ──
+
+BACKSLASHED = r"'(?:[^'\\]|''|\\.)*'"
+ANSI_STRING = r"'(?:[^']|'')*'"
+COMMENTS = r"/\*.*?\*/|--[^\n]*"
+PARAMETER = r"(?<![\w:$]):(?P<name>[A-Za-z_]\w*)"
+BLANK = r"[ \t\r\n\f\v]"
+BLOCK = r"/\*(?:(?!\*/|/\*).)*\*/"
+BETWEEN = re.compile(rf"(?:{BLANK}|{BLOCK}|--[^\r\n]*)*", re.DOTALL)
+"""Blanks and comments, as standard SQL has them."""
+
+
+def lexer(pattern: str) -> re.Pattern[str]:
+    """Finds parameters (`name`) and comments (`comment`), and skips texts and quoted names."""
+    return re.compile(pattern, re.DOTALL)
+
+
+CLOCKS = frozenset(
+    {
+        "current_timestamp",
+        "current_date",
+        "current_time",
+        "localtime",
+        "localtimestamp",
+        "utc_timestamp",
+        "utc_date",
+    }
+    | {"utc_time", "current_user", "session_user", "current_role"}
+)
+"""Words that are functions without parentheses, too."""
+OF_SEQUENCES = ("nextval", "setval")
+"""Functions that write."""
+AS_TEXT: Mapping[type, Callable[[Any], Any]] = {
+    # PostgreSQL converts text to the type it is compared with; SQLite by custom stores such values as text.
+    datetime: lambda moment: moment.isoformat(" "),
+    date: date.isoformat,
+    time: time.isoformat,
+    UUID: str,
+}
+"""The forms of values that drivers bind."""
+COMMON_QUOTES = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
+"""Texts, names and comments of a service's statement, as standard SQL has them."""
+
+
+# ── Explanations of errors with advice, shared by several engines ──
+
+RESUME = "run the same command again"
+WRONG_LOGIN = "the user or the password is wrong; correct the source's URL"
+NO_DATABASE = "there is no such database; correct the source's URL"
+CANCELLED = f"the server cancelled it; raise statement_timeout_s of the job or lower page_rows, then {RESUME}"
+NO_TABLE = "there is no such table; it was renamed or dropped, or the statement is wrong"
+NO_COLUMN = "there is no such column; it was renamed or dropped, or the statement is wrong"
+BAD_SYNTAX = "the statement has a syntax error; correct the SQL in the mapping"
+WOULD_WRITE = "the statement would write; the source is only read, write one SELECT"
+NO_CONNECTION_LEFT = "the server has no connection left; use fewer workers"
+LOCKED = f"another program holds the lock; end its transaction, then {RESUME}"
+NOT_LET_IN = "the server does not let this user in; correct the source's URL or the server's pg_hba.conf"
+STARTING = f"the server is starting or stopping; wait, then {RESUME}"
+BROKEN = f"the connection broke; when the server is back, {RESUME}"
+BAD_VALUE = "a value does not fit its type; correct the parameter or the condition"
+FULL = f"the server is out of memory, disk or connections; then {RESUME}"
+STOPPED = f"the server stopped or was told to; when it is back, {RESUME}"
+SERVER_FAILURE = "the server has a failure of its own; see its log"
+TOOK_TOO_LONG = f"it took too long; raise statement_timeout_s of the job or lower page_rows, then {RESUME}"
+CANCELLED_BY_TIME = (
+    "the server cancelled it; raise statement_timeout_s of the job or max_statement_time of the server"
+    f" (MySQL: max_execution_time) or lower page_rows, then {RESUME}"
+)
+_BY_SQLSTATE = {
+    "28P01": WRONG_LOGIN,
+    "28000": NOT_LET_IN,
+    "3D000": NO_DATABASE,
+    "3F000": "there is no such schema; correct the statement or the source's URL",
+    "42501": "no permission; GRANT SELECT on the table (and USAGE on its schema) to this user",
+    "57014": CANCELLED,
+    "42P01": NO_TABLE,
+    "42703": NO_COLUMN,
+    "42883": "no such function, or two types that cannot be compared; correct the statement or the condition",
+    "42601": BAD_SYNTAX,
+    "42P18": "the type of a parameter cannot be told; write CAST(:name AS its type)",
+    "0A000": "the server cannot do that; a standby takes no writes: name its primary in the source's URL",
+    **dict.fromkeys(
+        ("22021", "22P05"),
+        "a text holds bytes that are no UTF-8; correct them there, or read it by `columns:` as convert_to(…, 'SQL_ASCII')",
+    ),
+    "25006": WOULD_WRITE,
+    "40001": f"a replica cancelled the snapshot; raise max_standby_streaming_delay or {RESUME}",
+    "53300": NO_CONNECTION_LEFT,
+    "55P03": LOCKED,
+    "25P03": f"the server ended a transaction that was left open; {RESUME}",
+    "57P03": STARTING,
+}
+_BY_SQLSTATE_CLASS = {
+    "08": BROKEN,
+    "22": BAD_VALUE,
+    "42": "the statement is refused; correct the SQL in the mapping, or pull the schema again",
+    "53": FULL,
+    "57": STOPPED,
+    "58": SERVER_FAILURE,
+    "XX": SERVER_FAILURE,
+}
+
+
+def by_sqlstate(cause: BaseException) -> Iterator[str]:
+    """Explanations by SQLSTATE, for drivers that have it; by its class last."""
+    state = getattr(cause, "sqlstate", None) or ""
+    for reasons, key in ((_BY_SQLSTATE, state), (_BY_SQLSTATE_CLASS, state[:2])):
+        if key in reasons:
+            yield reasons[key]
+
+
+# ── Engines with a server: connections whose address is asked anew, checks of URLs, statistics ──
+
+CONNECT_TIMEOUT_S = 10
+OUR_TRIGGER = re.compile(r"migrator_[0-9a-f]{8}_[a-z]+_([0-9a-f]{8})")
+"""Names of triggers of ours where no schema of our own tells them; the digest is in them."""
+
+
+def server_engine(
+    address: UrlKeeper, connection_options: ConnectionOptions, arguments: Callable[[URL], dict[str, Any]]
+) -> sa.Engine:
+    """`arguments`: what a connection is made with beside what its URL says."""
+    first = address.url()
+
+    def current_url() -> URL:
+        try:
+            url = address.url()
+        except SettingsError as error:
+            # It was right when the run began, so the run can go on when it is right again.
+            raise SourceError(f"{error}; then run the same command again") from None
+        if url.drivername != first.drivername:
+            raise SourceError("source: the URL is now one of another kind of database; correct it")
+        return url
+
+    def make(dialect: Dialect, url: URL) -> DBAPIConnection:
+        words, named = dialect.create_connect_args(url)
+        return dialect.connect(*words, **{**named, **arguments(url)})
+
+    def connect(dialect: Dialect, *_: object) -> DBAPIConnection:
+        url = current_url()
+        try:
+            return make(dialect, url)
+        except dialect.loaded_dbapi.Error as error:
+            if not refuses_login(error):
+                raise
+            # The password may have been changed within the time that an answer is believed.
+            address.forget()
+            if (now := current_url()) == url:
+                raise
+        return make(dialect, now)
+
+    # The engine itself never holds the password.
+    engine = sa.create_engine(first.set(password=None), pool_pre_ping=True, **connection_options.pool())
+    sa.event.listen(engine, "do_connect", connect)
+    return engine
+
+
+def unless_in(url: URL, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in defaults.items() if name not in url.query}
+
+
+def refuse_stray_at(url: URL) -> None:
+    """Raises: SettingsError where an '@' ended the password too early."""
+    if any("@" in part for part in (url.host or "", url.database or "")):
+        what = "source: the URL holds an '@' too many; write @ : / in a user name or password as %40 %3A %2F"
+        raise SettingsError(what)
+
+
+def split(connection: Connection, name: str) -> tuple[str, str]:
+    """Schema and table; the default schema where the name has none."""
+    schema, _, table = name.rpartition(".")
+    return schema or str(sa.inspect(connection).default_schema_name), table
+
+
+def drops_unchecked(off: str, on: str) -> Callable[[Sequence[str]], list[str]]:
+    """Statements that drop tables one by one, while foreign keys are not looked at."""
+    return lambda names: [off, *(f"DROP TABLE {name}" for name in names), on]
+
+
+def says_autocommit(driver: Any) -> bool:
+    """Whether every statement of a driver's connection is a transaction of its own."""
+    return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)
+
+
+FEW = 100
+"""Statistics of fewer rows say nothing: what they count is late by as many."""
+
+
+def part_of(
+    connection: Connection, statement: sa.TextClause, table: TableFacts, *, of: int, by: int
+) -> int | None:
+    """The share `of`/`by` of the rows that the statement counts; None where there are too few to say anything."""
+    rows = connection.execute(statement, {"schema": table.schema, "name": table.real}).scalar()
+    return None if rows is None or int(rows) < FEW else int(rows) * of // by

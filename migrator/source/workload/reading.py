@@ -1,0 +1,394 @@
+"""A statement as a question: its tables, joins by whole keys, conditions, order and columns; or why it is none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from migrator.mapping.design.questions import (
+    Bound,
+    Condition,
+    Joined,
+    Path,
+    Question,
+    Statement,
+    Total,
+    Unserved,
+    free_name,
+    is_of_the_database,
+    plain_name,
+)
+from migrator.model.errors import SettingsError
+from migrator.model.facts import SchemaFacts
+from migrator.model.mapping import Aggregate
+from migrator.source.adapter.statement import quietly
+from migrator.source.connect import engine_of
+from migrator.source.sql.gate import CheckedStatement
+from migrator.source.sql.spelling import sqlglot_dialect
+from migrator.source.workload.scope import NoQuestion, conjuncts, joins_columns, scope_of
+
+LONGEST = 20_000
+"""Characters of a statement that is read."""
+
+_MARK = "migrator_p"
+_PLACEHOLDER = re.compile(
+    r"(?<![\w:$]):(?P<name>[A-Za-z_]\w*)|%\((?P<format>\w+)\)s|%s|\$(?P<place>\d+)|\?(?P<number>\d*)"
+)
+_FIRST_WORDS = {
+    "write": "insert update delete replace merge upsert truncate copy load call do",
+    "definition": "create alter drop rename comment grant revoke analyze vacuum reindex optimize cluster refresh",
+    "session": "begin start commit rollback savepoint release set reset show use pragma explain describe desc lock unlock"
+    " discard fetch close declare deallocate prepare execute listen notify unlisten end abort kill flush checkpoint",
+}
+_REASON_OF_WORD = {word: reason for reason, words in _FIRST_WORDS.items() for word in words.split()}
+_TYPES = {"integer": "integer", "number": "number", "float": "number", "text": "text", "boolean": "boolean"}
+_TYPES |= {"date": "date", "timestamp": "timestamp", "uuid": "uuid"}
+_BOUNDS: dict[type[exp.Expr], tuple[Bound, Bound]] = {
+    exp.EQ: ("=", "="),
+    exp.LT: ("<", ">"),
+    exp.LTE: ("<=", ">="),
+    exp.GT: (">", "<"),
+    exp.GTE: (">=", "<="),
+}
+"""By comparison, the bound of its left side, and of its right one."""
+_TOTALS: dict[type[exp.Expr], Aggregate] = {exp.Sum: "sum", exp.Min: "min", exp.Max: "max"}
+_ROWS_ALONE = {"expressions", "from_", "joins", "where", "group", "order", "limit", "kind"}
+
+
+def question_of(statement: Statement, facts: SchemaFacts) -> Question | Unserved:
+    """What the statement asks of the tables of `facts`, or why no access pattern can be made of it."""
+    try:
+        return _Reader(statement, facts).question()
+    except NoQuestion as no_question:
+        return Unserved(statement, no_question.reason, no_question.what)
+
+
+def first_word(sql: str) -> str:
+    """The first word of a statement in lower case, behind comments and parentheses."""
+    match = re.match(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/|#[^\n]*\n)*([A-Za-z]+)", sql, re.DOTALL)
+    return match[1].lower() if match else ""
+
+
+def marked(sql: str, dialect: str) -> tuple[str, tuple[str, ...]]:
+    """The statement with :migrator_p0, … for its placeholders of any style, and what each is called there ('' nothing)."""
+    quoted = [match.span() for match in engine_of(dialect).statements.quotes.finditer(sql)]
+    pieces: list[str] = []
+    names: list[str] = []
+    done, places = 0, dict[str, int]()
+    spans = iter(quoted)
+    span = next(spans, None)
+    for match in _PLACEHOLDER.finditer(sql):
+        while span is not None and span[1] <= match.start():
+            span = next(spans, None)
+        if span is not None and span[0] <= match.start():
+            continue
+        name = match["name"] or match["format"] or ""
+        same = name or (match["place"] and f"${match['place']}") or f"at {match.start()}"
+        if same not in places:
+            places[same] = len(names)
+            names.append(name)
+        done, before = match.end(), sql[done : match.start()]
+        # A word right behind a ? would become part of the name.
+        pieces += [before, f":{_MARK}{places[same]}", " " if sql[done : done + 1].isalnum() else ""]
+    return "".join([*pieces, sql[done:]]), tuple(names)
+
+
+class _Reader:
+    """Reads one statement."""
+
+    def __init__(self, statement: Statement, facts: SchemaFacts) -> None:
+        self.statement = statement
+        self.facts = facts
+        self.names: tuple[str, ...] = ()
+        self.params: dict[int, tuple[str, str]] = {}
+        self.aliases: dict[str, Path] = {}
+        self.total: Total | None = None
+
+    def question(self) -> Question:
+        text = self._text()
+        select = self._select(text)
+        self.scope = scope_of(select, self.facts)
+        conditions = self._conditions(select)
+        if select.args.get("group") or any(output.find(exp.AggFunc) for output in select.expressions):
+            self._read_total(select, conditions)
+        outputs = self._outputs(select)
+        if not outputs or len(set(outputs)) < len(outputs):
+            raise NoQuestion("computed", "it returns one column twice" if outputs else "it returns no column")
+        order = self._order(select, outputs)
+        if self.total is not None and (not order or order[0][0] != ("", self.total.alias)):
+            raise NoQuestion("aggregate")
+        limit = self._limit(select)
+        return Question(
+            statement=self.statement,
+            sql=self._named(text),
+            table=self.scope.tables[self.scope.root].name,
+            params=tuple(self.params[number] for number in sorted(self.params)),
+            conditions=tuple(self._with_names(condition) for condition in conditions),
+            outputs=outputs,
+            joins=self._joins_read(outputs, conditions, order),
+            required=tuple(sorted(self.scope.required)),
+            order=order,
+            limit=limit,
+            total=self.total,
+        )
+
+    # ── the statement ──
+
+    def _text(self) -> str:
+        sql = self.statement.sql.strip().rstrip(";").rstrip()
+        word = first_word(sql)
+        if word in _REASON_OF_WORD:
+            raise NoQuestion(_REASON_OF_WORD[word])
+        if sql.endswith("..."):
+            raise NoQuestion("cut")
+        if len(sql) > LONGEST:
+            raise NoQuestion("long")
+        text, self.names = marked(sql, self.facts.dialect)
+        return text
+
+    def _select(self, text: str) -> exp.Select:
+        try:
+            with quietly():
+                trees = sqlglot_dialect(self.facts.dialect).parse(text)
+        except (SqlglotError, RecursionError):
+            raise NoQuestion("unknown") from None
+        tree = trees[0] if len(trees) == 1 else None
+        if tree is None or not isinstance(tree, exp.Query):
+            raise NoQuestion("unknown")
+        named = {cte.alias for cte in tree.find_all(exp.CTE)}
+        tables = [table for table in tree.find_all(exp.Table) if table.name not in named]
+        if all(is_of_the_database(table.db, table.name) for table in tables):
+            raise NoQuestion("catalogue")
+        try:
+            CheckedStatement(text, self.facts.dialect)
+        except SettingsError as error:
+            raise NoQuestion("unsafe", str(error)) from None
+        if not isinstance(tree, exp.Select) or tree.find(exp.Subquery, exp.Window, exp.Exists, exp.Lateral):
+            raise NoQuestion("shape")
+        if len(list(tree.find_all(exp.Select))) > 1:
+            raise NoQuestion("shape")
+        given = {name for name, value in tree.args.items() if value}
+        for word in ("offset", "distinct"):
+            if word in given:
+                raise NoQuestion(word)
+        if tree.args.get("limit") is not None and tree.args["limit"].args.get("offset"):
+            raise NoQuestion("offset")
+        if not given <= _ROWS_ALONE or "from_" not in given:
+            raise NoQuestion("shape")
+        return tree
+
+    # ── conditions ──
+
+    def _conditions(self, select: exp.Select) -> list[Condition]:
+        conditions = [
+            condition
+            for part in conjuncts(select)
+            if not joins_columns(part)
+            for condition in self._read(part)
+        ]
+        seen = set()
+        for condition in conditions:
+            side = condition.path, condition.bound.rstrip("=") or "="
+            if side in seen:
+                raise NoQuestion("condition", "a column is compared twice")
+            seen.add(side)
+        return conditions
+
+    def _read(self, part: exp.Expr) -> Iterator[Condition]:
+        if isinstance(part, exp.Between):
+            yield self._compared(part.this, ">=", part.args["low"])
+            yield self._compared(part.this, "<=", part.args["high"])
+        elif isinstance(part, exp.In):
+            yield self._listed(part)
+        elif (bounds := _BOUNDS.get(type(part))) is not None:
+            flipped = _is_value(part.this)
+            column, value = (part.expression, part.this) if flipped else (part.this, part.expression)
+            yield self._compared(column, bounds[flipped], value)
+        elif (inner := part.this if isinstance(part, exp.Not) else part) and _is_null_test(inner):
+            yield Condition(self.scope.path(inner.this), "is null" if inner is part else "is not null")
+        else:
+            searches = part.find(exp.Like, exp.ILike, exp.RegexpLike, exp.MatchAgainst, exp.SimilarTo)
+            raise NoQuestion("search" if searches else "condition")
+
+    def _compared(self, side: exp.Expr, bound: Bound, value: exp.Expr) -> Condition:
+        side, value = side.unnest(), value.unnest()
+        lowered = isinstance(side, exp.Lower) and isinstance(value, exp.Lower)
+        if lowered:
+            side, value = side.this, value.this
+        if not isinstance(side, exp.Column):
+            raise NoQuestion("function")
+        path = self.scope.path(side)
+        number = _mark_of(value)
+        if number is not None:
+            suffix = {"<": "to_", "<=": "to_", ">": "from_", ">=": "from_"}.get(bound, "")
+            self._param(number, suffix + plain_name(path[1]), self._type(side))
+            return Condition(path, bound, (str(number),), lowered=lowered)
+        if bound != "=" or lowered:
+            raise NoQuestion("constant")
+        return Condition(path, bound, value=_constant(value))
+
+    def _listed(self, part: exp.In) -> Condition:
+        values = [value.unnest() for value in part.expressions]
+        numbers = [_mark_of(value) for value in values]
+        if part.args.get("query") is not None:
+            raise NoQuestion("shape")
+        if not isinstance(part.this, exp.Column) or len(numbers) != 1 or numbers[0] is None:
+            raise NoQuestion("list")
+        path = self.scope.path(part.this)
+        self._param(numbers[0], f"{plain_name(path[1])}s", f"list of {self._type(part.this)}")
+        return Condition(path, "in", (str(numbers[0]),))
+
+    def _type(self, column: exp.Column) -> str:
+        kind = self.scope.place(column)[1].kind
+        if kind.name not in _TYPES:
+            raise NoQuestion("key", "a parameter of its type is not taken")
+        return _TYPES[kind.name]
+
+    def _param(self, number: int, wanted: str, type_: str) -> None:
+        if number in self.params and self.params[number][1] != type_:
+            raise NoQuestion("condition", "one parameter is compared with two types")
+        if number not in self.params:
+            given = self.names[number] or wanted
+            self.params[number] = free_name(given, (name for name, _ in self.params.values())), type_
+
+    def _with_names(self, condition: Condition) -> Condition:
+        return replace(condition, params=tuple(self.params[int(number)][0] for number in condition.params))
+
+    def _named(self, text: str) -> str:
+        numbers = {int(number) for number in re.findall(rf":{_MARK}(\d+)", text)}
+        if numbers != set(self.params):
+            raise NoQuestion("condition", "a parameter is compared with no column")
+        return re.sub(rf":{_MARK}(\d+)", lambda match: f":{self.params[int(match[1])][0]}", text)
+
+    # ── what comes back, in which order ──
+
+    def _outputs(self, select: exp.Select) -> tuple[Path, ...]:
+        outputs: list[Path] = []
+        for output in select.expressions:
+            column = output.this if isinstance(output, exp.Alias) else output
+            if isinstance(column, exp.Star) and not column.args.get("except_"):
+                outputs += [path for name in self.scope.tables for path in self.scope.all_paths(name)]
+            elif isinstance(column, exp.Column) and isinstance(column.this, exp.Star):
+                outputs += self.scope.all_paths(column.table.lower())
+            elif isinstance(column, exp.Column):
+                outputs.append(self.scope.path(column))
+                self.aliases[output.alias_or_name.lower()] = outputs[-1]
+            elif self.total is not None and isinstance(column, exp.AggFunc):
+                outputs.append(("", self.total.alias))
+                self.aliases[output.alias.lower()] = outputs[-1]
+            else:
+                raise NoQuestion("computed")
+        return tuple(outputs)
+
+    def _order(self, select: exp.Select, outputs: Sequence[Path]) -> tuple[tuple[Path, bool], ...]:
+        order = select.args.get("order")
+        made: list[tuple[Path, bool]] = []
+        for ordered in order.expressions if order is not None else ():
+            made.append((self._ordered_by(ordered.this, outputs), bool(ordered.args.get("desc"))))
+        return tuple(made)
+
+    def _ordered_by(self, value: exp.Expr, outputs: Sequence[Path]) -> Path:
+        if isinstance(value, exp.Literal) and value.is_int and 0 < int(value.this) <= len(outputs):
+            return outputs[int(value.this) - 1]
+        if isinstance(value, exp.Column) and not value.table and value.name.lower() in self.aliases:
+            return self.aliases[value.name.lower()]
+        if isinstance(value, exp.AggFunc) and self.total is not None:
+            return "", self.total.alias
+        if isinstance(value, exp.Column):
+            return self.scope.path(value)
+        raise NoQuestion("function", "the order is that of a computed value")
+
+    def _limit(self, select: exp.Select) -> str | None:
+        limit = select.args.get("limit")
+        if limit is None:
+            return None
+        value = limit.args.get("expression")
+        if isinstance(value, exp.Literal) and value.is_int and int(value.this) > 0:
+            return str(int(value.this))
+        number = _mark_of(value) if value is not None else None
+        if number is None:
+            raise NoQuestion("limit")
+        self._param(number, "n", "integer")
+        return self.params[number][0]
+
+    def _joins_read(
+        self, outputs: Sequence[Path], conditions: Sequence[Condition], order: Sequence[tuple[Path, bool]]
+    ) -> tuple[Joined, ...]:
+        """The parents of which anything is read, and those between."""
+        read = {
+            alias
+            for alias, _ in (
+                *outputs,
+                *(condition.path for condition in conditions),
+                *(path for path, _ in order),
+            )
+        }
+        kept: list[Joined] = []
+        for joined in reversed(list(self.scope.joined.values())):
+            if joined.alias in read:
+                kept.append(joined)
+                read.add(joined.parent)
+        return tuple(reversed(kept))
+
+    # ── one number of the children of each row ──
+
+    def _read_total(self, select: exp.Select, conditions: Sequence[Condition]) -> None:
+        """SUM, MIN or MAX of a table's rows for each of their parents: the parent is the row then."""
+        functions = [function for output in select.expressions for function in output.find_all(exp.AggFunc)]
+        group = select.args.get("group")
+        whole = (
+            len(functions) == 1
+            and type(functions[0]) in _TOTALS
+            and isinstance(functions[0].this, exp.Column)
+        )
+        if group is None or conditions or not whole or len(self.scope.joined) != 1:
+            raise NoQuestion("aggregate")
+        (parent, joined), child = next(iter(self.scope.joined.items())), self.scope.root
+        name, column = self.scope.place(functions[0].this)
+        if not all(isinstance(value, exp.Column) for value in group.expressions):
+            raise NoQuestion("aggregate")
+        places = [self.scope.place(value) for value in group.expressions if isinstance(value, exp.Column)]
+        by = {(owner, fact.name) for owner, fact in places}
+        keys = {(child, own) for own, _ in joined.on}, {(parent, theirs) for _, theirs in joined.on}
+        others = {place for place in by if place[0] == child} - keys[0]
+        if name != child or column.nullable or others or not any(key <= by for key in keys):
+            raise NoQuestion("aggregate")
+        kind = _TOTALS[type(functions[0])]
+        alias = f"{kind}_{plain_name(column.name)}_of_{plain_name(self.scope.tables[child].name)}"
+        alias = free_name(alias, (fact.name for fact in self.scope.tables[parent].columns))
+        self.total = Total(alias, kind, column.name, self.scope.tables[child].name, joined.on)
+        self.scope.turn(parent)
+
+
+def _is_null_test(part: exp.Expr) -> bool:
+    return (
+        isinstance(part, exp.Is)
+        and isinstance(part.expression, exp.Null)
+        and isinstance(part.this, exp.Column)
+    )
+
+
+def _is_value(side: exp.Expr) -> bool:
+    return isinstance(side.unnest(), (exp.Literal, exp.Boolean)) or _mark_of(side) is not None
+
+
+def _mark_of(value: exp.Expr) -> int | None:
+    """The number of the parameter that the value is, casts around it apart; None for anything else."""
+    value = value.unnest()
+    while isinstance(value, exp.Cast):
+        value = value.this.unnest()
+    name = value.name if isinstance(value, (exp.Placeholder, exp.Parameter)) else ""
+    number = name.removeprefix(_MARK)
+    return int(number) if number != name and number.isdecimal() else None
+
+
+def _constant(value: exp.Expr) -> str | int | bool:
+    if isinstance(value, exp.Boolean):
+        return bool(value.this)
+    if isinstance(value, exp.Literal) and (value.is_string or value.is_int):
+        return str(value.this) if value.is_string else int(value.this)
+    raise NoQuestion("condition")

@@ -1,0 +1,72 @@
+"""How a backfill writes a page alone, with items that each entity's generated function encodes.
+
+Nothing is looked up in an item once it is JSON. So an entity whose keys are claimed (two rows may make one key) or
+remembered (rule 7) goes by the path that has items, and so does each row that its function has no code for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from migrator.mapping.heart.encoder import EncodedItem, Encoder, compile_encoder, encode_page
+from migrator.mapping.heart.items import CompiledEntity
+from migrator.model.edges import RawRows, Receipt
+from migrator.stages.backfill.write import NO_TICKET, Copied, FastPath, PagePath, Read
+
+
+@runtime_checkable
+class EncodedPuts(Protocol):
+    """A store that also takes items as JSON in DynamoDB's form.
+
+    `takes_encoded`: whether it does now, for which its requests must go by our own exchange.
+    """
+
+    @property
+    def takes_encoded(self) -> bool: ...
+
+    def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt: ...
+
+
+@dataclass(frozen=True)
+class EncodedPath:
+    """The fast path with items that generated functions encode; an entity without one goes by `path`."""
+
+    path: FastPath
+    store: EncodedPuts
+    encoders: Mapping[str, Encoder]
+
+    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
+        encoder = self.encoders.get(entity.name)
+        if encoder is None:
+            return self.path.copy(entity, read)
+        page = encode_page(encoder, read.raw(encoder.raw), NO_TICKET, self.path.clock())
+        self.path.check()
+        receipt = self.store.put_encoded(page.items) if page.items else Receipt()
+        written = [key for key, _, _, _ in page.items]
+        return Copied(page.rows, page.expired, receipt, page.refused, written)
+
+
+def encoded_where_possible(path: FastPath, entities: Sequence[CompiledEntity]) -> PagePath:
+    """The path with generated functions for the entities whose keys are neither claimed nor remembered."""
+    store = path.store
+    if not isinstance(store, EncodedPuts) or not store.takes_encoded:
+        return path
+    plain = [
+        entity
+        for entity in entities
+        if not path.claims.unproved.get(entity.name) and entity.name not in path.remembered
+    ]
+    return EncodedPath(path, store, encoders_of(path.claims.source, plain))
+
+
+def encoders_of(source: object, entities: Iterable[CompiledEntity]) -> dict[str, Encoder]:
+    """By entity, of those that have one; they take rows as raw as the source gives them."""
+    made = {
+        entity.name: compile_encoder(
+            entity, source.raw_places(entity.plan) if isinstance(source, RawRows) else frozenset()
+        )
+        for entity in entities
+    }
+    return {name: encoder for name, encoder in made.items() if encoder is not None}

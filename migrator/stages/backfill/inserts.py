@@ -1,0 +1,127 @@
+"""How a backfill writes a page beside other writers, with items that each entity's generated function encodes.
+
+They are inserted where nothing is. What is there already is put under rule 3's condition as an item, and what comes of that
+is followed as on the path that has items. That path takes an entity whose keys are remembered (rule 7) or written in one
+transaction: both look into items before they are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import orjson
+
+from migrator.mapping.heart.encoder import EncodedItem, Encoder, compile_encoder, encode_page
+from migrator.mapping.heart.items import CompiledEntity, row_key
+from migrator.mapping.heart.wire import decode_item
+from migrator.model.edges import RawRows
+from migrator.model.live import Outcome
+from migrator.model.table import Item
+from migrator.stages.backfill.write import (
+    ConcurrentWriter,
+    ConditionalPath,
+    Copied,
+    PagePath,
+    Read,
+    follow,
+    keys_by_root,
+    roots_refused,
+)
+from migrator.stages.live.refresh import drawn
+from migrator.stages.live.send import TransactionGroups, send
+
+
+@runtime_checkable
+class EncodedInserts(Protocol):
+    """A store that also inserts items as JSON in DynamoDB's form.
+
+    `takes_encoded`: whether it does now, for which its requests must go by our own exchange.
+    """
+
+    @property
+    def takes_encoded(self) -> bool: ...
+
+    def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
+        """As `ConditionalStore.write` of fresh items; the outcomes of those alone that were not inserted."""
+
+
+@dataclass(frozen=True)
+class EncodedConditionalPath:
+    """The conditional path with items that generated functions encode; an entity without one goes by `path`."""
+
+    path: ConditionalPath
+    store: EncodedInserts
+    encoders: Mapping[str, Encoder]
+
+    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
+        encoder = self.encoders.get(entity.name)
+        if encoder is None:
+            return self.path.copy(entity, read)
+        return self.path.copied(self._written(encoder, read))
+
+    def _written(self, encoder: Encoder, read: Read) -> ConcurrentWriter:
+        """Reads a page with a ticket of its own and inserts what is not there yet (rules 2 and 3)."""
+        refresh, entity = self.path.refresh, encoder.entity
+        ticket = drawn(refresh.tickets, refresh.memory, refresh.control)
+        rows = read.raw(encoder.raw)
+        encoded = encode_page(encoder, rows, ticket, refresh.clock())
+        outcomes = self._sent(encoded.items)
+        page = ConcurrentWriter(
+            encoded.rows,
+            [(key, size) for key, _, size, _ in encoded.items],
+            encoded.expired,
+            encoded.refused,
+            {(entity.name, row_key(entity, row)): ticket for row in rows.rows},
+        )
+        again = roots_refused(entity, encoded.refused)
+        follow(
+            refresh,
+            page,
+            ticket,
+            outcomes,
+            again,
+            lambda: keys_by_root(refresh.table, items_of(encoded.items)),
+        )
+        return page
+
+    def _sent(self, items: Sequence[EncodedItem]) -> list[Outcome]:
+        """Outcomes of the items that are not simply stored."""
+        refresh = self.path.refresh
+        if len({item[0] for item in items}) < len(items):
+            # Two rows make one key: the later one is to meet the item of the first.
+            sending = TransactionGroups(live=items_of(items))
+            roots = keys_by_root(refresh.table, sending.live).keys()
+            return send(refresh.store, sending, refresh.table, refresh.check, fresh=roots)
+        if not items:
+            return []
+        refresh.check()
+        return self.store.insert_encoded(items)
+
+
+def items_of(encoded: Sequence[EncodedItem]) -> list[Item]:
+    """The items that are encoded."""
+    return [decode_item(orjson.loads(attributes)) for _, attributes, _, _ in encoded]
+
+
+def inserts_where_possible(path: ConditionalPath) -> PagePath:
+    """The path with generated functions for the entities whose keys are neither remembered nor written together."""
+    store = path.refresh.store
+    if not isinstance(store, EncodedInserts) or not store.takes_encoded:
+        return path
+    plain = [
+        entity.compiled
+        for entity in path.refresh.entities.values()
+        if not entity.remembered and not entity.together
+    ]
+    made = {entity.name: compile_encoder(entity, _raw_places(path.refresh.rows, entity)) for entity in plain}
+    return EncodedConditionalPath(
+        path, store, {name: encoder for name, encoder in made.items() if encoder is not None}
+    )
+
+
+def _raw_places(source: object, entity: CompiledEntity) -> frozenset[int]:
+    """Places that can be read raw; not those of the key, by which the rows of a page are named."""
+    offered = source.raw_places(entity.plan) if isinstance(source, RawRows) else frozenset()
+    return offered - frozenset(entity.key_places)

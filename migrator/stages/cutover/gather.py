@@ -1,0 +1,312 @@
+"""Gathers the evidence for a move of a pattern and for the end of SQL, from source, table and journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+from migrator.mapping.check.check import Checked
+from migrator.mapping.check.keys import patterns_reading, types_read
+from migrator.mapping.heart.changes import captured_name, direct_tables
+from migrator.model.capture import Installation
+from migrator.model.edges import Rows
+from migrator.model.errors import SettingsError, SourceError, StoppedError, TargetError
+from migrator.model.evidence import Evidence, Line, PatternPhase, Phases, State
+from migrator.model.facts import EntityPlan
+from migrator.model.instances import Newest, Revision, ServiceRegistry
+from migrator.model.journal import Journal, Run, RunIdentity
+from migrator.model.live import Activity, ActivityCounts, Marks, MarksState, Writer, Writers
+from migrator.model.mapping import Pattern
+from migrator.model.table import TOMBSTONE, Item, TableDesign
+from migrator.runtime.retry import nap
+from migrator.settings.job import CutoverSettings
+from migrator.stages.cutover.dependence import Dependence, Tombstones, may_be_direct, still_needed
+from migrator.stages.cutover.evidence import Facts, Unknown, Verified, judge
+from migrator.stages.live.capture import CaptureStage
+from migrator.stages.live.writers import Purge
+
+_Found = TypeVar("_Found")
+_FINDINGS_READ = 100_000
+"""With more findings than this all are counted, whichever entities they are of."""
+
+
+class JobRecords(Protocol):
+    """What the journal holds of one job."""
+
+    @property
+    def journal(self) -> Journal: ...
+    @property
+    def phases(self) -> Phases: ...
+    @property
+    def evidence(self) -> Evidence: ...
+
+    def service_registry(self) -> ServiceRegistry: ...
+
+    def newest(self) -> Newest | None:
+        """The revision that the job's writers work by; None where none is registered."""
+
+    def digests(self) -> Mapping[str, str]:
+        """By the ids of the job's writers, the revisions that they work by."""
+
+    def installation_of(self, run: Run) -> str | None:
+        """The id of the capture that was installed when the run began; None where an older version began it."""
+
+    def look_before(self, run: Run) -> ActivityCounts | None:
+        """The source's counts of changes when the run began; None where they were not read."""
+
+
+class OpenTable(Protocol):
+    """The job's table, opened for reading."""
+
+    @property
+    def design(self) -> TableDesign: ...
+
+    def table_id(self) -> str:
+        """Raises: TargetError where the table is missing, or is another one."""
+
+    def pages(self) -> Iterator[list[Item]]:
+        """Every item of the table."""
+
+
+@dataclass(frozen=True)
+class EvidenceGatherer:
+    """`own`: the revision that is judged. `writers`: by the table's id; `gone_s`: after that one that is silent is gone.
+    `purge`: by the table's id, one that only counts tombstones."""
+
+    job: str
+    limits: CutoverSettings
+    checked: Checked
+    own: Revision
+    records: JobRecords
+    source: Rows
+    capture: CaptureStage
+    marks: Marks
+    activity: Activity
+    table: OpenTable
+    writers: Callable[[str], Writers]
+    gone_s: float
+    purge: Callable[[str], Purge]
+    stop: Callable[[], bool]
+
+    def lines(self, current: PatternPhase, after: State) -> Sequence[Line]:
+        """The lines by which a move of the pattern to `after` is judged; every call gathers everything anew."""
+        now = replace(self)
+        lines = judge(now.facts(current, is_paused=after.phase == "complete"), self.limits, after)
+        if after.phase != "complete":
+            return lines
+        return [*lines, *still_needed(now.dependence(), self.limits)]
+
+    def direct_lines(self, direct: Sequence[str]) -> Sequence[Line]:
+        """The evidence for and against writing these entities past SQL from now on."""
+        tables = direct_tables(self.checked.direct_plans, self.checked.plans)
+        dependence = replace(self.dependence(tables=tables), tables=tables)
+        reading = patterns_reading(self.checked.mapping, direct)
+        kinds = sorted({writer.kind for writer in self._living()})
+        return may_be_direct(dependence, reading, kinds, self.checked.mapping.revision)
+
+    # ── facts about one pattern ──
+
+    def facts(self, current: PatternPhase, *, is_paused: bool = False) -> Facts:
+        """The facts about the pattern now. What cannot be obtained is Unknown, and is no failure.
+
+        `is_paused`: whether services are expected not to write now, and so to leave no marks.
+        """
+        evidence = self.records.evidence
+        now_s = evidence.now_s()
+        since_s = max(now_s - self.limits.evidence_max_age_s, self._newest_since_s)
+        confirmed = self.records.phases.confirmed()
+        return Facts(
+            pattern=self._pattern(current.pattern),
+            revision=self.checked.mapping.revision,
+            phase=current,
+            now_s=now_s,
+            windows=evidence.windows(since_s, current.pattern),
+            service_registry=self.records.service_registry(),
+            confirmed={
+                instance: versions.get(current.pattern, 0) for instance, versions in confirmed.items()
+            },
+            table_fault=_or_unknown(self._table_fault),
+            capture_fault=_or_unknown(lambda: self._capture_fault(is_paused=is_paused)),
+            marks=_or_unknown(self._marks),
+            relays=_or_unknown(self.relays),
+            verified=_or_unknown(lambda: self._verified(current.pattern, now_s)),
+        )
+
+    @cached_property
+    def _newest_since_s(self) -> float:
+        """When writers began to work by the newest revision; earlier comparisons say nothing about its items."""
+        newest = self.records.newest()
+        return newest.since if newest is not None else 0.0
+
+    def _pattern(self, name: str) -> Pattern:
+        return self.checked.mapping.patterns[name]
+
+    def _table_fault(self) -> str:
+        """What is wrong with the table, '' for nothing."""
+        return _fault(lambda: self.table_id)
+
+    def _capture_fault(self, *, is_paused: bool) -> str:
+        """Why a change could leave no mark, '' where all do. `is_paused`: services are expected not to write now."""
+        try:
+            status = self.capture.need_captured(self._plans, self.installation)
+        except (SettingsError, TargetError) as error:
+            return str(error)
+        wrong = status.unmarked()
+        if status.marked_by == "services" and not is_paused and not self.records.service_registry().marking:
+            wrong.append("services are to mark changes, and no instance of one is alive")
+        return "; ".join(wrong)
+
+    def _marks(self) -> MarksState | Unknown:
+        """The marks that wait; Unknown where nothing is captured, since changes then leave no mark."""
+        if self.installation is None:
+            return Unknown("nothing is captured, so no change leaves a mark")
+        return self.marks.state()
+
+    @cached_property
+    def installation(self) -> Installation | None:
+        """The installation of capture, if there is one."""
+        return self.capture.capture.installation()
+
+    @cached_property
+    def table_id(self) -> str:
+        """Raises: TargetError where the table is missing, or is another one."""
+        return self.table.table_id()
+
+    def relays(self) -> int | Unknown:
+        """How many relays are alive; Unknown where one makes items by another mapping than the one judged."""
+        relays = [writer.id for writer in self._living() if writer.kind == "relay" and not writer.fenced]
+        digests = self.records.digests()
+        if others := [writer for writer in relays if digests.get(writer) != self.own.digest]:
+            what = f"one is, by another mapping than this one, or with other columns ({len(others)} of {len(relays)}"
+            return Unknown(f"{what} workers of relays); end it, and start it anew by this one")
+        return len(relays)
+
+    def _living(self) -> list[Writer]:
+        return self.writers(self.table_id).living(self.gone_s)
+
+    @property
+    def _plans(self) -> list[EntityPlan]:
+        return list(self.checked.plans)
+
+    # ── what still depends on SQL ──
+
+    @cached_property
+    def tables(self) -> list[str]:
+        """Tables that entities read, by the names that capture uses."""
+        return [table.name for table in self.capture.capture.captured(self._plans)]
+
+    def dependence(self, *, with_tombstones: bool = False, tables: Sequence[str] | None = None) -> Dependence:
+        """The facts about the whole job. Takes cutover.quiet seconds, in which nothing may change in `tables` (by default
+        all tables that entities read)."""
+        phases, names = self.records.phases.all(), self.checked.mapping.patterns
+        now_s = self.records.evidence.now_s()
+        service_registry, unread = self.records.service_registry(), self._unread()
+        looks = _or_unknown(lambda: self._looks(self.tables if tables is None else tables))
+        # After the looks, which take a while: the other facts are read at their end.
+        now = replace(self)
+        return Dependence(
+            phases={name: phases.get(name, PatternPhase(name)) for name in names},
+            service_registry=service_registry,
+            tables=self.tables,
+            unread=unread,
+            looks=looks,
+            apart_s=self.limits.quiet_s,
+            marks=_or_unknown(now._marks),
+            waiting=_or_unknown(now._waiting),
+            verified=_or_unknown(lambda: now._verified(None, now_s)),
+            tombstones=self._tombstones() if with_tombstones else None,
+            revision=self.checked.mapping.revision,
+            confirmed=self.records.phases.confirmed(),
+        )
+
+    def _unread(self) -> list[str]:
+        """Tables of the source that no entity reads, except views, our own tables and the system's."""
+        read, views = (
+            {*self.tables, *direct_tables(self.checked.direct_plans, self.checked.plans)},
+            self.activity.views(),
+        )
+        tables = {captured_name(table): table.real for table in self.source.facts().tables.values()}
+        return sorted(name for name, real in tables.items() if name not in read and real not in views)
+
+    def _tombstones(self) -> Tombstones:
+        """Counted by a scan of the whole table."""
+        count, kind = 0, self.table.design.type_attribute
+
+        def pages() -> Iterator[list[Item]]:
+            nonlocal count
+            for page in self.table.pages():
+                count += sum(item.get(kind) == TOMBSTONE for item in page)
+                yield page
+
+        ripe = sum(self.purge(self.table_id).run(pages(), self.records.evidence.now_s()))
+        return Tombstones(count, ripe)
+
+    def _waiting(self) -> Mapping[str, int]:
+        return self.activity.waiting() if self.installation is not None else {}
+
+    def _looks(self, tables: Sequence[str]) -> tuple[ActivityCounts, ActivityCounts]:
+        before = self.activity.look(tables)
+        nap(self.limits.quiet_s, self.stop, time.sleep)
+        return before, self.activity.look(tables)
+
+    # ── verify ──
+
+    def _verified(self, pattern: str | None, now_s: float) -> Verified | None:
+        """The last full verify; findings of the pattern's entities, of all where it is None."""
+        newest, identity = self.records.newest(), self._identity()
+        first = newest.runs_before if newest is not None else 0
+        all_runs = self.records.journal.runs(self.job)
+        runs = [run for run in all_runs if run.identity == identity and run.id > first]
+        runs = [run for run in runs if self._is_of_this_capture(run)]
+        done = [run for run in runs if run.state == "done"]
+        if not done:
+            return Verified(runs[-1].id, 0, None) if runs else None
+        last = done[-1]
+        # Findings of a run that has not ended count, too.
+        findings = sum(self._findings(run, pattern) for run in runs if run.id >= last.id)
+        age_s = max(0.0, now_s - _begun_s(last))
+        return Verified(last.id, findings, age_s, self.records.look_before(last))
+
+    def _is_of_this_capture(self, run: Run) -> bool:
+        """Whether every change since the run began has left a mark; assumed for runs that an older version began."""
+        installation, here = self.records.installation_of(run), self.installation
+        return installation is None or here is None or installation == here.id
+
+    def _identity(self) -> RunIdentity:
+        return RunIdentity("verify", self.job, self.table_id, self.own.digest)
+
+    def _findings(self, run: Run, pattern: str | None) -> int:
+        """Findings of the pattern's entities, and those that belong to no entity of the mapping."""
+        journal = self.records.journal
+        total = sum(journal.finding_counts(run).values())
+        if pattern is None or total > _FINDINGS_READ:
+            return total
+        mapping = self.checked.mapping
+        others = set(mapping.entities) - set(types_read(mapping, self._pattern(pattern)))
+        return sum(finding.entity.partition("@")[0] not in others for finding in journal.findings(run))
+
+
+def _or_unknown(ask: Callable[[], _Found]) -> _Found | Unknown:
+    """What `ask` returns; Unknown where source, table or journal cannot be asked now."""
+    try:
+        return ask()
+    except (StoppedError, SourceError, TargetError) as error:
+        return Unknown(str(error))
+
+
+def _fault(ask: Callable[[], object]) -> str:
+    """The message of the fault that `ask` raises; '' where it raises none."""
+    try:
+        ask()
+    except (SettingsError, TargetError) as error:
+        return str(error)
+    return ""
+
+
+def _begun_s(run: Run) -> float:
+    """When the run began, in seconds since 1970; a resumed run has read its first rows then."""
+    return datetime.fromisoformat(run.started_at).timestamp()

@@ -1,0 +1,394 @@
+"""Requests of DynamoDB's data operations without botocore's layers: JSON bodies, its signature, kept-alive connections.
+
+A client of botocore spends a millisecond on a request of 25 items, most of it on walking the service's model. Credentials,
+endpoint, TLS and the signature stay botocore's; its client sends everything that is not listed here, and all of it where
+something is configured that this way does not know.
+"""
+
+from __future__ import annotations
+
+import functools
+import hmac
+import json
+import os
+import ssl
+import time
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NoReturn, Protocol
+from urllib.parse import urlsplit
+
+import orjson
+import structlog
+from botocore.auth import SIGV4_TIMESTAMP, SigV4Auth
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest
+from botocore.exceptions import (
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import ConnectTimeoutError as Urllib3ConnectTimeoutError
+from urllib3.exceptions import NewConnectionError
+
+from migrator.target.answers import (
+    BrokenFrameError,
+    IncompleteAnswerError,
+    Received,
+    missing_parts,
+    missing_reasons,
+    note_answer,
+    received,
+)
+
+log = structlog.get_logger()
+
+OPERATIONS = frozenset(
+    {
+        *(
+            "PutItem",
+            "UpdateItem",
+            "DeleteItem",
+            "GetItem",
+            "BatchWriteItem",
+            "BatchGetItem",
+            "Query",
+            "Scan",
+        ),
+        *("TransactWriteItems", "BatchExecuteStatement"),
+    }
+)
+"""Those whose requests are plain JSON and whose answers need no more of the model than the names of their parts."""
+
+_SERVICE = "dynamodb"
+
+REFERENCE = "reference"
+"""What MIGRATOR_LANE says where botocore is to send everything."""
+
+
+# ── Connections ──
+
+
+class Connections:
+    """Kept-alive connections to one URL, opened with the timeouts and certificates of a session of botocore.
+
+    Safe to share between threads; `at_most` are kept. Raises: botocore's errors of connections.
+    """
+
+    def __init__(self, session: Any, url: str, at_most: int) -> None:
+        self._session = session
+        self._url = url
+        self._at_most = at_most
+        self._idle: list[HTTPConnection] = []
+
+    def exchange(self, request: bytes) -> Received:
+        """The answer to the bytes of a request, sent once."""
+        connection = self._taken()
+        try:
+            connection.sock.sendall(request)
+            answer = received(connection.sock)
+        except TimeoutError as error:
+            connection.close()
+            raise ReadTimeoutError(endpoint_url=self._url, error=error) from error
+        except (OSError, BrokenFrameError) as error:
+            connection.close()
+            raise ConnectionClosedError(endpoint_url=self._url, error=error) from error
+        except BaseException:
+            # Stopped in between: what is left of the answer must not be read as that of another request.
+            connection.close()
+            raise
+        if answer.ends or len(self._idle) >= self._at_most:
+            connection.close()
+        else:
+            self._idle.append(connection)
+        return answer
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def _taken(self) -> HTTPConnection:
+        """A connection that is open: one that the other side closed meanwhile is readable, and goes."""
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                break
+            if connection.is_connected:
+                return connection
+            connection.close()
+        return self._opened()
+
+    def _opened(self) -> HTTPConnection:
+        pool = self._session._manager.connection_from_url(self._url)
+        self._session._setup_ssl_cert(pool, self._url, self._session._verify)
+        connection: HTTPConnection = pool._new_conn()
+        try:
+            connection.connect()
+        except NewConnectionError as error:
+            raise EndpointConnectionError(endpoint_url=self._url, error=error) from error
+        except Urllib3ConnectTimeoutError as error:
+            raise ConnectTimeoutError(endpoint_url=self._url, error=error) from error
+        except ssl.SSLError as error:
+            raise SSLError(endpoint_url=self._url, error=error) from error
+        except OSError as error:
+            raise ConnectionClosedError(endpoint_url=self._url, error=error) from error
+        connection.sock.settimeout(pool.timeout.read_timeout)
+        return connection
+
+
+# ── Signatures ──
+
+
+class Secrets(Protocol):
+    """Credentials as they are at one moment, of botocore."""
+
+    access_key: str
+    secret_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What the requests of one operation have in common as long as credentials and day stay.
+
+    `canonical`: the canonical request before and behind its moment, without the hash of the body that ends it.
+    """
+
+    headers: Mapping[str, str]
+    token: Mapping[str, str]
+    canonical: tuple[str, str]
+    scope: str
+    authorization: str
+    key: bytes
+
+
+class Signer:
+    """Headers with the signature that botocore's SigV4Auth gives, which makes the parts that stay, once a day.
+
+    Source: AWS General Reference, "Create a signed AWS API request". Safe to share between threads.
+    """
+
+    def __init__(self, url: str, region: str, headers: Mapping[str, str]) -> None:
+        self._url = url
+        self._region = region
+        self._headers = headers
+        self._kept: tuple[object, str, dict[str, _Form]] = (None, "", {})
+
+    def headers(self, operation: str, body: bytes, secrets: Secrets, now_s: float) -> dict[str, str]:
+        """The headers of a request of the operation that is sent now."""
+        moment = time.strftime(SIGV4_TIMESTAMP, time.gmtime(now_s))
+        form = self._form(operation, secrets, moment[:8])
+        before, behind = form.canonical
+        canonical = f"{before}{moment}{behind}{sha256(body).hexdigest()}"
+        hashed = sha256(canonical.encode()).hexdigest()
+        to_sign = f"AWS4-HMAC-SHA256\n{moment}\n{form.scope}\n{hashed}"
+        signature = hmac.digest(form.key, to_sign.encode(), "sha256").hex()
+        signed = {"Authorization": f"{form.authorization}{signature}"}
+        return {**form.headers, "X-Amz-Date": moment, **form.token, **signed}
+
+    def _form(self, operation: str, secrets: Secrets, day: str) -> _Form:
+        kept_secrets, kept_day, forms = self._kept
+        if day != kept_day or secrets != kept_secrets:
+            # One assignment: another thread has the old ones, or the new ones, and never a mix of them.
+            forms = {}
+            self._kept = (secrets, day, forms)
+        form = forms.get(operation)
+        if form is None:
+            form = forms[operation] = self._made(operation, secrets, day)
+        return form
+
+    def _made(self, operation: str, secrets: Secrets, day: str) -> _Form:
+        headers = {**self._headers, "X-Amz-Target": f"DynamoDB_20120810.{operation}"}
+        request = AWSRequest("POST", self._url, headers=headers, data=b"")
+        moment = request.context["timestamp"] = f"{day}T000000Z"
+        signer = SigV4Auth(secrets, _SERVICE, self._region)
+        signer._modify_request_before_signing(request)
+        canonical = signer.canonical_request(request).rpartition("\n")[0] + "\n"
+        before, mark, behind = canonical.partition(f"\nx-amz-date:{moment}\n")
+        names = signer.signed_headers(signer.headers_to_sign(request))
+        key = f"AWS4{secrets.secret_key}".encode()
+        for part in (day, self._region, _SERVICE, "aws4_request"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        return _Form(
+            headers,
+            {name: value for name, value in request.headers.items() if name not in (*headers, "X-Amz-Date")},
+            (before + mark[: -len(moment) - 1], "\n" + behind),
+            signer.credential_scope(request),
+            f"AWS4-HMAC-SHA256 Credential={signer.scope(request)}, SignedHeaders={names}, Signature=",
+            key,
+        )
+
+
+# ── Requests and answers ──
+
+
+class CredentialSource(Protocol):
+    """botocore's credentials: refreshed when they are asked for, where they can be."""
+
+    def get_frozen_credentials(self) -> Any: ...
+
+
+class Exchange:
+    """Sends requests for one client; safe to share between threads."""
+
+    def __init__(self, client: Any, credentials: CredentialSource, connections: Connections) -> None:
+        self._credentials = credentials
+        self._url = client.meta.endpoint_url
+        self._host, path = urlsplit(self._url)[1:3]
+        self._path = path or "/"
+        headers = {
+            "Host": self._host,
+            "X-Amz-Target": "",
+            "Content-Type": "application/x-amz-json-1.0",
+            "User-Agent": client._user_agent_creator.to_string(),
+        }
+        self._signer = Signer(self._url, client.meta.region_name, headers)
+        self._connections = connections
+
+    def call(
+        self,
+        client: Any,
+        operation: str,
+        params: Mapping[str, Any],
+        read: Callable[[bytes], Any] = orjson.loads,
+    ) -> dict[str, Any]:
+        """The answer of an operation, in the form of botocore's clients but that binary values are base64 text.
+
+        `read`: from the JSON of the answer to its parts.
+        Raises: ClientError, BotoCoreError as a client does; IncompleteAnswerError where a part is missing.
+        """
+        body = _json(params)
+        request = self._signed(operation, body)
+        client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
+        answer = self._connections.exchange(_bytes(request, self._path))
+        note_answer(client)
+        parsed = _parsed(answer, read)
+        if answer.status >= 300:
+            _refuse(client, operation, params, answer, parsed)
+        if parsed is None:
+            raise IncompleteAnswerError(part="the operation's shape")
+        for part in missing_parts(operation, params, parsed):
+            raise IncompleteAnswerError(part=part)
+        return parsed
+
+    def scan(self, client: Any, read: Callable[[bytes], Any], **params: Any) -> dict[str, Any]:
+        return self.call(client, "Scan", params, read)
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _signed(self, operation: str, body: bytes) -> AWSPreparedRequest:
+        secrets = self._credentials.get_frozen_credentials()
+        headers = self._signer.headers(operation, body, secrets, time.time())
+        return AWSPreparedRequest("POST", self._url, headers, body, stream_output=False)
+
+
+def _json(params: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(params, default=_base64)
+    except TypeError:
+        # Text that is no Unicode: the service itself says what it does not take.
+        return json.dumps(params, default=_base64).encode()
+
+
+def _base64(value: Any) -> str:
+    if isinstance(value, (bytes, bytearray)):
+        return b64encode(value).decode()
+    raise TypeError(type(value).__name__)
+
+
+def _bytes(request: AWSPreparedRequest, path: str) -> bytes:
+    body: bytes = request.body
+    lines = [f"{name}: {value}\r\n" for name, value in request.headers.items()]
+    end = f"Accept-Encoding: identity\r\nContent-Length: {len(body)}\r\n\r\n"
+    return f"POST {path} HTTP/1.1\r\n{''.join(lines)}{end}".encode() + body
+
+
+def _parsed(answer: Received, read: Callable[[bytes], Any]) -> dict[str, Any] | None:
+    """The object that an answer holds; None where it holds none. Raises: IncompleteAnswerError by its checksum."""
+    checksum = answer.headers.get("x-amz-crc32")
+    if checksum is not None and checksum != str(zlib.crc32(answer.body)):
+        raise IncompleteAnswerError(part="the body of its checksum")
+    try:
+        parsed = read(answer.body)
+    except orjson.JSONDecodeError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _refuse(
+    client: Any, operation: str, params: Mapping[str, Any], answer: Received, parsed: dict[str, Any] | None
+) -> NoReturn:
+    """Raises: ClientError of the answer's type.
+
+    Source: Developer Guide, "Error handling with DynamoDB", "Error components".
+    """
+    body = parsed or {}
+    code = str(body.get("__type") or answer.status).split(":")[0].rpartition("#")[2]
+    message = body.get("message") or body.get("Message") or ""
+    metadata = {"HTTPStatusCode": answer.status, "RequestId": answer.headers.get("x-amzn-requestid", "")}
+    told = {**body, "Error": {"Code": code, "Message": message}, "ResponseMetadata": metadata}
+    for part in missing_reasons(params, told):
+        raise IncompleteAnswerError(part=part)
+    raise client.exceptions.from_code(code)(told, operation)
+
+
+# ── Clients that use it ──
+
+
+class ExchangingClient:
+    """What a class of botocore's clients gets as its first base: the hot operations go by an exchange where there is one."""
+
+    exchange: Exchange | None = None
+
+    def _make_api_call(self, operation_name: str, api_params: Mapping[str, Any]) -> Any:
+        if self.exchange is None or operation_name not in OPERATIONS:
+            return super()._make_api_call(operation_name, api_params)  # type: ignore[misc]
+        return self.exchange.call(self, operation_name, api_params)
+
+    def close(self) -> None:
+        if self.exchange is not None:
+            self.exchange.close()
+        super().close()  # type: ignore[misc]
+
+
+def with_exchange(base_classes: list[type], **_: Any) -> None:
+    """A handler of botocore's event `creating-client-class`."""
+    base_classes.insert(0, ExchangingClient)
+
+
+def open_exchange(client: Any) -> None:
+    """Lets a client that was made by `with_exchange` use one, or logs once why botocore sends everything."""
+    reason = _unknown(client)
+    if reason:
+        _log_once(reason)
+        return
+    session, url = client._endpoint.http_session, client.meta.endpoint_url
+    connections = Connections(session, url, int(client.meta.config.max_pool_connections))
+    client.exchange = Exchange(client, client._request_signer._credentials, connections)
+
+
+@functools.cache
+def _log_once(reason: str) -> None:
+    log.info("botocore_sends_everything", reason=reason)
+
+
+def _unknown(client: Any) -> str:
+    """What is configured that is botocore's alone to know; '' for nothing."""
+    config, session = client.meta.config, client._endpoint.http_session
+    if os.environ.get("MIGRATOR_LANE") == REFERENCE:
+        return "MIGRATOR_LANE says so"
+    if session._proxy_config.proxy_url_for(client.meta.endpoint_url):
+        return "a proxy is set"
+    if client._request_signer._credentials is None:
+        return "there are no credentials"
+    if config.signature_version != "v4":
+        return "another signature is set"
+    if config.account_id_endpoint_mode == "required":
+        return "an account's own endpoint is required"
+    return ""

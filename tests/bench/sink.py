@@ -1,0 +1,60 @@
+"""An endpoint that answers every DynamoDB write at once and keeps nothing: what is left is the sender's own cost."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from functools import cache
+
+_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: {}\r\n\r\n"
+_CONSUMED = [{"TableName": "T", "CapacityUnits": 25.0}]
+_LENGTH = b"content-length:"
+_STATEMENTS = b"BatchExecuteStatement"
+
+
+def _written(said: dict[str, object]) -> bytes:
+    body = json.dumps({**said, "ConsumedCapacity": _CONSUMED}).encode()
+    return _HEAD.format(len(body)).encode() + body
+
+
+ANSWER = _written({"UnprocessedItems": {}})
+
+
+@cache
+def inserted(statements: int) -> bytes:
+    """The answer that says of so many statements that each took place."""
+    return _written({"Responses": [{"TableName": "T"}] * statements})
+
+
+def _serve(connection: socket.socket) -> None:
+    buffer = b""
+    while True:
+        while b"\r\n\r\n" not in buffer:
+            data = connection.recv(1 << 18)
+            if not data:
+                return
+            buffer += data
+        head, _, rest = buffer.partition(b"\r\n\r\n")
+        at = head.lower().index(_LENGTH) + len(_LENGTH)
+        length = int(head[at:].split(b"\r\n", 1)[0])
+        while len(rest) < length:
+            rest += connection.recv(1 << 18)
+        body, buffer = rest[:length], rest[length:]
+        # In a text of a value the quotation marks are escaped, so none is counted.
+        connection.sendall(inserted(body.count(b'"Statement":')) if _STATEMENTS in head else ANSWER)
+
+
+def main() -> None:
+    """Prints its port, and serves until it is ended."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        print(server.getsockname()[1], flush=True)
+        while True:
+            connection = server.accept()[0]
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=_serve, args=(connection,), daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

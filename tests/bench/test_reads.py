@@ -1,0 +1,111 @@
+"""CPU of a read through `Migration.read` against asking the same side bare, and what its callers notice of a shadow that agrees.
+
+Ways are measured in turn in one run; the figures are medians. Only this process's CPU counts: what the servers take is theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import sqlalchemy as sa
+from boto3.dynamodb.conditions import Key
+
+from migrator.api import Migration
+from tests.service.reading import ReadShop, open_read_shop, seen
+
+pytestmark = pytest.mark.bench
+
+CALLS = int(os.environ.get("MIGRATOR_TEST_CALLS", 300))
+ROUNDS = int(os.environ.get("MIGRATOR_TEST_ROUNDS", 7))
+CALLS_A_SECOND = 100
+PATTERN, PARAMS = "recent_orders", {"user_id": 1}
+
+
+@pytest.fixture
+def shop(postgres_database: str, dynamodb_url: str, tmp_path: Path) -> Iterator[ReadShop]:
+    with open_read_shop("postgresql", postgres_database, dynamodb_url, tmp_path) as opened:
+        yield opened
+
+
+def cpu_us(work: Callable[[], Any]) -> float:
+    began = time.process_time()
+    for _ in range(CALLS):
+        work()
+    return (time.process_time() - began) / CALLS * 1e6
+
+
+def compared(name: str, bare: Callable[[], Any], ours: Callable[[], Any]) -> None:
+    assert len(bare()) == len(ours()) == 10
+    rounds = [(cpu_us(bare), cpu_us(ours)) for _ in range(ROUNDS)]
+    alone, through = (statistics.median(column) for column in zip(*rounds, strict=True))
+    ratio = statistics.median(one / other for other, one in rounds)
+    print(f"\n{name}: {alone:.0f} µs bare, {through:.0f} µs by Migration.read: {ratio:.2f}")
+
+
+def test_complete(shop: ReadShop, dynamodb_url: str) -> None:
+    shop.move("complete", 0, PATTERN)
+    keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
+    table = boto3.resource("dynamodb", endpoint_url=dynamodb_url, **keys).Table(shop.store.design.name)
+    condition = Key("PK").eq("USER#1") & Key("SK").begins_with("ORDER#")
+    with shop.migration() as migration:
+        seen(migration, "complete", PATTERN)
+        compared(
+            "complete",
+            lambda: table.query(KeyConditionExpression=condition, ScanIndexForward=False)["Items"],
+            lambda: migration.read(PATTERN, **PARAMS),
+        )
+
+
+def test_off(shop: ReadShop) -> None:
+    """Against the statement as a service sends it, by SQLAlchemy with a transaction of its own."""
+    statement = sa.text(
+        "SELECT id, total, status, placed_at, paid FROM orders WHERE user_id = :user_id AND"
+        " (SELECT count(*) FROM orders newer WHERE newer.user_id = :user_id AND newer.id > orders.id) < 100000"
+        " ORDER BY id DESC"
+    )
+
+    def bare() -> list[Any]:
+        with shop.engine.begin() as connection:
+            return list(connection.execute(statement, PARAMS).mappings())
+
+    with shop.migration() as migration:
+        seen(migration, "off", PATTERN)
+        compared("off", bare, lambda: migration.read(PATTERN, **PARAMS))
+
+
+def test_p99_with_a_shadow_that_agrees(shop: ReadShop) -> None:
+    """Of callers that come at a rate, as those of a service do. Ones that leave the interpreter no moment notice more."""
+    shop.move("shadow", 0, PATTERN)
+    text = shop.job.read_text().replace("per_s: 10000", "per_s: 20")
+    shop.job.write_text(text)
+    with shop.migration() as shadowed:
+        shop.job.write_text(text.replace("shadow: {", "shadow: {sample: 0, "))
+        with shop.migration() as alone:
+            for migration in (shadowed, alone):
+                seen(migration, "shadow", PATTERN)
+            rounds = [(p99_ms(alone), p99_ms(shadowed)) for _ in range(ROUNDS)]
+    without, beside = (statistics.median(column) for column in zip(*rounds, strict=True))
+    ratio = statistics.median(other / one for one, other in rounds)
+    found = shop.windows()[PATTERN]
+    assert found.same > 0
+    print(
+        f"\np99 at {CALLS_A_SECOND} calls/s: {without:.2f} ms alone, {beside:.2f} ms with a shadow: {ratio:.2f}"
+    )
+
+
+def p99_ms(migration: Migration) -> float:
+    took, begins_at = [], time.perf_counter()
+    for _ in range(CALLS):
+        time.sleep(max(0.0, begins_at - time.perf_counter()))
+        began = time.perf_counter()
+        migration.read(PATTERN, **PARAMS)
+        took.append((time.perf_counter() - began) * 1000)
+        begins_at += 1 / CALLS_A_SECOND
+    return sorted(took)[int(CALLS * 0.99)]

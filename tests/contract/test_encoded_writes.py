@@ -1,0 +1,138 @@
+"""What is sent of items that are JSON already: the requests of the ways that have items, byte by byte."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.mapping.heart.encoder import EncodedItem
+from migrator.mapping.heart.encoder_values import base64_text
+from migrator.mapping.heart.wire import decode_item, encode_item, encode_sized
+from migrator.model.table import TOMBSTONE, Item, KeyAttribute, TableDesign
+from migrator.target.client import dynamodb_client
+from migrator.target.conditional import ConditionalWrites
+from migrator.target.exchange import REFERENCE
+from migrator.target.store import DynamoStore
+from migrator.target.table import DynamoTableAdmin
+from tests.support_fence import no_fence
+
+Request = tuple[str, bytes]
+"""An operation and its body."""
+
+
+def item(number: int, **more: Any) -> Item:
+    return {"PK": f"P#{number % 7}", "SK": number, "type": "T", "_src": f"order:[{number}]", "_tk": 5, **more}
+
+
+OF_ALL_TYPES = [
+    item(100, text="é\u2028\"\\'/\x7f\n", price=Decimal("1.50"), tiny=Decimal("1E-130"), whole=10**37),
+    item(101, none=None, true=True, binary=b"\x00\xff", listed=[1, {"ü": b"x", "deep": [None, []]}]),
+    item(102, **{"a 'quoted' \"name\"": 1, "ü": {}, "a.b": "", "\\": 1}),
+    item(103, **{f"{number:0300}": number for number in range(30)}),
+    item(104, large="x" * 390_000),
+    item(105),
+]
+ITEMS = [*map(item, range(60)), *OF_ALL_TYPES]
+THERE = [
+    item(3, _tk=9),
+    item(4, _src="order:[0]"),
+    item(5, _src="order:[0]", _tk=9, type=TOMBSTONE),
+    item(6, _tk=1),
+    item(101, _tk=9),
+    {"PK": "P#0", "SK": 105},
+]
+
+
+def encoded(items: list[Item], design: TableDesign) -> list[EncodedItem]:
+    sized = [(design.key_of(one), *encode_sized(one)) for one in items]
+    return [(key, orjson.dumps(wired, default=base64_text), size, None) for key, wired, size in sized]
+
+
+@pytest.fixture
+def design() -> TableDesign:
+    return TableDesign(f"T{secrets.token_hex(6)}", (KeyAttribute("PK"), KeyAttribute("SK", "number")), "type")
+
+
+Ways = Callable[[str, Callable[[DynamoStore], Any]], tuple[list[Request], Any, list[Item]]]
+
+
+@pytest.fixture
+def sent(dynamodb_url: str, design: TableDesign, monkeypatch: pytest.MonkeyPatch) -> Ways:
+    """The requests that a way sends to a table that holds THERE, what it gives, and what the table holds after it."""
+
+    def on_a_new_table(lane: str, way: Callable[[DynamoStore], Any]) -> tuple[list[Request], Any, list[Item]]:
+        monkeypatch.setenv("MIGRATOR_LANE", lane)
+        client = dynamodb_client(region=None, profile=None, endpoint=dynamodb_url)
+        DynamoTableAdmin(client).create(design)
+        store = DynamoStore(client, design, no_fence)
+        store.put(THERE)
+        requests: list[Request] = []
+        client.meta.events.register(
+            "before-send.dynamodb", lambda request, **_: requests.append(noted(request))
+        )
+        given_back = way(store)
+        client.meta.events.unregister("before-send.dynamodb")
+        wrote = list(requests)
+        stored = [one for page in store.scan(0, 1) for one in page.items]
+        client.delete_table(TableName=design.name)
+        return sorted(wrote), given_back, sorted(stored, key=repr)
+
+    return on_a_new_table
+
+
+def noted(request: Any) -> Request:
+    target = request.headers["X-Amz-Target"]
+    text = target.decode() if isinstance(target, bytes) else target
+    return text.rpartition(".")[2], bytes(request.body)
+
+
+def read(requests: list[Request]) -> list[tuple[str, Any]]:
+    return sorted(((name, json.loads(body)) for name, body in requests), key=repr)
+
+
+def test_puts_of_items_and_of_their_json_are_the_same_requests(sent: Ways, design: TableDesign) -> None:
+    by_json = sent("exchange", lambda store: store.put_encoded(encoded(ITEMS, design)))
+    assert by_json == sent("exchange", lambda store: store.put(ITEMS))
+    requests, receipt, stored = sent(REFERENCE, lambda store: store.put(ITEMS))
+    assert (read(by_json[0]), *by_json[1:]) == (read(requests), receipt, stored)
+    assert [name for name, _ in requests] == ["BatchWriteItem"] * 3
+
+
+def test_inserts_of_items_and_of_their_json_are_the_same_requests(sent: Ways, design: TableDesign) -> None:
+    def by_items(store: DynamoStore) -> list[Any]:
+        outcomes = ConditionalWrites(store).write(ITEMS, fresh=True)
+        return [outcome for outcome in outcomes if outcome.verdict != "stored"]
+
+    def by_json(store: DynamoStore) -> list[Any]:
+        outcomes = ConditionalWrites(store).insert_encoded(encoded(ITEMS, design))
+        return [outcome for outcome in outcomes if outcome.verdict != "stored"]
+
+    as_json = sent("exchange", by_json)
+    assert as_json == sent("exchange", by_items)
+    requests, outcomes, stored = sent(REFERENCE, by_items)
+    assert (read(as_json[0]), *as_json[1:]) == (read(requests), outcomes, stored)
+    verdicts = ["newer", "owned_by_other", "tombstoned_by_other", "newer", "owned_by_other"]
+    assert [outcome.verdict for outcome in outcomes] == verdicts
+    # Six meet what is there, and of one the statement would be too long.
+    assert [name for name, _ in requests] == ["BatchExecuteStatement"] * 3 + ["PutItem"] * 7
+
+
+def values() -> st.SearchStrategy[Any]:
+    texts = st.text(st.characters(codec="utf-8"), max_size=20)
+    numbers = st.integers(-(10**37), 10**37) | st.decimals(allow_nan=False, allow_infinity=False, places=6)
+    plain = st.none() | st.booleans() | texts | numbers | st.binary(max_size=20)
+    return st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=8)
+
+
+@given(st.dictionaries(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20), values()))
+def test_an_item_that_was_json_is_sent_as_it_was(made: Item) -> None:
+    wired = orjson.dumps(encode_item(made), default=base64_text)
+    assert orjson.dumps(encode_item(decode_item(orjson.loads(wired))), default=base64_text) == wired

@@ -1,0 +1,150 @@
+"""`migrator init --statements auto`: the statements that a server recorded, and what is said where it did not."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from tests import support_mysql
+from tests import support_services as services
+from tests.journey.command import ROOT, Project
+from tests.journey.in_process import Ended
+from tests.journey.test_init import proposed, statements_of
+from tests.support_own_server import OwnServer
+
+SAMPLES = "25"
+pytestmark = pytest.mark.long_journey
+
+
+@pytest.fixture
+def here(tmp_path: Path, dynamodb_url: str) -> Callable[[str], Project]:
+    def make(source: str) -> Project:
+        environment = {
+            **{name: os.environ[name] for name in ("PATH",) if name in os.environ},
+            "MIGRATOR_SOURCE_URL": source,
+            "MIGRATOR_ENDPOINT_URL": dynamodb_url,
+            "PYTHONPATH": str(ROOT),
+        }
+        return Project(
+            tmp_path, tmp_path / "shop.job.yaml", f"Init{secrets.token_hex(4)}", dynamodb_url, environment
+        )
+
+    return make
+
+
+@contextmanager
+def recording_postgres() -> Iterator[OwnServer]:
+    with services.own_postgres("shared_preload_libraries=pg_stat_statements") as server:
+        yield server
+
+
+@contextmanager
+def chinook_on_postgres(server: OwnServer, chinook: Path) -> Iterator[str]:
+    with services.postgres_database(server.url) as url:
+        services.run_script(url, services.chinook_postgres_script(chinook))
+        yield url
+
+
+def asked_of_postgres(url: str) -> None:
+    """Asks each statement some times, its parameters by the server's own numbers."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION pg_stat_statements")
+        connection.execute("SELECT pg_stat_statements_reset()")
+        cursor = psycopg.RawCursor(connection)
+        for text, values in questions("postgresql"):
+            for number in range(len(values)):
+                text = text.replace(f":{list(values)[number]}", f"${number + 1}")
+            cursor.execute(text.encode(), list(values.values()))
+
+
+VALUES = {
+    **dict.fromkeys(
+        ("artist_id", "album_id", "track_id", "genre_id", "playlist_id", "customer_id", "invoice_id"), 3
+    ),
+    **{"employee_id": 2, "n": 5, "email": "ann@example.com", "from": "2026-01-01", "to": "2027-01-01"},
+}
+
+
+def questions(engine: str) -> Iterator[tuple[str, dict[str, object]]]:
+    """The statements of Chinook's patterns without comments, each with the values of its parameters by their length."""
+    for line in statements_of(engine).splitlines():
+        if not line.startswith("--"):
+            names = [name for name in sorted(VALUES, key=len, reverse=True) if f":{name}" in line]
+            yield line.rstrip(";"), {name: VALUES[name] for name in names}
+
+
+def replayed(project: Project) -> Ended:
+    job = str(project.job)
+    project.done("table", "create", job)
+    assert project.done("backfill", job, "--json").data["total"]["refused"] == 0
+    return project.done("shadow", "replay", job, "--questions", SAMPLES, "--seed", "19", "--json")
+
+
+def test_what_postgresql_recorded_of_chinook_is_served(
+    here: Callable[[str], Project], chinook_dir: Path
+) -> None:
+    with recording_postgres() as server, chinook_on_postgres(server, chinook_dir) as url:
+        asked_of_postgres(url)
+        project = here(url)
+        ended = proposed(project, "--json")
+        assert ended.code == 0, (ended.data["not_served"], ended.err)
+        assert (ended.data["served"], ended.data["indexes"]) == (17, 3)
+        again = proposed(project, "--json", "--force").data
+        assert (again["served"], again["not_served"]) == (17, [])
+        patterns = replayed(project).data["patterns"]
+    assert all(pattern["same"] == pattern["samples"] > 0 for pattern in patterns)
+
+
+def test_what_mariadb_recorded_of_chinook_is_served(
+    here: Callable[[str], Project], chinook_dir: Path
+) -> None:
+    with (
+        support_mysql.own_mariadb("--performance-schema=ON") as server,
+        support_mysql.mysql_database(server.url) as url,
+    ):
+        support_mysql.run_script(url, support_mysql.chinook_mysql_script(chinook_dir))
+        with support_mysql.connect(url) as connection, connection.cursor() as cursor:
+            cursor.execute("TRUNCATE performance_schema.events_statements_summary_by_digest")
+            for text, values in questions("mariadb"):
+                for name in values:
+                    text = text.replace(f":{name}", f"%({name})s")
+                cursor.execute(text, values)
+        project = here(url)
+        ended = proposed(project, "--json")
+        assert ended.code == 0, (ended.data["not_served"], ended.err)
+        assert (ended.data["served"], ended.data["indexes"]) == (17, 3)
+        patterns = replayed(project).data["patterns"]
+    assert all(pattern["same"] == pattern["samples"] > 0 for pattern in patterns)
+
+
+def test_a_server_that_records_nothing_is_said_with_what_to_do(
+    here: Callable[[str], Project], chinook_postgres: str, chinook_mysql: str
+) -> None:
+    for url, setting in (
+        (chinook_postgres, "shared_preload_libraries"),
+        (chinook_mysql, "performance_schema=ON"),
+    ):
+        ended = proposed(here(url))
+        assert ended.code == 2, ended.err
+        assert setting in ended.err
+
+
+def test_statements_of_others_that_are_hidden_are_said_with_the_right_to_give(
+    here: Callable[[str], Project], chinook_dir: Path
+) -> None:
+    with recording_postgres() as server, chinook_on_postgres(server, chinook_dir) as url:
+        asked_of_postgres(url)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE ROLE reader LOGIN")
+            connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        parts = urlsplit(url)
+        ended = proposed(here(parts._replace(netloc=f"reader@{parts.hostname}:{parts.port}").geturl()))
+    assert ended.code == 2, ended.err
+    assert "GRANT pg_read_all_stats" in ended.err

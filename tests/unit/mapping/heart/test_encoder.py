@@ -1,0 +1,265 @@
+"""The generated function of an entity: what it looks like, and what it leaves to items_for(). Equality: tests/golden/heart.py."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from migrator.mapping.heart.encoder import Encoder, compile_encoder, encode_page
+from migrator.model.edges import RawPage
+from tests.golden import heart
+
+USERS = heart.facts(
+    heart.table(
+        "users", {"id": "integer!", "name": "text", "born": "date", "total": "number(2)", "data": "json"}
+    )
+)
+TEXT = """
+entities:
+  users:
+    items:
+      User:
+        key: ["USER#{id:06}", "NAME#{name}"]
+        keep: all
+        GSI1: ["BORN#{born|month}", "{name}"]
+"""
+NOW_S = 1.0e9
+
+
+def left_by(made: Encoder, row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The row where the function has no code for it."""
+    left: list[tuple[Any, ...]] = []
+    made.encode([row], "}", 0, [], left.append)
+    return left
+
+
+def read(rows: list[tuple[Any, ...]]) -> RawPage:
+    return RawPage(rows, frozenset(), tuple)
+
+
+def encoder() -> Encoder:
+    made = compile_encoder(heart.entity(TEXT, USERS))
+    assert made is not None
+    return made
+
+
+def test_the_code_is_readable_and_names_columns() -> None:
+    code = encoder().code
+    assert code.startswith("def encode(rows, end, end_bytes, items, left):\n")
+    for line in ('# "name"', "f'USER#{t0.zfill(6)}'", """f',"SK":{{"S":"NAME#{q1[1:-1]}"}}'"""):
+        assert line in code, code
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (1, "Ann", "2001-02-03", Decimal("1.50"), {"a": [1, None]}),
+        (1, '\u2028\x00"\\é🎵', None, None, None),
+        (120, "x", None, Decimal("-0.00"), None),
+        (120, "x", None, Decimal("-1200.5000"), None),
+        (5, "x", None, Decimal("1E+5"), None),
+        (120, "x", "2001-02-03", 3, "[]"),
+        (0, "x", "2300-02-03", True, "{}"),
+    ],
+)
+def test_rows_of_plain_values_need_no_reference(row: tuple[Any, ...]) -> None:
+    made = encoder()
+    assert not left_by(made, row)
+    heart.both_ways(made.entity, row)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (-1, "negative", None, None, None),
+        (10_000_000, "too wide", None, None, None),
+        (1, None, None, None, None),
+        (1, "\ud800", None, None, None),
+        (1, "x" * 2000, None, None, None),
+        (1, "y", None, None, "y" * 500_000),
+        (None, "x", None, None, None),
+        (1, 5, None, None, None),
+        (1, "x", "no date", None, None),
+        (1, "x", None, float("nan"), None),
+    ],
+)
+def test_what_has_no_code_is_refused_in_the_words_of_the_reference(row: tuple[Any, ...]) -> None:
+    made = encoder()
+    page = encode_page(made, read([row, (7, "Bea", None, None, None)]), 0, NOW_S)
+    assert [finding.kind for finding in page.refused] == ["refused"]
+    assert [key for key, _, _, _ in page.items] == [("USER#000007", "NAME#Bea")]
+    with pytest.raises(heart.RowError, match=r"^users") as caught:
+        heart.both_ways(made.entity, row)
+    assert str(caught.value) == page.refused[0].reason
+
+
+def test_no_value_of_a_row_comes_into_the_code() -> None:
+    made = encoder()
+    before = made.code
+    assert not left_by(made, (1, "secret", None, None, None))
+    assert made.code == before
+
+
+def test_names_and_constants_of_a_mapping_are_no_code() -> None:
+    hostile = "\"'{}\\\n#');import os"
+    schema = heart.facts(heart.table("t", {"id": "integer!", hostile: "text"}))
+    key = json.dumps(["T#{id}", hostile.replace("{", "{{").replace("}", "}}")])
+    attributes = json.dumps({"other": {"const": hostile}, hostile + "2": "id"})
+    text = f"entities: {{t: {{items: {{T: {{key: {key}, keep: all, attributes: {attributes}}}}}}}}}"
+    entity = heart.entity(text, schema)
+    made = compile_encoder(entity)
+    assert made is not None
+    heart.both_ways(entity, (1, "x"))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    ["{GSI1PK: name}", "{story: {from: name, to: s3}}"],
+)
+def test_items_that_need_more_have_no_code(attributes: str) -> None:
+    text = TEXT.replace("        GSI1:", f"        attributes: {attributes}\n        #")
+    assert compile_encoder(heart.entity(text, USERS)) is None
+
+
+def test_expired_items_are_left_out_and_counted() -> None:
+    schema = heart.facts(heart.table("t", {"id": "integer!", "ends": "timestamp"}))
+    text = "entities: {t: {items: {T: {key: ['T#{id}', T], ttl: ends}}}}"
+    made = compile_encoder(heart.entity(text, schema))
+    assert made is not None
+    page = encode_page(made, read([(1, "1999-01-01"), (2, "2030-01-01"), (3, None)]), 0, NOW_S)
+    assert ([key[0] for key, _, _, _ in page.items], page.expired) == (["T#2", "T#3"], 1)
+
+
+ORDERS = heart.facts(
+    heart.table(
+        "orders",
+        {
+            "id": "integer!",
+            "customer_id": "integer",
+            "code": "text",
+            "at": "timestamp",
+            "paid": "boolean",
+            "u": "uuid",
+        },
+        references={"customer_id": "customers.id"},
+    ),
+    heart.table("customers", {"id": "integer!", "name": "text!", "city": "text"}),
+    heart.table(
+        "lines",
+        {"order_id": "integer!", "n": "integer!", "price": "number(2)", "name": "text", "on": "date"},
+        key=("order_id", "n"),
+        references={"order_id": "orders.id"},
+    ),
+)
+WITH_LINES = """
+entities:
+  orders:
+    join: {customer: customer_id}
+    collect:
+      lines: {of: lines, by: order_id, %s}
+      sold: {of: lines, by: order_id, sum: price}
+    items:
+      Order:
+        key: ["ORDER#{id}", "{code}"]
+        GSI1: ["C#{customer.name}#{customer.city}", "{at}#{u}"]
+        attributes:
+          customer: customer.name
+          title: "{code} of {customer.name}"
+          paid: paid
+          sold: sold
+          lines: {each: lines, attributes: {n: n, price: price, label: "{n:04} {name}", day: on|month, fixed: {const: 7}}}
+"""
+LINE = (1, Decimal("1.50"), 'a"b', "2024-02-29")
+
+
+def orders(words: str) -> tuple[Encoder, dict[str, int]]:
+    entity = heart.entity(WITH_LINES % words, ORDERS)
+    made = compile_encoder(entity)
+    assert made is not None
+    paths = [slot.path for slot in entity.plan.slots]
+    paths += [one.collection.alias for one in entity.plan.collections]
+    return made, {path: place for place, path in enumerate(paths)}
+
+
+def order(places: dict[str, int], values: dict[str, Any]) -> tuple[Any, ...]:
+    row: list[Any] = [None] * len(places)
+    for path, value in values.items():
+        row[places[path]] = value
+    return tuple(row)
+
+
+WHOLE = {
+    "id": 1,
+    "code": "é",
+    "customer.name": "Ann",
+    "customer.city": "\\",
+    "at": "2024-03-31 02:30:00",
+    "paid": True,
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"lines": (LINE, (2, None, None, None)), "sold": Decimal("3.00")},
+        {"customer.name": None, "customer.city": None, "lines": (LINE,) * 3, "paid": False},
+        {"u": "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "at": "2024-03-31T02:30:00.5"},
+        {"customer.name": "", "at": None, "paid": 0},
+    ],
+)
+def test_joins_lists_and_aggregates_need_no_reference(changed: dict[str, Any]) -> None:
+    made, places = orders("order_by: [n]")
+    row = order(places, {"lines": (), **WHOLE, **changed})
+    assert not left_by(made, row)
+    heart.both_ways(made.entity, row)
+
+
+@pytest.mark.parametrize(("words", "count"), [("first: 1", 5), ("at_most: 2", 2), ("at_most: 2", 3)])
+def test_bounds_of_a_list_hold(words: str, count: int) -> None:
+    made, places = orders(f"order_by: [n], {words}")
+    row = order(places, {**WHOLE, "lines": (LINE,) * count})
+    assert len(left_by(made, row)) == (count == 3)
+    if count == 3:
+        with pytest.raises(heart.RowError, match="more than 2 children"):
+            heart.both_ways(made.entity, row)
+    else:
+        heart.both_ways(made.entity, row)
+
+
+@pytest.mark.parametrize("child", [(-1, None, "x", None), (1, "x", None, None), (1, None, "\ud800", None)])
+def test_a_child_that_has_no_code_leaves_its_row_to_the_reference(child: tuple[Any, ...]) -> None:
+    made, places = orders("order_by: [n]")
+    row = order(places, {**WHOLE, "lines": (LINE, child)})
+    assert left_by(made, row) == [row]
+
+
+def test_a_child_is_decoded_by_its_own_kinds() -> None:
+    """Its second column is a timestamp where the row's is a date; and no name of an attribute is taken for one of the code."""
+    schema = heart.facts(
+        heart.table("trips", {"id": "integer!", "day": "date"}),
+        heart.table(
+            "stops",
+            {"trip_id": "integer!", "n": "integer!", "at": "timestamp"},
+            key=("trip_id", "n"),
+            references={"trip_id": "trips.id"},
+        ),
+    )
+    text = """
+entities:
+  trips:
+    collect: {stops: {of: stops, by: trip_id, order_by: [n]}}
+    items:
+      Trip:
+        key: ["TRIP#{id}", META]
+        attributes: {day: day, stops: {each: stops, attributes: {n: n, " decode1": at, "(decode1(d1)": at}}}
+"""
+    row = (1, datetime.date(2026, 1, 2), ((1, datetime.datetime(2026, 1, 2)), (2, None)))
+    (item,) = heart.both_ways(heart.entity(text, schema), row)
+    assert item["stops"][0] == dict.fromkeys((" decode1", "(decode1(d1)"), "2026-01-02T00:00:00.000000") | {
+        "n": 1
+    }

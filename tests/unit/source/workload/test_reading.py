@@ -1,0 +1,206 @@
+"""Statements read as questions, and every reason for which one is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.mapping.design.access import LARGEST_LIST
+from migrator.mapping.design.proposal import Asked, proposal_of
+from migrator.mapping.design.questions import REASONS, Figures, Question, Unserved
+from migrator.model.errors import Fault
+from migrator.model.facts import SchemaFacts
+from migrator.source.workload.reading import LONGEST, marked
+from tests.support_design import SHOP, proposed, read, source_with
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaFacts]:
+    with source_with(tmp_path_factory.mktemp("shop"), SHOP) as source:
+        yield source.facts()
+
+
+def question(sql: str, facts: SchemaFacts) -> Question:
+    (made,) = read(sql, facts)
+    assert isinstance(made, Question), made
+    return made
+
+
+def test_a_parents_key_is_the_childs_column_that_points_to_it(facts: SchemaFacts) -> None:
+    made = question(
+        "SELECT o.id, c.id, c.name FROM orders o JOIN customers c ON c.id = o.customer_id WHERE c.id = ?",
+        facts,
+    )
+    assert made.table == "orders"
+    assert made.outputs == (("", "id"), ("", "customer_id"), ("customers", "name"))
+    assert made.params == (("customer_id", "integer"),)
+    assert made.conditions[0].path == ("", "customer_id")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id FROM orders WHERE customer_id = $1 AND placed_at>=$2",
+        "SELECT id FROM orders WHERE customer_id = ? AND placed_at >= ?",
+        "SELECT id FROM orders WHERE customer_id = %s AND placed_at >= %s",
+        "SELECT id FROM orders WHERE customer_id = :customer_id AND placed_at >= :from_placed_at",
+        "SELECT id FROM orders WHERE customer_id = %(customer_id)s AND placed_at >= %(from_placed_at)s",
+        "SELECT id FROM orders WHERE customer_id = 7 AND placed_at >= '2026-01-01'",
+        "select o.id from orders as o where :customer_id = o.customer_id and :from_placed_at <= o.placed_at",
+    ],
+)
+def test_placeholders_of_every_style_have_names(sql: str, facts: SchemaFacts) -> None:
+    made = question(sql, facts)
+    assert made.params == (("customer_id", "integer"), ("from_placed_at", "timestamp"))
+    assert [condition.bound for condition in made.conditions] == ["=", ">="]
+    assert ":customer_id" in made.sql
+    assert ":from_placed_at" in made.sql
+
+
+def test_numbered_placeholders_without_a_blank_are_no_dollar_quote() -> None:
+    assert marked("IN ($1,$2)", "postgresql") == ("IN (:migrator_p0,:migrator_p1)", ("", ""))
+    assert marked("a = $2 AND b = $1 AND c = $2", "postgresql")[0].count("migrator_p0") == 2
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT ':x', a FROM t -- $1", "SELECT a::text FROM t /* ? */", 'SELECT "a?" FROM t']
+)
+def test_texts_comments_and_casts_hold_no_placeholder(sql: str) -> None:
+    assert marked(sql, "postgresql") == (sql, ())
+
+
+def test_a_list_of_constants_or_placeholders_is_one_parameter(facts: SchemaFacts) -> None:
+    for values in ("?, ?, ?", "1,2,3", "$1,$2", ":ids", "..."):
+        made = question(f"SELECT id, name FROM customers WHERE id IN ({values})", facts)
+        assert made.params[0][1] == "list of integer"
+        assert made.sql.count(":") == 1
+
+
+def test_an_inner_join_needs_a_value_that_may_be_null(facts: SchemaFacts) -> None:
+    sql = "SELECT c.id, r.name FROM customers c {} JOIN regions r ON r.id = c.region_id WHERE c.id = ?"
+    assert question(sql.format(""), facts).required == ("region_id",)
+    assert question(sql.format("LEFT"), facts).required == ()
+
+
+def test_the_sum_of_children_is_asked_of_their_parent(facts: SchemaFacts) -> None:
+    made = question(
+        "SELECT p.name, SUM(l.quantity) sold FROM lines l JOIN products p ON p.id = l.product_id"
+        " GROUP BY p.id, p.name ORDER BY sold DESC, p.id LIMIT 10",
+        facts,
+    )
+    assert made.table == "products"
+    assert made.total is not None
+    assert (made.total.kind, made.total.column, made.total.table) == ("sum", "quantity", "lines")
+    assert made.limit == "10"
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT id FROM customers WHERE?active = TRUE", "unknown"),
+        ("SELECT t.id FROM orders t JOIN lines l USING (OFFSET, id) WHERE t.id = ?", "ambiguous"),
+        ("SELECT id, id FROM orders WHERE id = ?", "computed"),
+        ("SELECT FROM orders WHERE id = ?", "computed"),
+        ("SELECT id FROM orders WHERE id = ? AND id = ?", "condition"),
+        ("SELECT id FROM orders WHERE id = ? LIMIT ? + 1", "limit"),
+        ("SELECT id FROM orders LEFT JOIN lines ON order_id = id AND line_no = ? WHERE id = ?", "join"),
+        ("SELECT id FROM orders, customers", "join"),
+        ("SELECT orders.id FROM orders, customers WHERE orders.id = ?", "join"),
+        ("SELECT id FROM orders WHERE customer_id = ?; \x00", "unknown"),
+    ],
+)
+def test_bad_statements_are_named_and_never_an_error(sql: str, reason: str, facts: SchemaFacts) -> None:
+    reasons = [made.reason for made in read(sql, facts) if isinstance(made, Unserved)]
+    assert reason in reasons, reasons
+
+
+NOT_READ = {
+    "aggregate": "SELECT COUNT(*) FROM orders WHERE customer_id = ?",
+    "ambiguous": "SELECT id FROM missing",
+    "catalogue": "WITH x AS (SELECT 1 FROM pg_class) SELECT * FROM information_schema.tables, x",
+    "computed": "SELECT id, total * 2 FROM orders WHERE id = ?",
+    "condition": "SELECT id FROM orders WHERE customer_id = ? OR status = ?",
+    "cut": "SELECT id, status, placed_at FROM orders WHERE customer_id = ? AND stat...",
+    "definition": "CREATE TABLE x (id INTEGER)",
+    "distinct": "SELECT DISTINCT status FROM orders",
+    "function": "SELECT id FROM orders WHERE date(placed_at) = ?",
+    "join": "SELECT c.id, o.id FROM customers c LEFT JOIN orders o ON o.customer_id = c.id WHERE c.id = ?",
+    "long": f"SELECT id FROM orders WHERE total = {'1+' * LONGEST}1",
+    "offset": "SELECT id FROM orders ORDER BY id LIMIT 10 OFFSET 20",
+    "search": "SELECT id FROM products WHERE name LIKE ?",
+    "session": "SET search_path = x",
+    "shape": "SELECT id FROM orders UNION SELECT id FROM lines",
+    "unsafe": "SELECT id FROM orders WHERE id = ? AND load_extension(?)",
+    "unknown": "this is no SQL at all",
+    "write": "UPDATE orders SET status = ? WHERE id = ?",
+}
+NOT_PLACED = {
+    "constant": "SELECT id FROM orders WHERE status = TRUE",
+    "index": "SELECT id FROM orders WHERE status = ?",
+    "key": "SELECT id FROM products WHERE photo IS NULL AND price = ? AND name = ? AND id = ?",
+    "limit": "SELECT id, name FROM products ORDER BY name LIMIT 5",
+    "list": "SELECT id FROM orders WHERE customer_id IN (?, ?)",
+    "scan": "SELECT id FROM events",
+}
+EVENTS = f"""{SHOP}
+CREATE TABLE events (id INTEGER NOT NULL PRIMARY KEY, happened_at TIMESTAMP NOT NULL);
+INSERT INTO events WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {LARGEST_LIST + 1})
+  SELECT i, '2026-01-01 00:00:00' FROM n;
+UPDATE products SET price = -price;
+"""
+
+
+@pytest.mark.parametrize(("reason", "sql"), NOT_READ.items(), ids=NOT_READ)
+def test_what_is_no_question_says_why(reason: str, sql: str, facts: SchemaFacts) -> None:
+    (made,) = read(sql, facts)
+    assert isinstance(made, Unserved)
+    assert made.reason == reason
+
+
+@pytest.mark.parametrize(("reason", "sql"), NOT_PLACED.items(), ids=NOT_PLACED)
+def test_what_no_key_answers_says_why(reason: str, sql: str, tmp_path: Path) -> None:
+    with source_with(tmp_path, EVENTS) as source:
+        made = proposed(source, sql, max_indexes=0)
+    assert [other.reason for other in made.unserved] == [reason]
+    assert not made.design.accesses
+
+
+def test_a_pattern_with_a_fault_is_taken_out_and_said(tmp_path: Path) -> None:
+    with source_with(tmp_path, SHOP) as source:
+        facts = source.facts()
+        questions = [
+            made for made in read("SELECT id FROM orders WHERE id = ?", facts) if isinstance(made, Question)
+        ]
+
+        def refused(text: str) -> list[Fault]:
+            wrong = "access_patterns" in text
+            return [Fault("shop.yaml", 1, "access_patterns.get_orders.sql", "no such thing")] if wrong else []
+
+        made = proposal_of(Asked(questions, facts, Figures(), "exact", "Shop", 5, refused))
+    assert [(other.reason, other.what) for other in made.unserved] == [("fault", "no such thing")]
+    assert "access_patterns" not in made.text
+
+
+def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: Path) -> None:
+    with source_with(tmp_path, SHOP) as source:
+        facts = source.facts()
+        questions = [
+            made for made in read("SELECT id FROM orders WHERE id = ?", facts) if isinstance(made, Question)
+        ]
+
+        def refused(text: str) -> list[Fault]:
+            wrong = "\n  orders:" in text
+            return (
+                [Fault("shop.yaml", 1, "entities.orders.items.Orders.key", "no such thing")] if wrong else []
+            )
+
+        made = proposal_of(Asked(questions, facts, Figures(), "exact", "Shop", 5, refused))
+    assert [other.reason for other in made.unserved] == ["fault"]
+    assert "orders" not in made.design.homes
+    assert any("orders is left out" in decision for decision in made.decisions)
+
+
+def test_every_reason_has_a_test() -> None:
+    assert {*NOT_READ, *NOT_PLACED, "fault"} == set(REASONS)

@@ -1,0 +1,73 @@
+"""Statements of a file: their rates and names, and that alike ones are one, without any value of a row."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from migrator.mapping.design.questions import Statement
+from migrator.source.workload.statements import merged, statements_of
+
+ENGINES = ("sqlite", "postgresql", "mysql")
+
+
+def test_a_rate_and_a_name_stand_in_the_comment_before() -> None:
+    text = """
+-- recent_orders 12.5/s
+SELECT 1 FROM orders WHERE id = ?;
+-- name: by_mail
+SELECT 2 FROM orders;
+/* 3 / s */ SELECT 3 FROM orders; SELECT 4 FROM orders
+"""
+    made = {statement.sql[:8]: statement for statement in statements_of(text, "sqlite")}
+    assert (made["SELECT 1"].calls, made["SELECT 1"].name) == (12.5, "recent_orders")
+    assert (made["SELECT 2"].calls, made["SELECT 2"].name) == (1.0, "by_mail")
+    assert made["SELECT 3"].calls == 3.0
+    assert made["SELECT 4"].calls == 1.0
+
+
+@pytest.mark.parametrize("dialect", ENGINES)
+def test_a_semicolon_in_a_text_or_a_name_ends_nothing(dialect: str) -> None:
+    text = """SELECT a FROM t WHERE b = 'x;y'; SELECT c FROM "t;u" -- ; no
+WHERE d = 1"""
+    assert len(statements_of(text, dialect)) == 2
+
+
+@pytest.mark.parametrize("dialect", ENGINES)
+def test_constants_are_no_difference_and_no_value_is_left(dialect: str) -> None:
+    text = "".join(
+        f"SELECT a FROM t WHERE b = 'secret{n}' AND c >= {n} AND d IN ({n}, {n + 1}) ORDER BY 1 LIMIT 10;\n"
+        for n in range(50)
+    )
+    (only,) = statements_of(text, dialect)
+    assert only.sql == "SELECT a FROM t WHERE b = ? AND c >= ? AND d IN (?) ORDER BY 1 LIMIT 10"
+    assert (only.calls, only.times) == (50.0, 50)
+
+
+def test_a_list_of_one_named_parameter_keeps_its_name() -> None:
+    (only,) = statements_of("SELECT a FROM t WHERE id IN (:ids)", "sqlite")
+    assert only.sql.endswith("IN (:ids)")
+
+
+def test_any_order_gives_the_same() -> None:
+    statements = [
+        Statement(f"SELECT a{n % 7} FROM t  WHERE b = {n}", float(n), f"name{n % 3}") for n in range(60)
+    ]
+    expected = merged(statements, "sqlite")
+    for seed in range(5):
+        mixed = list(statements)
+        random.Random(seed).shuffle(mixed)
+        assert merged(mixed, "sqlite") == expected
+
+
+def test_an_empty_file_has_no_statement() -> None:
+    assert statements_of("  \n-- nothing\n;;", "sqlite") == []
+
+
+def test_a_hundred_thousand_statements_take_seconds_not_minutes_of_a_processor() -> None:
+    text = "".join(f"SELECT a FROM t{n % 500} WHERE b = {n} AND c = 'x{n}';\n" for n in range(100_000))
+    began = time.process_time()
+    assert len(statements_of(text, "postgresql")) == 500
+    assert time.process_time() - began < 60

@@ -1,0 +1,169 @@
+"""A page beside other writers, by items and by their JSON: the same table, findings and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+
+from migrator.model.edges import RawPage
+from migrator.model.errors import StoppedError
+from migrator.model.facts import EntityPlan
+from migrator.model.live import Outcome
+from migrator.model.table import Item
+from migrator.stages.backfill.inserts import EncodedConditionalPath, inserts_where_possible
+from migrator.stages.backfill.write import ConditionalPath, Copied, PagePath
+from tests.fakes.source import MemorySource
+from tests.support_fence import PageOf
+from tests.unit.stages.live_world import SCHEMA, Shop
+
+NAMED = """
+  named:
+    table: users
+    items:
+      Named: {key: ["NAME#{name}", META], keep: [email]}
+"""
+
+
+def shop_with(prepare: Callable[[Shop], None]) -> Shop:
+    shop = Shop(NAMED)
+    shop.refresh.clock = lambda: 1_700_000_000.0
+    prepare(shop)
+    return shop
+
+
+def copied(shop: Shop, path: PagePath, name: str) -> Copied:
+    entity = shop.refresh.entities[name].compiled
+    return path.copy(entity, PageOf(lambda: shop.source.read_page(entity.plan, None, None)))
+
+
+def new_rows(shop: Shop) -> None:
+    shop.rows["users"] += [{"id": n, "name": f"Ann {n}", "email": f"{n}@x"} for n in range(1, 40)]
+
+
+def a_row_that_lost_its_key(shop: Shop) -> None:
+    shop.change("users", 1, name="Ann", email="a@x")
+    shop.change("users", 2, name="Bea", email="b@x")
+    shop.relay.once()
+    shop.rows["users"][0]["name"] = None
+
+
+def two_rows_of_one_key(shop: Shop) -> None:
+    shop.rows["users"] += [{"id": n, "name": "Ann", "email": f"{n}@x"} for n in (1, 2)]
+    shop.rows["users"].append({"id": 3, "name": "Bea", "email": "b@x"})
+
+
+def a_key_that_another_row_has_given_up(shop: Shop) -> None:
+    shop.change("users", 1, name="Ann", email="a@x")
+    shop.relay.once()
+    shop.rows["users"][:] = [
+        {"id": 1, "name": "Bea", "email": "a@x"},
+        {"id": 2, "name": "Ann", "email": "b@x"},
+    ]
+
+
+def an_item_that_is_newer(shop: Shop) -> None:
+    shop.rows["users"] += [{"id": n, "name": f"Ann {n}", "email": f"{n}@x"} for n in (1, 2)]
+    stale = ConditionalPath(shop.refresh, shop.open_findings)
+    copied(shop, stale, "users")
+    shop.store.items["USER#1", "META"]["_tk"] = shop.tickets.highest() + 1
+    shop.tickets.draw()
+    shop.tickets.draw()
+
+
+def orders_of_which_some_have_expired(shop: Shop) -> None:
+    shop.rows["users"].append({"id": 1, "name": "Ann", "email": "a@x"})
+    expiries = [None, datetime(2020, 1, 1), datetime(2100, 1, 1)]
+    shop.rows["orders"] += [
+        {"id": n, "user_id": 1, "expires_at": expiry} for n, expiry in enumerate(expiries)
+    ]
+
+
+WORLDS = [
+    new_rows,
+    a_row_that_lost_its_key,
+    two_rows_of_one_key,
+    a_key_that_another_row_has_given_up,
+    an_item_that_is_newer,
+    orders_of_which_some_have_expired,
+]
+
+
+@pytest.mark.parametrize("prepare", WORLDS)
+@pytest.mark.parametrize("name", ["users", "named", "orders"])
+def test_a_page_by_json_is_the_page_by_items(prepare: Callable[[Shop], None], name: str) -> None:
+    by_items, by_json = shop_with(prepare), shop_with(prepare)
+    path = inserts_where_possible(ConditionalPath(by_json.refresh, by_json.open_findings))
+    assert isinstance(path, EncodedConditionalPath)
+    assert name in path.encoders
+    wanted = copied(by_items, ConditionalPath(by_items.refresh, by_items.open_findings), name)
+    assert copied(by_json, path, name) == wanted
+    assert by_json.store.items == by_items.store.items
+    assert by_json.open_findings.read() == by_items.open_findings.read()
+    assert by_json.tickets.highest() == by_items.tickets.highest()
+
+
+def test_a_key_of_two_rows_stays_the_first_ones_and_one_that_was_given_up_is_taken() -> None:
+    shop = shop_with(two_rows_of_one_key)
+    page = copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "named")
+    assert [(finding.kind, finding.source_key) for finding in page.findings] == [("collision", "[2]")]
+    assert shop.live()["NAME#Ann", "META"]["_src"] == "named:[1]"
+    shop = shop_with(a_key_that_another_row_has_given_up)
+    page = copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "named")
+    assert (page.findings, shop.live()["NAME#Ann", "META"]["_src"]) == ([], "named:[2]")
+
+
+def test_items_carry_the_ticket_of_the_reading() -> None:
+    shop = shop_with(new_rows)
+    before = shop.tickets.highest()
+    copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "users")
+    assert {item["_tk"] for item in shop.live().values()} == {before + 1}
+
+
+def test_a_page_of_a_writer_that_must_stop_is_not_sent() -> None:
+    def stop() -> None:
+        raise StoppedError("another run has its place")
+
+    shop = shop_with(new_rows)
+    shop.refresh.check = stop
+    with pytest.raises(StoppedError):
+        copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "users")
+    assert shop.live() == {}
+
+
+def test_what_the_table_does_not_take_is_told_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = shop_with(new_rows)
+    taken = shop.store._write
+
+    def refusing(item: Item) -> Outcome:
+        return Outcome(item, "unwritten", why="too large") if item["PK"] == "USER#2" else taken(item)
+
+    monkeypatch.setattr(shop.store, "_write", refusing)
+    page = copied(shop, inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings)), "users")
+    assert page.receipt.unwritten == {("USER#2", "META"): "too large"}
+    assert (page.receipt.items, len(page.written)) == (77, 77)
+
+
+def test_a_store_that_takes_no_json_gets_items() -> None:
+    shop = shop_with(new_rows)
+    shop.store.takes_encoded = False
+    path = ConditionalPath(shop.refresh, shop.open_findings)
+    assert inserts_where_possible(path) is path
+
+
+def test_the_key_that_names_a_row_is_never_read_as_the_servers_text() -> None:
+    class RawSource(MemorySource):
+        def raw_places(self, plan: EntityPlan) -> frozenset[int]:
+            return frozenset(range(len(plan.slots)))
+
+        def read_raw(self, *words: object) -> RawPage:
+            raise NotImplementedError
+
+    shop = shop_with(new_rows)
+    shop.refresh.rows = RawSource(SCHEMA, shop.rows)
+    path = inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings))
+    assert isinstance(path, EncodedConditionalPath)
+    users = path.encoders["users"]
+    assert users.raw
+    assert users.raw.isdisjoint(users.entity.key_places)

@@ -1,0 +1,80 @@
+"""What a service must be before it may write items: its source, its transactions, its mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from migrator.model.errors import SettingsError
+from migrator.model.instances import Lifetimes
+from migrator.stages.live.service import BeforeCommit, Strict, refuse_other_revision, refuse_strict
+from migrator.stages.live.writers import SharedLeases, WriterHeartbeats
+from tests.fakes.journal import FakeRevisions, FakeWriters
+from tests.support_fence import all_answered
+
+
+def test_a_service_of_another_mapping_than_the_relays_does_not_start() -> None:
+    refuse_other_revision("first")
+    refuse_other_revision("newest")
+    with pytest.raises(SettingsError, match="is not the one that the relay works by; give both the same job"):
+        refuse_other_revision("old")
+
+
+def test_strict_mode_needs_a_server_and_a_connection_for_each_session() -> None:
+    refuse_strict("outbox", is_file=True, max_connections=1, sessions=9)
+    refuse_strict("strict", is_file=False, max_connections=None, sessions=9)
+    refuse_strict("strict", is_file=False, max_connections=10, sessions=9)
+    with pytest.raises(SettingsError, match="not for SQLite"):
+        refuse_strict("strict", is_file=True, max_connections=None, sessions=1)
+    with pytest.raises(
+        SettingsError, match=r"up to 9 session.*max_connections is 9; raise it, or use outbox"
+    ):
+        refuse_strict("strict", is_file=False, max_connections=9, sessions=9)
+
+
+@dataclass
+class Connection:
+    level: str
+
+    def get_isolation_level(self) -> str:
+        return self.level
+
+
+class Failing:
+    def write_first(self, *words: Any) -> None:
+        raise OSError("away")
+
+
+def before_commit(writers: FakeWriters) -> BeforeCommit:
+    heartbeats = WriterHeartbeats(writers, FakeRevisions(), Lifetimes(), lambda: 0.0, all_answered)
+    leases = SharedLeases(heartbeats, "strict", lambda: 0.0, lambda: None)
+
+    @contextmanager
+    def inside(connection: Any) -> Iterator[Any]:
+        yield connection
+
+    def at_once(work: Callable[[], Any]) -> Any:
+        return work()
+
+    return BeforeCommit(cast("Strict", Failing()), leases, inside, at_once)
+
+
+def test_a_transaction_that_does_not_see_what_others_committed_is_refused() -> None:
+    writers = FakeWriters(lambda: 0.0)
+    with pytest.raises(SettingsError, match="this transaction is REPEATABLE READ; write create_engine"):
+        before_commit(writers)(Connection("REPEATABLE READ"), [], 0.0)
+    assert not writers.living(30.0)
+
+
+def test_a_turn_that_fails_is_left_and_the_commit_fails_with_it() -> None:
+    stage = before_commit(FakeWriters(lambda: 0.0))
+    with pytest.raises(OSError, match="away"):
+        stage(Connection("READ COMMITTED"), [], 0.0)
+    current = stage.shared_leases._current
+    assert current is not None
+    assert (current.turns, current.is_clean) == (0, False)
+    stage.shared_leases.close()
