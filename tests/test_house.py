@@ -38,10 +38,11 @@ SHORT_ON_PURPOSE = {
 
 CHOICES_OF_WIRING = {
     "job": (
-        6,
-        "what a job may leave out: a replica, a journal of its own, a limit, a bucket, a role; the embedded S3",
+        5,
+        "what a job may leave out: a replica, a journal of its own, a bucket, a role; the embedded S3",
     ),
     "live": (2, "whose connections look at capture; nothing is captured, so that no mark is waited for"),
+    "operations": (1, "what a job may leave out: a limit of the source's load, or of its replicas' lag"),
     "service": (4, "what a service asks for: strict mode, flush, either of them; a bucket may be left out"),
 }
 """Each `if` of wiring/ chooses what is built from what a setting or an argument leaves out: how many there are, and why."""

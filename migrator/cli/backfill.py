@@ -10,9 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from threading import Event
+from typing import cast
 
 import click
 
+from migrator.cli.operate.metrics import Watched, address_of, signs_of
 from migrator.cli.options import (
     belonging,
     chosen,
@@ -281,6 +283,7 @@ def backfill(
     """The exit code of `migrator backfill`."""
     if values["explain"] and not values["dry_run"]:
         raise click.UsageError("--explain goes with --dry-run")
+    address = address_of(str(values.pop("metrics_host")), cast("int | None", values.pop("metrics_port")))
     flags = BackfillFlags(**values)  # type: ignore[arg-type]
     read = _tuned(command_job.job, flags)
     allowed = read.tuning.max_refused if max_refused is None else max_refused
@@ -302,6 +305,10 @@ def backfill(
         run = _begin(session, identity, flags)
         keep_installation(session.journal.database, run.id, path_choice.installation)
         stage = _stage(context, session, flags, path_choice, stop)
+        if session.target is not None and run.state != "done":
+            signs = signs_of(read.tuning)
+            watched = Watched("backfill", context, session.journal, session.target, signs, address)
+            watched.open_backfill(stack, stage, bill.estimate.rows)
         with stopped_says(lambda: _stopped(session, run, dry_run=flags.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:

@@ -291,6 +291,16 @@ def entity_option(command: Any) -> Any:
     )
 
 
+def metrics_options(command: Any) -> Any:
+    """Of a process that can be monitored while it is at work."""
+    what = "Serve /metrics (Prometheus), /healthz and /readyz on this port."
+    port = click.option("--metrics-port", type=click.IntRange(1, 65535), help=what)
+    host = click.option(
+        "--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on."
+    )
+    return port(host(command))
+
+
 def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
     """The seconds of a duration such as 90s, 5m, 2h, 1d, or of a number."""
     if text is None:

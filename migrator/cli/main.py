@@ -13,11 +13,12 @@ from typing import Any, NoReturn, TextIO, cast
 import click
 
 from migrator.cli.command_line import Branch, CommandLine, log_from
-from migrator.cli.commands.backfill import backfill, doctor, findings, report, status
+from migrator.cli.commands.backfill import backfill, doctor, findings, report
 from migrator.cli.commands.capture import capture, purge, relay
 from migrator.cli.commands.cutover import cutover
 from migrator.cli.commands.local import completion, local
 from migrator.cli.commands.mapping import init, mapping, table
+from migrator.cli.commands.operate import pause, resume, status, throttle
 from migrator.cli.commands.removal import decommission, forget, undo
 from migrator.cli.commands.verify import query, shadow, verify
 from migrator.model.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
@@ -37,7 +38,7 @@ def cli(verbose: bool) -> None:
 
 for _command in (
     *(backfill, capture, completion, cutover, decommission, doctor, findings, forget, init, local, mapping),
-    *(purge, query, relay, report, shadow, status, table, undo, verify),
+    *(pause, purge, query, relay, report, resume, shadow, status, table, throttle, undo, verify),
 ):
     cli.add_command(_command)
 

@@ -1,8 +1,7 @@
-"""`migrator status` and `migrator findings`, and how commands begin, resume and end a run of the journal."""
+"""`migrator findings`, and how commands begin, resume and end a run of the journal."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -12,16 +11,12 @@ from threading import Event
 from typing import Any
 
 import click
-from rich.table import Table
 
 from migrator.cli.command_line import print_json
-from migrator.cli.lag import lag_of
 from migrator.cli.options import (
-    belonging,
     findings_to_print,
     mapping_of,
     read_job,
-    shown_path,
     stdout,
     tell_masked,
 )
@@ -36,7 +31,7 @@ from migrator.model.errors import Interrupted, MigratorError, SettingsError, Tar
 from migrator.model.instances import ServiceRegistry
 from migrator.model.journal import Finding, Journal, Run, RunIdentity, RunKind
 from migrator.model.table import TableDesign
-from migrator.output.cutover import instance_label, instances_data, instances_lines, instances_table
+from migrator.output.cutover import instance_label, instances_lines, instances_table
 from migrator.output.text import finding_line
 from migrator.runtime import logs
 from migrator.settings.job import Hook, Job
@@ -231,81 +226,7 @@ def refuse_living(service_registry: ServiceRegistry) -> None:
         raise SettingsError(f"{what}\n{advice}")
 
 
-# ── `migrator status` and `migrator findings`: what the journal of a job holds ──
-
-
-@belonging(applies=lambda options: not options["same_job"], tells=True)
-def status(command_job: CommandJob, as_json: bool, same_job: bool, table_away: str = "") -> int:
-    """The exit code of `migrator status`."""
-    read = command_job.job
-    if same_job:
-        for kind, name in job_wiring.keep_names(read).items():
-            click.echo(f"on record as job {read.name}'s {kind}: {name}", err=True)
-    journal = command_job.journal()
-    runs = [_run_data(journal, run) for run in journal.runs(read.name)]
-    lag = lag_of(read, journal)
-    service_registry = live_wiring.registry_of(read, journal)
-    where = journal.name
-    revision = known_revision(read) if service_registry.known or lag.newest is not None else None
-    if as_json:
-        live = lag.data() | {
-            "instances": instances_data(service_registry, revision),
-            "table_away": table_away,
-        }
-        about = {"job": read.name, "journal": where, "runs": runs, "live": live}
-        click.echo(json.dumps(about, sort_keys=True))
-        return 0
-    click.echo(f"journal: {shown_path(where)}")
-    if runs:
-        _print_runs(runs)
-    else:
-        click.echo(f"job {read.name}: nothing has run yet")
-    if table_away:
-        click.echo(f"table: DynamoDB cannot be asked: {table_away}")
-    for line in lag.lines(revision):
-        click.echo(line)
-    print_instances(service_registry, revision)
-    return 0
-
-
-def _print_runs(runs: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for column in ("run", "kind", "state", "scope", "started", "pages", "rows", "items", "findings"):
-        table.add_column(column)
-    for run in runs:
-        table.add_row(
-            *(str(run[column]) for column in ("run", "kind", "state", "scope", "started")), *_counts(run)
-        )
-    stdout().print(table)
-
-
-def _counts(run: dict[str, Any]) -> tuple[str, str, str, str]:
-    findings_text = ", ".join(f"{number} {kind}" for kind, number in sorted(run["findings"].items()))
-    tally = run["tally"]
-    return (
-        f"{run['pages_done']}/{run['pages_planned']}",
-        f"{tally['rows']:,}",
-        f"{tally['items']:,}",
-        findings_text or "none",
-    )
-
-
-def _run_data(journal: Journal, run: Run) -> dict[str, Any]:
-    # A relay has no pages; it keeps its counts as if they were of one.
-    planned = () if run.identity.kind == "relay" else journal.planned(run)
-    pages = [journal.page_counts(run, entity) for entity in planned]
-    return {
-        "run": run.id,
-        "kind": run.identity.kind,
-        "state": run.state,
-        "scope": run.identity.scope or "all",
-        "started": run.started_at,
-        "ended": run.ended_at,
-        "pages_done": sum(done for done, _ in pages),
-        "pages_planned": sum(planned for _, planned in pages),
-        "tally": asdict(journal.tally(run)),
-        "findings": journal.finding_counts(run),
-    }
+# ── `migrator findings`: what the journal of a job holds of what was found ──
 
 
 def findings(job: Path, number: int | None, everything: bool, whole_keys: bool, as_json: bool) -> int:

@@ -37,6 +37,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from migrator.journal import schema
 from migrator.journal.failures import LostAnswerError, PassingError, in_words
 from migrator.model.errors import MigratorError, SettingsError, StoppedError, how_to_install
+from migrator.runtime.measures import Answers
 from migrator.runtime.retry import Retry
 from migrator.runtime.system import make_private, tell_of_forks
 
@@ -156,7 +157,7 @@ def _record_steps(connection: Connection) -> None:
     add_columns(connection, schema.ADDED)
 
 
-STEPS = (Step(3, _record_steps),)
+STEPS = (Step(3, _record_steps), Step(4, schema.make_operations))
 """In their order, without a gap; the last one makes what schema.VERSION says."""
 
 
@@ -258,6 +259,7 @@ class Database:
         self._one_at_a_time = RLock() if self.sqlite else None
         self._retry = retry or Retry()
         self._held = self._reached = False
+        self.answers = Answers()
         self.is_new = False
         """Whether its tables were made just now, by this very opening."""
         # Pools of the parent. They are kept: closing them here would say goodbye to its servers.
@@ -272,9 +274,9 @@ class Database:
 
         Raises: PassingError where nothing of it was committed and it may pass; LostAnswerError where that is not known.
         """
-        committing = False
+        committing, alone = False, self._one_at_a_time or nullcontext()
         try:
-            with self._one_at_a_time or nullcontext(), self.engine.begin() as connection:
+            with alone, self.answers.timed(), self.engine.begin() as connection:
                 self._reached = True
                 yield connection
                 committing = True

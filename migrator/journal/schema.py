@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Column,
+    Connection,
     Double,
     Index,
     Integer,
@@ -17,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of a table that is there already, by a step in database.py that brings older journals up. A table
 that is missing is made when a journal is opened."""
 
@@ -365,6 +366,59 @@ sample = Table(
     Column("content", LONG_TEXT, nullable=False),
 )
 Index("migrator_sample_kind", sample.c.job, sample.c.pattern, sample.c.kind)
+
+# ── operations: who is at work, what failed, what was asked ──
+
+process = Table(
+    "migrator_process",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("job", String(64), nullable=False, index=True),
+    Column("kind", String(16), nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("version", String(64), nullable=False),
+    Column("sees", String(255), nullable=False),
+    Column("born", String(64), nullable=False),
+    Column("since", Double, nullable=False),
+    Column("alive_at", Double, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("left", BigInteger, nullable=False),
+    Column("rate", Double, nullable=False),
+    Column("fall", Double, nullable=False),
+    Column("silent_s", Double, nullable=False),
+    Column("held", Text, nullable=False),
+    Column("trouble", Text, nullable=False),
+)
+
+failure = Table(
+    "migrator_failure",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("host", String(255), nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+throttle = Table(
+    "migrator_throttle",
+    metadata,
+    Column("job", String(64), primary_key=True),
+    Column("paused", Integer, nullable=False),
+    Column("max_write_units", BigInteger),
+    Column("who", String(255), nullable=False),
+    Column("since", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+
+def make_operations(connection: Connection) -> None:
+    """Step 4. It is one although it only makes tables: a relay of the release before would not know of a pause."""
+    for made in (process, failure, throttle):
+        made.create(connection, checkfirst=True)
+
 
 ADDED = (finding.c.item_type, finding.c.owner)
 """Columns that came after their tables, while version 2 was written; each may be NULL."""

@@ -31,7 +31,8 @@ class Mark:
 
     `table`: schema.table (or table) as the source has it, '' where `root` is named. `keys`: item keys that the root
     had. `cursor`: where the work on a mark of many roots goes on ('' at its start). `tries`: how often it failed.
-    `fault`: why it cannot be read; '' where it can.
+    `fault`: why it cannot be read; '' where it can. `age_s`: how long ago the row changed when the mark was taken, by the
+    source's clock.
     """
 
     id: int
@@ -43,6 +44,7 @@ class Mark:
     cursor: str = ""
     tries: int = 0
     fault: str = ""
+    age_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

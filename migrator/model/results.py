@@ -226,7 +226,8 @@ class Refreshed:
 
 @dataclass
 class Worked:
-    """What one take of marks came to."""
+    """What one take of marks came to. `changes`: of each mark that was finished, the table (or the entity, where the mark
+    names a row of one) and how many seconds ago its row had changed."""
 
     taken: int = 0
     finished: int = 0
@@ -234,6 +235,7 @@ class Worked:
     put_back: int = 0
     refreshed: list[Refreshed] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    changes: list[tuple[str, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

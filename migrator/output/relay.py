@@ -1,29 +1,28 @@
-"""A relay's log lines, findings, summary and Prometheus metrics."""
+"""A relay's log lines, findings and summary, and what it counts for its metrics."""
 
 from __future__ import annotations
 
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
-from migrator.model.errors import MigratorError, SettingsError
+from migrator.model.errors import MigratorError
 from migrator.model.instances import Standing
 from migrator.model.journal import Finding, Journal, Page, Run, Tally
 from migrator.model.live import Marks, MarksState, OpenFindings
+from migrator.model.operations import Advance
 from migrator.model.results import Worked
+from migrator.output.endpoint import Signs
 from migrator.runtime.logs import get_logger
+from migrator.runtime.measures import CHANGE_S, Histograms
 
 # ──
-# How a relay gets on: log lines, Prometheus metrics, findings in the journal, and a summary at its end.
+# How a relay gets on: log lines, what it counts, findings in the journal, and a summary at its end.
 
 LOOK_S = 10.0
 _log = get_logger("relay")
@@ -56,6 +55,10 @@ class RelayReport:
     looked_at: float = float("-inf")
     trouble: str = ""
     """Why it has not got on since; '' where it has."""
+    changes: Histograms = field(default_factory=lambda: Histograms(CHANGE_S))
+    """From a change to its items, by table."""
+    signs: Signs = field(default_factory=lambda: Signs(float("inf")))
+    """Of its workers."""
     _reported_totals: Counter[str] = field(default_factory=Counter)
     _page: Page = field(default_factory=lambda: Page(f"(relay {secrets.token_hex(8)})", 1, None, None))
     _lock: Lock = field(default_factory=Lock)
@@ -65,6 +68,9 @@ class RelayReport:
         with self._lock:
             self.totals.update(counts)
             self.trouble = ""
+        self.signs.give()
+        for name, seconds in worked.changes:
+            self.changes.observe((name,), seconds)
         _log.debug("marks_worked", took_ms=took_ms, **counts)
         if new_findings := _findings(worked):
             self.journal.add_findings(self.run, new_findings)
@@ -74,14 +80,26 @@ class RelayReport:
         with self._lock:
             self.totals["failures"] += 1
             self.trouble = f"waits {wait_s:.0f} s: {error}"
+        self.signs.give()
         _log.warning("relay_failed", reason=str(error), wait_s=wait_s)
         # While DynamoDB is away, marks wait, and only the source need be asked for how long.
         with suppress(MigratorError):
             self._look()
 
     def idle(self) -> None:
+        self.signs.give()
         if self._look():
+            if not self.state.waiting:
+                # Nothing is left that could have met it again.
+                self.trouble = ""
             self.keep()
+
+    def advance(self) -> Advance:
+        """How far it is."""
+        with self._lock:
+            done = self.totals["finished"]
+            signs = done + self.totals["advanced"] + self.totals["put_back"]
+            return Advance(done, self.state.waiting, signs, self.trouble)
 
     def _look(self) -> bool:
         """Whether it was time to look at the marks."""
@@ -157,12 +175,6 @@ class RelayReport:
         marks = asdict(self.marks.state())
         return {"run": self.run.id, "worked": dict(self.totals), "marks": marks, "open_findings": open_counts}
 
-    def serve(self, host: str, port: int) -> None:
-        """Metrics at http://host:port/metrics. Raises: SettingsError where the port is taken."""
-        pass
-
-        serve_relay(self, host, port)
-
 
 def open_line(counts: Mapping[str, int]) -> str:
     """How much is open of what relays found, by kind; '' where nothing is."""
@@ -186,6 +198,7 @@ def _counts(worked: Worked) -> dict[str, int]:
         "taken": worked.taken,
         "finished": worked.finished,
         "put_back": worked.put_back,
+        "advanced": worked.advanced,
         "rows": sum(refreshed.roots for refreshed in worked.refreshed),
         "stored": sum(refreshed.stored for refreshed in worked.refreshed),
         "buried": sum(refreshed.buried for refreshed in worked.refreshed),
@@ -200,52 +213,3 @@ def _findings(worked: Worked) -> list[Finding]:
     for refreshed in worked.refreshed:
         all_findings += refreshed.findings
     return all_findings
-
-
-# ── A relay's metrics in Prometheus' form, by prometheus-client ──
-
-_COUNTERS = {
-    "finished": "Marks worked and put away.",
-    "put_back": "Marks that could not be worked and were put back.",
-    "stored": "Items written.",
-    "buried": "Tombstones written.",
-    "newer": "Writes that something newer of the same row made needless.",
-    "refused": "Rows that the mapping refuses.",
-    "collisions": "Rows whose key another row has.",
-    "failures": "Times that an edge gave up.",
-}
-
-
-class Measured(Protocol):
-    state: MarksState
-
-    @property
-    def totals(self) -> dict[str, int]: ...
-
-
-class _Relay(Collector):
-    def __init__(self, report: Measured) -> None:
-        self.report = report
-
-    def collect(self) -> Iterator[Metric]:
-        state = self.report.state
-        yield GaugeMetricFamily("migrator_marks_waiting", "Marks that could be taken.", state.waiting)
-        yield GaugeMetricFamily("migrator_marks_unripe", "Marks whose time has not come.", state.unripe)
-        yield GaugeMetricFamily("migrator_marks_failed", "Marks that failed before.", state.failed)
-        yield GaugeMetricFamily(
-            "migrator_lag_seconds", "Age of the oldest mark that could be taken.", state.oldest_age_s
-        )
-        for name, help_text in _COUNTERS.items():
-            yield CounterMetricFamily(f"migrator_relay_{name}", help_text, self.report.totals[name])
-
-
-def serve_relay(report: Measured, host: str, port: int) -> None:
-    """Serves the metrics from a thread of its own. Raises: SettingsError where the port cannot be had."""
-    registry = CollectorRegistry()
-    registry.register(_Relay(report))
-    try:
-        start_http_server(port, host, registry)
-    except OSError as error:
-        raise SettingsError(
-            f"--metrics-port {port}: cannot be served ({error.strerror}); name another one"
-        ) from None

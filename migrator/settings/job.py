@@ -205,6 +205,8 @@ class Tuning(Settings):
     """`confirm_above`: US dollars. `request_life_s`: what one request to DynamoDB may last, from its signature to its
     effect, beside other writers. `silent_s`: a writer that could not renew its heartbeat in the journal for so long sends
     nothing more. `lease_s`: how long marks that a relay took are kept from others; those of a dead relay come back after.
+    `max_source_load`, `max_replica_lag_s`: above them backfills and relays wait; the two queries, SELECTs of one number,
+    stand in place of the engine's own question.
     """
 
     workers: Annotated[Integer, Field(ge=1, le=64)] = 4
@@ -219,6 +221,10 @@ class Tuning(Settings):
     request_life_s: Annotated[Duration, Field(gt=0, le=3600)] = 60.0
     silent_s: Annotated[Duration, Field(ge=1, le=3600)] = 30.0
     lease_s: Annotated[Duration, Field(ge=1, le=3600)] = 60.0
+    max_source_load: Annotated[Number, Field(ge=0)] | None = None
+    source_load_query: Annotated[str, Field(min_length=1)] | None = None
+    max_replica_lag_s: Annotated[Duration, Field(gt=0, le=86_400)] | None = None
+    replica_lag_query: Annotated[str, Field(min_length=1)] | None = None
 
 
 @dataclass(frozen=True, slots=True)

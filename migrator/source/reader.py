@@ -318,6 +318,25 @@ class SqlSource(SqlTotals):
         self._pace.took(len(rows))
         return rows
 
+    def strain(self, measure: str, sql: str | None = None) -> float:
+        """How much the source has to do, now. `measure`: 'load' or 'replica lag', by the engine's own question; `sql`: the
+        user's, instead of it.
+
+        Raises: SettingsError where neither is there; SourceError where there is no number, or this user may not see it.
+        """
+        kind = engine_of(self.dialect)
+        question = sql or kind.server.strains.get(measure)
+        setting = f"tuning.{'source_load' if measure == 'load' else 'replica_lag'}_query"
+        if question is None:
+            what = f"{kind.title} has no question of ours for its {measure}"
+            raise SettingsError(f"{what}; write one SELECT that gives it as a number: {setting}")
+        rows = self.query(question, {}, at_most=1)
+        try:
+            return float(rows[0][0])
+        except (IndexError, TypeError, ValueError):
+            what = f"the source gives no number for its {measure} (may this user see it?)"
+            raise SourceError(f"{what}; {kind.server.strains_need or f'look at {setting}'}") from None
+
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the database has against a statement of `query`, which is not run; '' for nothing."""
         fault = ""

@@ -91,8 +91,8 @@ class Transactions:
         if serious:
             what = f"DynamoDB refused a transaction on table {self.store.design.name} ({', '.join(serious)})"
             raise ItemRefusedError(f"{what}; run `migrator table check` with this job file")
-        if self.store.limit is not None and {"ThrottlingError", "ProvisionedThroughputExceeded"} & set(codes):
-            self.store.limit.throttled()
+        if {"ThrottlingError", "ProvisionedThroughputExceeded"} & set(codes):
+            self.store.throttled(sum(write_units(item_bytes(item)) for item in items))
         raise Unprocessed(f"{len(items)} item(s) of a transaction not taken")
 
 
@@ -315,9 +315,8 @@ class ConditionalWrites(Forked):
 
     def _inserted(self, statements: Sequence[Sized | None], before: int) -> set[int]:
         """Numbers of the items that were put where nothing was. `statements`: None where one would be too long."""
-        limit = self.store.limit
         short = [statement for statement in statements if statement is not None]
-        cut = list(batches(short, None if limit is None else limit.units_per_s))
+        cut = list(batches(short, self.store.limit.units_at_most))
         return {number for numbers in self._all(partial(self._insert, before), cut) for number in numbers}
 
     def _insert(self, before: int, batch: Batch) -> list[Any]:
@@ -343,8 +342,8 @@ class ConditionalWrites(Forked):
             sent = len(left)
             left = [statement for statement, code in zip(left, codes, strict=True) if passes_in_batch(code)]
             self.store.sent.taken += sent - len(left)
-            if left and self.store.limit is not None:
-                self.store.limit.throttled()
+            if left:
+                self.store.throttled(sum(write_units(size) for _, _, size in left))
             if len(left) == sent:
                 raise Unprocessed(f"{sent} item(s) not taken")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -45,6 +42,7 @@ from migrator.target.failures import (
 )
 from migrator.target.scans import read_one_by_one, scan_answers
 from migrator.target.throttle import TABLE, WriteLimit
+from migrator.target.units import Sent, consumed_by_meter, consumed_units
 
 # ── Items cut into batches that BatchWriteItem takes ──
 
@@ -85,39 +83,6 @@ def _fitting(batch: Batch, units_at_most: float | None) -> int:
     return number
 
 
-# ── What an answer says that a request consumed ──
-#
-# Source: API reference, ConsumedCapacity. That it is there is required where it was asked for (target/answers.py); an
-# endpoint that is not AWS may leave out what it says of indexes.
-
-
-def consumed_units(answer: Mapping[str, Any]) -> float:
-    """Capacity units in all, those of indexes included; 0 where the endpoint names none."""
-    return sum(float(part.get("CapacityUnits", 0.0)) for part in _parts(answer))
-
-
-def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
-    """Units of the table (its local indexes included) and of each global index; None where the answer has none.
-
-    Needs ReturnConsumedCapacity: INDEXES; from an answer without that, all is taken for the table's.
-    """
-    units: Counter[str] = Counter()
-    is_reported = False
-    for part in _parts(answer):
-        is_reported = True
-        indexes = part.get("GlobalSecondaryIndexes") or {}
-        apart = {name: float(index.get("CapacityUnits", 0.0)) for name, index in indexes.items()}
-        # Taken from the sum: local indexes stand beside "Table" there, and draw on the table's capacity.
-        units.update(apart | {TABLE: float(part.get("CapacityUnits", 0.0)) - sum(apart.values())})
-    return dict(units) if is_reported else None
-
-
-def _parts(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """One part per table; a batch answers with a list, another operation with the part itself."""
-    capacity = answer.get("ConsumedCapacity") or []
-    yield from (part for part in ([capacity] if isinstance(capacity, Mapping) else capacity) if part)
-
-
 # ── The items of one table over a client: batches within the limits, and what was not taken sent again ──
 
 
@@ -132,18 +97,6 @@ def by_condition() -> None:
 
     Such are the control item, whose version each write names, and tombstones, which are removed by their ticket.
     """
-
-
-@dataclass
-class Sent:
-    """What became of the requests of all stores of one client.
-
-    `taken`: how many items were ever taken; only compared with itself, so a lost count between threads does no harm.
-    `unanswered`: writes that were cut off, and may take effect later.
-    """
-
-    taken: int = 0
-    unanswered: int = 0
 
 
 class DynamoStore(Forked):
@@ -167,7 +120,7 @@ class DynamoStore(Forked):
         self.check = check
         self.retry = Retry(backoff or Backoff(), stop)
         self._passes = partial(passes_at, client)
-        self.limit = limit
+        self.limit = limit or WriteLimit(None)
         self.sent = sent or Sent()
         tell_of_forks(self)
 
@@ -197,7 +150,7 @@ class DynamoStore(Forked):
         units, requests = 0.0, 0
         unwritten: dict[ItemKey, str] = {}
         refused: list[ItemRefusedError] = []
-        for batch in batches(sized, None if self.limit is None else self.limit.units_per_s):
+        for batch in batches(sized, self.limit.units_at_most):
             receipt = self._write(batch, refused)
             units, requests = units + receipt.write_units, requests + receipt.requests
             unwritten |= receipt.unwritten
@@ -252,7 +205,7 @@ class DynamoStore(Forked):
         }
         if start is not None:
             call_params["ExclusiveStartKey"] = start
-        page = self._call("query", call_params)
+        page = self._read_counted("query", call_params)
         items = [decode_item(item) for item in page.get("Items", [])]
         dropped = int(page.get("ScannedCount", len(items))) - len(items)
         return QueryPage(items, page.get("LastEvaluatedKey"), consumed_units(page), dropped=dropped)
@@ -268,7 +221,7 @@ class DynamoStore(Forked):
             "Key": key,
             "ReturnConsumedCapacity": "TOTAL",
         }
-        answer = self._call("get_item", call_params)
+        answer = self._read_counted("get_item", call_params)
         items = [decode_item(answer["Item"])] if answer.get("Item") else []
         return QueryPage(items, read_units=consumed_units(answer))
 
@@ -324,8 +277,8 @@ class DynamoStore(Forked):
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             self.sent.taken, answered = self.sent.taken + sent - len(left), True
-            if left and self.limit is not None:
-                self.limit.throttled()
+            if left:
+                self.throttled(sum(sorted(sizes)[-len(left) :]))
             if left and len(left) == sent:
                 raise Unprocessed(f"{sent} item(s) not taken")
 
@@ -366,6 +319,7 @@ class DynamoStore(Forked):
                 ReturnConsumedCapacity="TOTAL",
             )
             units += consumed_units(answer)
+            self.sent.consumed.add(("read", TABLE), consumed_units(answer))
             items.extend(decode_item(item) for item in answer.get("Responses", {}).get(self.design.name, []))
             unread = (answer.get("UnprocessedKeys") or {}).get(self.design.name, {})
             before, left = len(left), unread.get("Keys", [])
@@ -399,12 +353,17 @@ class DynamoStore(Forked):
 
     # ── requests ──
 
+    def _read_counted(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self._call(operation, request)
+        self.sent.consumed.add(("read", str(request.get("IndexName", TABLE))), consumed_units(answer))
+        return answer
+
     def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         return self.retried(operation, partial(getattr(self.client, operation), **request))  # type: ignore[no-any-return]
 
     def metered(self, units: float, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The answer of a write of about so many units, sent as soon as the limit has room for it."""
-        with nullcontext() if self.limit is None else self.limit.request(units) as request:
+        with self.limit.request(units) as request:
             # Here, after whatever was waited for, and once more when the request is signed.
             self.check()
             try:
@@ -415,13 +374,19 @@ class DynamoStore(Forked):
                 self.sent.unanswered += 1
                 raise
             except ClientError as error:
-                if request is not None and self.limit is not None and is_throttle(error):
+                if is_throttle(error):
+                    self.throttled(units)
                     request.consumed = {}
-                    self.limit.throttled()
                 raise
-            if request is not None:
-                request.consumed = consumed_by_meter(answer)
+            request.consumed = consumed_by_meter(answer)
+        for meter, number in ({TABLE: units} if request.consumed is None else request.consumed).items():
+            self.sent.consumed.add(("write", meter), number)
         return answer
+
+    def throttled(self, units: float) -> None:
+        """Counts a request of about so many units that was not taken, or not whole, and slows down for it."""
+        self.sent.was_throttled(units)
+        self.limit.throttled()
 
     def retried(self, operation: str, work: Callable[[], Any]) -> Any:
         """What `work` gives, tried again while its error can pass. Raises: StoppedError, TargetError, Interrupted."""

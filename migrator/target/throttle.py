@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,7 +51,8 @@ class _Meter:
 
 
 class WriteLimit:
-    """At most `units_per_s`, over any WINDOW_S, of the table and of each index; shared by threads.
+    """At most `units_per_s`, over any WINDOW_S, of the table and of each index; shared by threads. None: no limit, until
+    `change` sets one.
 
     A bucket that fills at the rate paces the requests; the window, which counts requests under way at twice their
     estimate, keeps the bound. Only a request that alone takes more than the window may is let through, when nothing
@@ -59,12 +61,12 @@ class WriteLimit:
 
     def __init__(
         self,
-        units_per_s: float,
+        units_per_s: float | None,
         indexes: Iterable[str] = (),
         wait: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.units_per_s = float(units_per_s)
+        self.units_per_s = math.inf if units_per_s is None else float(units_per_s)
         self.rate = self.units_per_s
         self._wait = wait
         self._clock = clock
@@ -73,6 +75,23 @@ class WriteLimit:
         self._cut_at = float("-inf")
         self._under_way = 0.0
         self._meters = {name: _Meter(self.units_per_s) for name in (TABLE, *indexes)}
+
+    @property
+    def units_at_most(self) -> float | None:
+        """Of one batch; None where there is no limit."""
+        return None if math.isinf(self.units_per_s) else self.units_per_s
+
+    def change(self, units_per_s: float | None) -> None:
+        """From now on it is this limit. What was spent in the last WINDOW_S under another one counts, under none not."""
+        limit = math.inf if units_per_s is None else float(units_per_s)
+        with self._lock:
+            if limit == self.units_per_s:
+                return
+            self._filled_at = self._clock()
+            self.units_per_s = self.rate = limit
+            for meter in self._meters.values():
+                # What is under way was taken off a bucket that had no bottom, or another one.
+                meter.free = limit - self._under_way
 
     @contextmanager
     def request(self, units: float) -> Iterator[Request]:
@@ -92,6 +111,8 @@ class WriteLimit:
     def throttled(self) -> None:
         """Halves the rate; throttles of requests that were sent together count once."""
         with self._lock:
+            if math.isinf(self.units_per_s):
+                return
             now = self._clock()
             self._fill(now)
             if now - self._cut_at >= _CUT_EVERY_S:
@@ -101,6 +122,9 @@ class WriteLimit:
     def _reserve(self, units: float) -> float:
         """0 when the units are reserved, else seconds after which to ask again."""
         with self._lock:
+            if math.isinf(self.units_per_s):
+                self._under_way += units
+                return 0.0
             now = self._clock()
             self._fill(now)
             pause_s = max(self._pause_s(meter, units, now) for meter in self._meters.values())
@@ -127,6 +151,9 @@ class WriteLimit:
     def _settle(self, request: Request) -> None:
         consumed = {TABLE: request.units} if request.consumed is None else request.consumed
         with self._lock:
+            if math.isinf(self.units_per_s):
+                self._under_way -= request.units
+                return
             now = self._clock()
             for name in consumed.keys() - self._meters.keys():
                 self._meters[name] = _Meter(self.units_per_s - self._under_way)

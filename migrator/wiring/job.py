@@ -269,9 +269,8 @@ def backoff_of(job: Job) -> Backoff:
     return Backoff(tuning.attempts, cap_s=tuning.backoff_cap_s, limit_s=tuning.give_up_after_s)
 
 
-def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit | None:
-    if tuning.max_write_units is None:
-        return None
+def _limit(tuning: Tuning, design: TableDesign, retry: Retry) -> WriteLimit:
+    """Also where the job sets none: `migrator throttle` may set one while a process is at work."""
     return WriteLimit(tuning.max_write_units, design.global_indexes, wait=retry.wait)
 
 

@@ -38,7 +38,8 @@ def as_of_version_2(url: str) -> None:
     with closing(SqlJournal(url)) as journal:
         journal.start_run(IDENTITY)
         with journal.database.begin() as connection:
-            schema.step.drop(connection)
+            for table in (schema.step, schema.process, schema.failure, schema.throttle):
+                table.drop(connection)
             for column in schema.ADDED:
                 connection.exec_driver_sql(f"ALTER TABLE {column.table.name} DROP COLUMN {column.name}")
             connection.execute(update(schema.meta).values(version=2))

@@ -20,7 +20,7 @@ WRITERS = {
 OTHERS = {
     "capture status", "completion", "doctor", "findings", "init", "local status", "local stop", "mapping check", "mapping schema",
     "mapping try", "query", "shadow replay", "status", "table check", "report", "decommission check",
-    "cutover status", "cutover history", "cutover rollback", "cutover watch",
+    "cutover status", "cutover history", "cutover rollback", "cutover watch", "throttle", "pause", "resume",
 }  # fmt: skip
 """Commands that change at most the journal (SQL answers again, without asking, where something is wrong), write files, or end the
 embedded server, which keeps its tables."""

@@ -63,6 +63,10 @@ relay JOB --dry-run
 relay JOB --once
 relay JOB --discard-failed
 findings JOB
+throttle JOB
+throttle JOB --max-write-units 200
+pause JOB
+resume JOB
 status JOB
 cutover advance JOB {PATTERN} --dry-run
 cutover advance JOB {PATTERN} --override tried

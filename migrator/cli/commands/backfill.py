@@ -1,4 +1,4 @@
-"""`migrator backfill`, and what is known of a job: `migrator status`, `findings`, `report` and `doctor`."""
+"""`migrator backfill`, and what is known of a job: `migrator findings`, `report` and `doctor`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from migrator.cli.command_line import (
     job_argument,
     json_option,
     keys_option,
+    metrics_options,
     some_seconds,
 )
 
@@ -49,6 +50,7 @@ from migrator.cli.command_line import (
 @click.option("--yes", is_flag=True, help="Do not ask about the cost (tuning.confirm_above).")
 @force_option("Also where every access pattern is complete.")
 @click.option("--max-refused", type=click.IntRange(0), help="Refused rows that still end with exit code 0.")
+@metrics_options
 @keys_option
 @json_option
 @adopt_option
@@ -61,23 +63,6 @@ def backfill() -> Work:
     from migrator.cli.backfill import backfill
 
     return backfill
-
-
-@click.command(cls=Leaf)
-@job_argument
-@json_option
-@click.option(
-    "--same-job",
-    is_flag=True,
-    help="Keep on record that the table or the source that the job names now is the job's, by one name more.",
-)
-@adopt_option
-def status() -> Work:
-    """List the runs of a job: what is done, what is left, what was found; how many marks wait, and since when; who writes,
-    and which instances of services run."""
-    from migrator.cli.runs import status
-
-    return status
 
 
 @click.command(cls=Leaf)

@@ -12,6 +12,7 @@ from migrator.cli.command_line import (
     force_option,
     job_argument,
     json_option,
+    metrics_options,
 )
 
 
@@ -113,8 +114,7 @@ def epoch() -> Work:
     help="Delete the marks that could not be worked; verify --repair finds their rows.",
 )
 @force_option("Also where every access pattern is complete.")
-@click.option("--metrics-port", type=click.IntRange(1, 65535), help="Serve Prometheus metrics on this port.")
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address to serve them on.")
+@metrics_options
 @json_option
 @adopt_option
 def relay() -> Work:

@@ -16,12 +16,14 @@ import click
 from migrator.cli.backfill import begin_revision, tell_unverified
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
+from migrator.cli.operate.metrics import Watched, address_of, signs_of
 from migrator.cli.options import belonging, shown_live, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket, tell_unmarked
 from migrator.journal.runs import SqlJournal
 from migrator.journal.writers import SqlWriters
 from migrator.model.errors import DIFFERENT, Interrupted
 from migrator.model.journal import Run
+from migrator.output.metrics import relay_part
 from migrator.output.relay import RelayReport, lag_line, open_line
 from migrator.runtime.logs import get_logger
 from migrator.settings.transforms import sound_mapping
@@ -100,11 +102,15 @@ def relay(command_job: CommandJob, once: bool, dry_run: bool, workers: int, **op
         keep = partial(_keep, edges, journal, stop, capture_check, force=options["force"])
         later = stack.enter_context(ThreadPoolExecutor(1, "hooks"))
         lag = lag_watch(read, later, edges.live.marks.state)
-        report = RelayReport(journal, run, edges.live.marks, edges.open_findings, keep, lag.see)
+        report = RelayReport(
+            *(journal, run, edges.live.marks, edges.open_findings, keep, lag.see), signs=signs_of(read.tuning)
+        )
         highest = edges.memory.highest()
-        if options["metrics_port"] is not None:
-            report.serve(options["metrics_host"], options["metrics_port"])
-        daemon = Daemon(edges.relay, edges.heartbeats, report, edges.guard, workers, stop)
+        address = address_of(options["metrics_host"], options["metrics_port"])
+        watched = Watched("relay", context, journal, edges.target, report.signs, address)
+        pace = watched.open(stack, report.advance, [relay_part(report)])
+        edges_of_daemon = (edges.relay, edges.heartbeats, report, edges.guard)
+        daemon = Daemon(*edges_of_daemon, workers, stop, held=lambda: pace.held)
         with RunEnd(journal, run, read.hooks), shown_live(report.line):
             _run(daemon, once=once)
         if once:

@@ -60,10 +60,10 @@ class Images:
 
 _COLUMNS = "id, table_name, image_before, image_after, root_entity, root_key, item_keys, work_cursor, tries"
 _READ = (
-    f"{_COLUMNS} FROM {{mark}} WHERE id >= :begin AND ready_at <= {{now}} AND leased_until <= {{now}}"
-    " ORDER BY id LIMIT :count"
+    f"{_COLUMNS}, {{now}} - changed_at AS age_s FROM {{mark}}"
+    " WHERE id >= :begin AND ready_at <= {now} AND leased_until <= {now} ORDER BY id LIMIT :count"
 )
-_BROWSE = f"SELECT {_COLUMNS} FROM {{mark}} WHERE id > :after ORDER BY id LIMIT :count"
+_BROWSE = f"SELECT {_COLUMNS}, 0.0 AS age_s FROM {{mark}} WHERE id > :after ORDER BY id LIMIT :count"
 _LEASE = "UPDATE {mark} SET leased_until = {now} + :s, lease_owner = :owner WHERE id IN :ids"
 
 
@@ -306,6 +306,7 @@ def _mark(row: sa.Row[Any], images: Images) -> Mark:
         cursor=row.work_cursor or "",
         tries=row.tries,
         fault=fault,
+        age_s=max(0.0, float(row.age_s or 0)),
     )
 
 

@@ -251,8 +251,8 @@ class Server:
     `sends_to_the_end`: a begun result is always sent completely, so that reading only its first rows costs the connection.
     `rows_at_least`: a number of rows that a table very probably has; None where nothing says so. `replication`: by the
     server's product, None where there are no replicas. `hides_rows`: policies may hide rows from a user.
-    `recorded`: None where it records no statements.
-    """
+    `recorded`: None where it records no statements. `strains`: SELECTs of one number, by 'load' (sessions at work) and
+    'replica lag' (seconds of the one farthest behind); `strains_need`: the right to ask them."""
 
     health: str
     product: Callable[[str], str]
@@ -263,6 +263,8 @@ class Server:
     replication: Callable[[sa.Dialect], Replication | None]
     hides_rows: bool
     recorded: Recorded | None
+    strains: Mapping[str, str]
+    strains_need: str
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,11 @@ COMMENTS = r"/\*.*?\*/|--[^\n]*"
 PARAMETER = r"(?<![\w:$]):(?P<name>[A-Za-z_]\w*)"
 BLANK = r"[ \t\r\n\f\v]"
 BLOCK = r"/\*(?:(?!\*/|/\*).)*\*/"
+MYSQL_AT_WORK = (
+    "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND NOT IN ('Sleep', 'Daemon', 'Binlog Dump')"
+    " AND ID <> CONNECTION_ID() AND (SELECT COUNT(*) FROM information_schema.INNODB_TRX) >= 0"
+)
+"""Without PROCESS a user sees its own sessions alone, and the number would be too low; INNODB_TRX refuses such a user."""
 BETWEEN = re.compile(rf"(?:{BLANK}|{BLOCK}|--[^\r\n]*)*", re.DOTALL)
 """Blanks and comments, as standard SQL has them."""
 

@@ -77,7 +77,8 @@ class BackfillOptions:
 
 @dataclass
 class Backfill:
-    """One backfill, made of its edges. `path`: how pages are written, and what is asked before each write."""
+    """One backfill, made of its edges. `path`: how pages are written, and what is asked before each write. `begin`: returns
+    when the next page may begin."""
 
     source: Rows
     journal: Journal
@@ -87,6 +88,7 @@ class Backfill:
     stop: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.time
     unwritten: set[str] = field(default_factory=set)
+    begin: Callable[[], None] = lambda: None
 
     def run(self, run: Run, entities: Sequence[CompiledEntity]) -> BackfillResult:
         """Copies what is not copied yet.
@@ -166,6 +168,7 @@ class _PageWork:
     unwritten_before: frozenset[str] = frozenset()
 
     def __call__(self, page: Page) -> tuple[Page, Tally, int]:
+        self.stage.begin()
         started = time.monotonic()
         stage, entity = self.stage, self.entity
         read = PageRead(stage.source, entity.plan, page, stage.options.limit)

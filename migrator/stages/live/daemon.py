@@ -57,7 +57,8 @@ class Listener(Protocol):
 class Daemon:
     """`relay`: makes one worker's relay, which asks the given check before every write. `guard`: raises where source,
     journal and table do not belong together any more; asked again whenever one of them was away. `left`: marks that others
-    still worked on when one that ran once had waited long enough for them."""
+    still worked on when one that ran once had waited long enough for them. `held`: why nothing is to begin just now; ''
+    where it may."""
 
     relay: Callable[[Callable[[], None]], Relay]
     heartbeats: WriterHeartbeats
@@ -66,6 +67,7 @@ class Daemon:
     workers: int = 2
     stop: Event = field(default_factory=Event)
     left: int = 0
+    held: Callable[[], str] = lambda: ""
 
     def run(self, *, once: bool) -> None:
         """Works until `stop` is set; `once`: until no ripe mark waits, marks leased by other relays included.
@@ -127,6 +129,10 @@ class Daemon:
                 writer_lease.beat(begins=True)
                 begun_at = started
             writer_lease.check()
+            if self.held():
+                self.listener.idle()
+                self.stop.wait(IDLE_S)
+                continue
             with span("migrator.relay"):
                 worked = relay.once()
             if worked.taken:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -78,11 +79,12 @@ class Relay:
 
     def once(self) -> Worked:
         """Works one take of marks. Raises what an edge raises when it gave up; the marks come again by themselves."""
-        worked = Worked()
+        worked, started = Worked(), time.monotonic()
         marks = self.marks.take(self.options.marks, self.options.lease_s)
         worked.taken = len(marks)
         if marks:
             self._work(marks, worked)
+            worked.changes = [(name, age_s + time.monotonic() - started) for name, age_s in worked.changes]
         if worked.findings:
             self.open_findings.settle({}, worked.findings)
         return worked
@@ -144,9 +146,11 @@ class Relay:
 
     def _put_away(self, works: Sequence[_Work], worked: Worked) -> None:
         """Only now: a mark that went before its items were stored would be missed after a crash (rule 5)."""
-        done = [work.mark.id for work in works if work.mark is not None and work.cursor is None]
+        finished = [work.mark for work in works if work.mark is not None and work.cursor is None]
+        done = [mark.id for mark in finished]
         if done:
             self.marks.finish(done)
+            worked.changes += [(mark.table or (mark.root or ("",))[0], mark.age_s) for mark in finished]
         for work in works:
             if work.mark is not None and work.cursor is not None:
                 self.marks.advance(work.mark, work.cursor)

@@ -13,6 +13,7 @@ from typing import Literal
 from migrator.model.errors import reason_of
 from migrator.model.evidence import SAMPLES_KEPT, DiffKey, Evidence, Sample, Side, Window
 from migrator.runtime.logs import get_logger
+from migrator.runtime.measures import ANSWER_S, Counts, Histograms
 from migrator.runtime.system import Ticker, tell_of_forks
 from migrator.stages.patterns.latencies import Latencies
 
@@ -142,6 +143,7 @@ class ReadMetrics:
             self._lost[oldest.pattern] += gone
         for _ in range(len(self._events)):
             event = self._events.popleft()
+            self.totals.add(event)
             self._minute(event.pattern, begun_at, writer).add(event)
             for sample in event.samples:
                 kept = self._samples.setdefault((event.pattern, sample.key), deque(maxlen=SAMPLES_KEPT))
@@ -202,6 +204,7 @@ class ReadMetrics:
     def _begin_anew(self) -> None:
         self._lost: Counter[str] = Counter()
         self._events: deque[ReadEvent] = deque()
+        self.totals = ReadTotals()
         self._now: dict[str, _Minute] = {}
         self._over: dict[tuple[str, int], Window] = {}
         self._acted_by = {}
@@ -216,6 +219,30 @@ class ReadMetrics:
             with suppress(OSError, ValueError):
                 reason, waiting = reason_of(error), len(self._over)
                 _log.warning("counts_cannot_be_kept", waiting=waiting, lost=self.lost, reason=reason)
+
+
+class ReadTotals:
+    """All that was counted since this process began, for its metrics; labels are (pattern, …)."""
+
+    def __init__(self) -> None:
+        self.answers = Histograms(ANSWER_S)
+        """By (pattern, side)."""
+        self.errors = Counts()
+        """By (pattern, side)."""
+        self.comparisons = Counts()
+        """By (pattern, verdict)."""
+        self.dropped = Counts()
+        """Comparisons that were not made, by (pattern, why)."""
+
+    def add(self, event: ReadEvent) -> None:
+        if event.answered is not None:
+            self.answers.observe((event.pattern, event.answered), event.took_ms / 1000)
+        if event.failed is not None:
+            self.errors.add((event.pattern, event.failed))
+        if event.verdict is not None:
+            self.comparisons.add((event.pattern, event.verdict))
+        if event.dropped:
+            self.dropped.add((event.pattern, event.dropped))
 
 
 class _Minute:

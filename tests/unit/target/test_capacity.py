@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from migrator.target.store import consumed_by_meter, consumed_units
 from migrator.target.throttle import TABLE
+from migrator.target.units import consumed_by_meter, consumed_units
 
 PART = {
     "TableName": "T",

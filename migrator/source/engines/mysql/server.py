@@ -133,14 +133,10 @@ def is_mariadb(version: str) -> bool:
     return "mariadb" in version.lower()
 
 
-def _product(version: str) -> str:
-    return version if is_mariadb(version) else f"MySQL {version}"
-
-
 SERVER = Server(
     # MariaDB and MySQL have different names for the time-out, and asking for the wrong one is an error.
     health="SELECT VERSION(), UNIX_TIMESTAMP(), @@read_only, ''",
-    product=_product,
+    product=lambda version: version if is_mariadb(version) else f"MySQL {version}",
     session=sa.text("SELECT CONNECTION_ID()"),
     sends_to_the_end=True,
     rows_at_least=_rows_at_least,
@@ -154,6 +150,8 @@ SERVER = Server(
         advice="set performance_schema=ON in the server's configuration and restart it; statements since then are recorded",
         grant="GRANT SELECT ON performance_schema.* TO the user of the source",
     ),
+    strains={"load": shared.MYSQL_AT_WORK},
+    strains_need="GRANT PROCESS ON *.* TO the user of the source",
 )
 
 

@@ -127,6 +127,16 @@ def _verdict(mark: Mark, ask: Ask) -> Verdict:
 
 REPLICATION = Replication(_mark, "SELECT CAST(pg_postmaster_start_time() AS text)", _verdict)
 
+# ── how much it has to do ──
+
+# Without the right PostgreSQL shows other users' sessions without what they do, so a number would be too low: NULL instead.
+_SEEN = "SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN (SELECT {} FROM {}) END"
+_AT_WORK = (
+    "pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+)
+_LAG = "COALESCE(MAX(EXTRACT(epoch FROM replay_lag)), 0)"
+_REPLICAS = "pg_stat_replication"
+
 SERVER = Server(
     health="SELECT 'PostgreSQL ' || current_setting('server_version'), EXTRACT(epoch FROM clock_timestamp()),"
     " pg_is_in_recovery(), current_setting('statement_timeout')",
@@ -145,6 +155,8 @@ SERVER = Server(
         " pg_stat_statements in this database",
         grant="GRANT pg_read_all_stats TO the user of the source",
     ),
+    strains={"load": _SEEN.format("COUNT(*)", _AT_WORK), "replica lag": _SEEN.format(_LAG, _REPLICAS)},
+    strains_need="GRANT pg_read_all_stats TO the user of the source",
 )
 
 

@@ -263,6 +263,8 @@ _SERVER = Server(
     replication=lambda _: None,
     hides_rows=False,
     recorded=None,
+    strains={},
+    strains_need="",
 )
 
 # ── writers ──

@@ -1,0 +1,101 @@
+"""`migrator status`, `throttle`, `pause` and `resume`: a job's processes while they are at work."""
+
+from __future__ import annotations
+
+import click
+
+from migrator.cli.command_line import (
+    Leaf,
+    Work,
+    adopt_option,
+    job_argument,
+    json_option,
+    own_name,
+    some_seconds,
+)
+
+_reason = click.option(
+    "--reason", default="", help="Shown by `migrator status`, such as the ticket of an incident."
+)
+_who = click.option("--who", default=own_name, help="Who asks for it (default: user@host).")
+
+
+@click.command(cls=Leaf)
+@job_argument
+@json_option
+@click.option("--watch", is_flag=True, help="Say how it gets on again and again, until Ctrl-C.")
+@click.option(
+    "--every",
+    "every_s",
+    callback=some_seconds,
+    metavar="DURATION",
+    default="5s",
+    show_default=True,
+    help="With --watch: how often.",
+)
+@click.option(
+    "--same-job",
+    is_flag=True,
+    help="Keep on record that the table or the source that the job names now is the job's, by one name more.",
+)
+@adopt_option
+def status() -> Work:
+    """Say how a job gets on: lag, rate, when it will be done, what failed last, how each backfill and relay stands; then its
+    runs, its writers, and the instances of its services.
+
+    A process is slow where it does less than half of its usual rate, and stalled where work waits and nothing was done for a
+    minute.
+    """
+    from migrator.cli.operate.status import status
+
+    return status
+
+
+@click.command(cls=Leaf)
+@job_argument
+@click.option(
+    "--max-write-units",
+    type=click.IntRange(1),
+    help="Write units a second, at most, of table or index, of each process by itself.",
+)
+@click.option("--off", is_flag=True, help="As the job file or the command line of each process says, again.")
+@_reason
+@_who
+@json_option
+@adopt_option
+def throttle() -> Work:
+    """Change how many write units backfills and relays take, while they are at work; without an option, say what is asked.
+
+    It is kept in the journal, for processes that begin later, too. Those at work hear of it with their next heartbeat.
+    """
+    from migrator.cli.operate.pace import throttle
+
+    return throttle
+
+
+@click.command(cls=Leaf)
+@job_argument
+@_reason
+@_who
+@json_option
+@adopt_option
+def pause() -> Work:
+    """Let backfills and relays of a job wait, with what they have under way done; marks wait in the source meanwhile.
+
+    A process that begins later waits as well. Services go on, and leave marks.
+    """
+    from migrator.cli.operate.pace import pause
+
+    return pause
+
+
+@click.command(cls=Leaf)
+@job_argument
+@_who
+@json_option
+@adopt_option
+def resume() -> Work:
+    """Let paused backfills and relays of a job go on."""
+    from migrator.cli.operate.pace import resume
+
+    return resume

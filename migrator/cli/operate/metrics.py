@@ -1,0 +1,111 @@
+"""What surrounds a backfill or a relay at work: its pace, its presence in the journal, its metrics and health."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Event
+
+from migrator.journal.phases import SqlPhases
+from migrator.journal.runs import SqlJournal
+from migrator.model.evidence import PatternPhase
+from migrator.model.operations import Advance, ProcessKind
+from migrator.output.endpoint import Monitored, Readiness, Signs, serve
+from migrator.output.metrics import (
+    CountedProgress,
+    Part,
+    ProcessMetrics,
+    backfill_part,
+    journal_part,
+    pace_part,
+    phases_part,
+    table_part,
+)
+from migrator.runtime.retry import nap
+from migrator.settings.job import Tuning
+from migrator.stages.backfill.stage import Backfill
+from migrator.stages.pace import Pace
+from migrator.wiring.job import JobContext, Target
+from migrator.wiring.operations import open_at_work, readiness_asks
+
+SPARE_S = 60.0
+
+
+def signs_of(tuning: Tuning) -> Signs:
+    """A worker may try a store for `give_up_after_s`, and wait for a lease; longer than both nothing takes."""
+    return Signs(tuning.give_up_after_s + tuning.lease_s + SPARE_S)
+
+
+@dataclass
+class KnownPhases:
+    """The phases of a job's patterns, as they were when last asked; a scrape asks no journal."""
+
+    ask: Callable[[], Mapping[str, PatternPhase]]
+    phases: Mapping[str, PatternPhase] = field(default_factory=dict)
+
+    def renew(self) -> None:
+        self.phases = self.ask()
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A process that is about to work. `signs`: of its workers; `address`: where it is monitored, None for nowhere."""
+
+    kind: ProcessKind
+    context: JobContext
+    journal: SqlJournal
+    target: Target
+    signs: Signs
+    address: tuple[str, int] | None
+
+    def open(self, stack: ExitStack, advance: Callable[[], Advance], parts: Sequence[Part]) -> Pace:
+        """The pace that it is to keep; it is on record, and served, until the stack unwinds."""
+        job, limit = self.context.job, self.target.store.limit
+        phases = KnownPhases(SqlPhases(self.journal.database, job.name).all)
+        phases.renew()
+        at_work = stack.enter_context(
+            open_at_work(self.kind, self.context, self.journal, limit, advance, phases.renew)
+        )
+        if self.address is not None:
+            everywhere = (
+                table_part(lambda: [self.target.store.sent]),
+                journal_part(self.journal.database.answers),
+                phases_part(lambda: phases.phases),
+                pace_part(at_work.pace),
+            )
+            asks = readiness_asks(self.context, self.journal, self.target.table_id)
+            metrics = ProcessMetrics(job.name, self.kind, (*everywhere, *parts))
+            held = partial(getattr, at_work.pace, "held")
+            serve(Monitored(metrics, self.signs, Readiness(asks), held), *self.address)
+        return at_work.pace
+
+    def open_backfill(self, stack: ExitStack, stage: Backfill, rows: int) -> None:
+        """From now on the stage's progress is on record, and its pages begin as an operator and the source let them.
+
+        `rows`: how many are left to copy.
+        """
+        counted = CountedProgress(stage.progress, rows, self.signs.give)
+        pace = self.open(stack, counted.advance, [backfill_part(counted)])
+        stage.progress = counted
+        stage.begin = waits_with(pace, self.signs, stage.stop)
+
+
+def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
+    """What a worker calls before each piece of work: it returns when nothing holds the process."""
+
+    def rest(seconds: float) -> None:
+        signs.give()
+        nap(seconds, stop.is_set, time.sleep)
+
+    def begin() -> None:
+        signs.give()
+        pace.wait(rest)
+
+    return begin
+
+
+def address_of(host: str, port: int | None) -> tuple[str, int] | None:
+    return None if port is None else (host, port)

@@ -1,0 +1,97 @@
+"""Processes at work with how far they are, their last failures, and what was asked of them: pause and write units."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy import Connection, delete, select
+
+from migrator.journal.database import Database, insert_or_replace, repeatable, seconds
+from migrator.journal.schema import failure as failures
+from migrator.journal.schema import process as processes
+from migrator.journal.schema import throttle as throttles
+from migrator.model.operations import AS_SET, Failure, Operations, ProcessState, Throttle
+
+FORGOTTEN_S = 86_400.0
+"""A process that was killed leaves its row; after a day nobody asks for it any more."""
+
+
+class SqlProcesses:
+    """model.operations.Processes of one job, and what an operator reads and sets."""
+
+    def __init__(self, database: Database, job: str) -> None:
+        self.database = database
+        self.job = job
+
+    # ── a process ──
+
+    def beat(self, state: ProcessState) -> tuple[ProcessState, Throttle]:
+        return self._beat(state if state.id else replace(state, id=secrets.token_hex(8)))
+
+    @repeatable
+    def _beat(self, state: ProcessState) -> tuple[ProcessState, Throttle]:
+        with self.database.begin() as connection:
+            now = seconds(connection)
+            if not state.since:
+                state = replace(state, since=now)
+                old = (processes.c.job == self.job, processes.c.alive_at < now - FORGOTTEN_S)
+                connection.execute(delete(processes).where(*old))
+            state = replace(state, alive_at=now)
+            connection.execute(insert_or_replace(connection, processes), {"job": self.job, **asdict(state)})
+            return state, self._throttle(connection)
+
+    @repeatable
+    def leave(self, state: ProcessState) -> None:
+        with self.database.begin() as connection:
+            connection.execute(delete(processes).where(processes.c.id == state.id))
+
+    @repeatable
+    def failed(self, state: ProcessState, reason: str) -> None:
+        with self.database.begin() as connection:
+            row = {
+                "job": self.job,
+                "kind": state.kind,
+                "host": state.host,
+                "pid": state.pid,
+                "at": seconds(connection),
+                "reason": reason,
+            }
+            connection.execute(insert_or_replace(connection, failures), row)
+
+    # ── an operator ──
+
+    @repeatable
+    def read(self) -> Operations:
+        with self.database.begin() as connection:
+            columns = [column for column in processes.columns if column is not processes.c.job]
+            query = select(*columns).where(processes.c.job == self.job).order_by(processes.c.since)
+            known = [ProcessState(**row._mapping) for row in connection.execute(query)]
+            of_job = select(failures).where(failures.c.job == self.job).order_by(failures.c.at.desc())
+            failed = [
+                Failure(row.kind, row.host, row.pid, row.at, row.reason) for row in connection.execute(of_job)
+            ]
+            return Operations(known, failed, self._throttle(connection), seconds(connection))
+
+    @repeatable
+    def throttle(self) -> Throttle:
+        with self.database.begin() as connection:
+            return self._throttle(connection)
+
+    @repeatable
+    def ask(self, /, who: str, reason: str, **asked: Any) -> Throttle:
+        """Changes what is asked: `paused`, `max_write_units`, or both; what is not named stays."""
+        with self.database.begin() as connection:
+            throttle = replace(
+                self._throttle(connection), who=who, reason=reason, since=seconds(connection), **asked
+            )
+            row = {"job": self.job, **asdict(throttle), "paused": int(throttle.paused)}
+            connection.execute(insert_or_replace(connection, throttles), row)
+            return throttle
+
+    def _throttle(self, connection: Connection) -> Throttle:
+        row = connection.execute(select(throttles).where(throttles.c.job == self.job)).first()
+        if row is None:
+            return AS_SET
+        return Throttle(bool(row.paused), row.max_write_units, row.who, row.since, row.reason)

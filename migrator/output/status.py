@@ -1,0 +1,174 @@
+"""What `migrator status` says first: lag, rate, what is left, what failed last, the pace, and a line for each process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from migrator.model.durations import age_text
+from migrator.model.operations import Failure, Operations, ProcessState, Throttle
+
+Standing = Literal["works", "idle", "slow", "stalled", "tries again", "held", "silent", "dead"]
+HEARD_S = 20.0
+"""A process beats every five seconds; after so long it has failed to several times."""
+STALLED_S = 60.0
+SLOW = 0.5
+"""A rate of less than this part of the usual one is slow."""
+KNOWN_S = 120.0
+"""A process younger than that has no usual rate."""
+
+
+@dataclass(frozen=True)
+class ProcessStanding:
+    """A process, how it stands, and why."""
+
+    process: ProcessState
+    standing: Standing
+    why: str = ""
+
+    @property
+    def is_at_work(self) -> bool:
+        return self.standing not in ("silent", "dead")
+
+
+def standing_of(process: ProcessState, now_s: float, *, is_dead: bool) -> ProcessStanding:
+    """`is_dead`: this machine knows that it has ended. Slow does something, stalled does nothing and has work."""
+    heard_s = now_s - process.alive_at
+    if is_dead:
+        return ProcessStanding(
+            process, "dead", f"ended without a goodbye; last heard of {age_text(heard_s)} ago"
+        )
+    if heard_s > HEARD_S:
+        why = f"not heard of for {age_text(heard_s)}: killed, frozen, or cut off from the journal"
+        return ProcessStanding(process, "silent", why)
+    if process.held:
+        return ProcessStanding(process, "held", process.held)
+    if process.trouble:
+        return ProcessStanding(process, "tries again", process.trouble)
+    if not process.left:
+        return ProcessStanding(process, "idle", f"no {process.unit} wait")
+    if process.silent_s >= STALLED_S:
+        return ProcessStanding(
+            process,
+            "stalled",
+            f"{process.left:,} {process.unit} wait, and none was done for {age_text(process.silent_s)}",
+        )
+    if process.alive_at - process.since >= KNOWN_S and process.rate < SLOW * process.usual_rate:
+        return ProcessStanding(
+            process,
+            "slow",
+            f"{_rate(process.rate, process)}, {_rate(process.usual_rate, process)} since it began",
+        )
+    return ProcessStanding(process, "works", _rate(process.rate, process))
+
+
+def standings(operations: Operations, is_dead: Callable[[ProcessState], bool]) -> list[ProcessStanding]:
+    return [
+        standing_of(process, operations.now_s, is_dead=is_dead(process)) for process in operations.processes
+    ]
+
+
+# ── For people ──
+
+
+def status_lines(lag: str, operations: Operations, standing: Sequence[ProcessStanding]) -> Iterator[str]:
+    """`lag`: how far items are behind rows."""
+    at_work = [one for one in standing if one.is_at_work]
+    yield f"lag      {lag}"
+    yield f"rate     {_rates(at_work)}"
+    yield f"left     {_left(at_work)}"
+    yield f"failure  {_failure(operations.failures, operations.now_s)}"
+    yield f"pace     {pace_line(operations.throttle, operations.now_s)}"
+    label = "alive   "
+    for one in standing:
+        yield f"{label} {_process(one, operations.now_s)}"
+        label = " " * 8
+    if not standing:
+        yield f"{label} no backfill and no relay is at work"
+
+
+def pace_line(throttle: Throttle, now_s: float) -> str:
+    """What is asked of a job's processes."""
+    units = throttle.max_write_units
+    limit = (
+        "write units as the job says"
+        if units is None
+        else f"at most {units:,} write units a second for each process"
+    )
+    since = f" by {throttle.who}, {age_text(now_s - throttle.since)} ago" if throttle.who else ""
+    why = f" ({throttle.reason})" if throttle.reason else ""
+    if throttle.paused:
+        return f"paused{since}{why}; `migrator resume` goes on; {limit} then"
+    return f"{limit}{since}{why}" if throttle.who else "as the job says"
+
+
+def _rate(rate: float, process: ProcessState) -> str:
+    return f"{rate:,.0f} {process.unit}/s" if rate >= 10 or not rate else f"{rate:.1f} {process.unit}/s"
+
+
+def _rates(at_work: Sequence[ProcessStanding]) -> str:
+    kinds = dict.fromkeys(one.process.kind for one in at_work)
+    said = []
+    for kind in kinds:
+        of_kind = [one.process for one in at_work if one.process.kind == kind]
+        said.append(f"{kind} {_rate(sum(process.rate for process in of_kind), of_kind[0])}")
+    return ", ".join(said) or "nothing is at work"
+
+
+def _left(at_work: Sequence[ProcessStanding]) -> str:
+    return (
+        "; ".join(f"{one.process.kind} {left_text(one.process)}" for one in at_work) or "nothing is at work"
+    )
+
+
+def left_text(process: ProcessState) -> str:
+    """How much a process has left, and when it will be done at the pace of the last minute."""
+    if not process.left:
+        return "has nothing left"
+    what = f"has {process.left:,} {process.unit} left"
+    eta = eta_s(process)
+    if eta is not None:
+        return f"{what}, done in about {age_text(eta)}"
+    grows = process.fall < 0 and process.rate > 0
+    return (
+        f"{what}, and they grow by {_rate(-process.fall, process)}" if grows else f"{what}, no end in sight"
+    )
+
+
+def eta_s(process: ProcessState) -> float | None:
+    """Seconds until nothing is left, at the pace of the last minute; None where there is no end to be seen."""
+    if process.held or process.fall <= 0:
+        return None
+    return process.left / process.fall
+
+
+def _failure(failures: Sequence[Failure], now_s: float) -> str:
+    if not failures:
+        return "none on record"
+    last = failures[0]
+    return f"{age_text(now_s - last.at)} ago, {last.kind} on {last.host}:{last.pid}: {last.reason}"
+
+
+def _process(one: ProcessStanding, now_s: float) -> str:
+    process = one.process
+    where = f"{process.kind} on {process.host}:{process.pid}"
+    since = age_text(now_s - process.since)
+    return f"{where} (migrator {process.version}, for {since}): {one.standing}; {one.why}"
+
+
+# ── For programs ──
+
+
+def operations_data(operations: Operations, standing: Sequence[ProcessStanding]) -> dict[str, Any]:
+    hidden = ("sees", "born", "id")
+    processes = [
+        {name: value for name, value in asdict(one.process).items() if name not in hidden}
+        | {"standing": one.standing, "why": one.why, "eta_s": eta_s(one.process), "unit": one.process.unit}
+        for one in standing
+    ]
+    return {
+        "processes": processes,
+        "failures": [asdict(failure) for failure in operations.failures],
+        "throttle": asdict(operations.throttle),
+    }
