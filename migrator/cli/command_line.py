@@ -17,7 +17,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from migrator.cli.commands import names
+from migrator.cli import names
 from migrator.model.durations import ADVICE, seconds_of
 
 _COMMAND = re.compile(r"`migrator ([^`\n]+)`")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     MONEY,
     Leaf,
@@ -19,7 +20,6 @@ from migrator.cli.command_line import (
     keys_option,
     some_seconds,
 )
-from migrator.cli.commands import names
 
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 500")

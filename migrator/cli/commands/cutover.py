@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
     Renamed,
@@ -17,7 +18,6 @@ from migrator.cli.command_line import (
     json_option,
     some_seconds,
 )
-from migrator.cli.commands import names
 from migrator.model.evidence import PHASES
 
 

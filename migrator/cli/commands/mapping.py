@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import Branch, Leaf, Work, force_option, job_argument, json_option
-from migrator.cli.commands import names
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 _SOURCE = (
@@ -27,7 +27,7 @@ def schema() -> Work:
 
     It is JSON with --json and without.
     """
-    from migrator.cli.mapping import schema
+    from migrator.cli.design.mapping import schema
 
     return schema
 
@@ -51,7 +51,7 @@ def check() -> Work:
 
     Exit code 0: no faults (warnings are printed); 2: faults.
     """
-    from migrator.cli.mapping import check
+    from migrator.cli.design.mapping import check
 
     return check
 
@@ -70,7 +70,7 @@ def try_() -> Work:
 
     With --show-code it prints the function instead that a fast backfill encodes rows with, generated from the mapping.
     """
-    from migrator.cli.mapping_source import try_
+    from migrator.cli.design.mapping_source import try_
 
     return try_
 

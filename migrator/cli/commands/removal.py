@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
     Leaf,
@@ -14,7 +15,6 @@ from migrator.cli.command_line import (
     job_argument,
     json_option,
 )
-from migrator.cli.commands import names
 
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --dry-run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
     Leaf,
@@ -16,7 +17,6 @@ from migrator.cli.command_line import (
     keys_option,
     seconds,
 )
-from migrator.cli.commands import names
 
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --sample 1%")
