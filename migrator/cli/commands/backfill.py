@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     MONEY,
     Leaf,
@@ -22,7 +23,7 @@ from migrator.cli.command_line import (
 )
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 500")
 @job_argument
 @entity_option
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
@@ -65,9 +66,9 @@ def backfill() -> Work:
     return backfill
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml")
 @job_argument
-@click.option("--run", "number", type=int, help="The run (default: the newest).")
+@click.option("--run", "number", type=int, shell_complete=names.runs, help="The run (default: the newest).")
 @click.option("--all", "everything", is_flag=True, help="All findings, not only the first 100.")
 @keys_option
 @json_option
@@ -88,7 +89,7 @@ def findings() -> Work:
 # ── `migrator report` and `migrator doctor` ──
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --html report.html")
 @job_argument
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
 @click.option(
@@ -120,7 +121,7 @@ def report() -> Work:
     return report
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml")
 @job_argument
 @click.option(
     "--write",

@@ -10,9 +10,9 @@ from migrator.cli.command_line import (
     adopt_option,
     job_argument,
     json_option,
-    own_name,
     some_seconds,
 )
+from migrator.cli.commands.cutover import own_name
 
 _reason = click.option(
     "--reason", default="", help="Shown by `migrator status`, such as the ticket of an incident."
@@ -20,7 +20,7 @@ _reason = click.option(
 _who = click.option("--who", default=own_name, help="Who asks for it (default: user@host).")
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --watch")
 @job_argument
 @json_option
 @click.option("--watch", is_flag=True, help="Say how it gets on again and again, until Ctrl-C.")
@@ -51,7 +51,7 @@ def status() -> Work:
     return status
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 200")
 @job_argument
 @click.option(
     "--max-write-units",
@@ -73,7 +73,7 @@ def throttle() -> Work:
     return throttle
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --reason INC-1234")
 @job_argument
 @_reason
 @_who
@@ -89,7 +89,7 @@ def pause() -> Work:
     return pause
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml")
 @job_argument
 @_who
 @json_option
