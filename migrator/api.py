@@ -208,6 +208,19 @@ class Migration:
                 self._reading = self._stack.enter_context(open_reading(self._asking))
             return self._reading
 
+    # ── what it counts ──
+
+    @property
+    def metrics(self) -> Any:
+        """A collector of prometheus-client for the service's own registry: `REGISTRY.register(migration.metrics)`.
+
+        What answers took by pattern and side, comparisons and their verdicts, phases, units that DynamoDB consumed and
+        throttled, and what the journal took. A scrape asks no database. A forked child counts for itself.
+        """
+        from migrator.wiring.operations import service_metrics  # only where it is asked for
+
+        return service_metrics(self._service, lambda: self._reading)
+
     # ── its end ──
 
     @asynccontextmanager

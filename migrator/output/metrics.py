@@ -149,16 +149,11 @@ def _process(families: Families) -> Iterator[Metric]:
 # ── Of every process ──
 
 
-def table_part(requests: Callable[[], Sequence[Requests]]) -> Part:
+def table_part(requests: Requests) -> Part:
     """Units that the table's requests consumed, and those that were throttled."""
 
     def part(families: Families) -> Iterator[Metric]:
-        consumed, throttled = Counts(), Counts()
-        for counted in requests():
-            for labels, number in counted.consumed.items():
-                consumed.add(labels, number)
-            for labels, number in counted.throttled.items():
-                throttled.add(labels, number)
+        consumed, throttled = requests.consumed, requests.throttled
         yield families.counter(
             "migrator_consumed_units",
             "Capacity units that DynamoDB said it consumed; index '' is the table.",

@@ -5,11 +5,14 @@ structlog, which loads rich and asyncio, is loaded by the first line that is wri
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 
 _settings: dict[str, Any] = {}
 """How lines are to be made, until the first one is."""
+_look: dict[str, bool] = {"is_text": False}
+_jobs: dict[str, None] = {}
+"""The jobs that this process has opened, in their order; a service may have several."""
 
 _SECRETS = (
     (re.compile(r"(://[^/\s:@]*:)[^\s]*@"), r"\1***@"),
@@ -32,6 +38,8 @@ def configure(*, json: bool, level: str = "info", file: Path | None = None) -> N
 
     Raises: SettingsError where the file cannot be written.
     """
+    _jobs.clear()
+    _look["is_text"] = not json
     _settings.update(json=json, level=level, stream=_standard_error if file is None else _added_to(file))
     # At once where structlog is loaded: a set-up or a capture of its lines that comes later must not be overruled by a line.
     if "structlog" in sys.modules:
@@ -54,6 +62,26 @@ class _Room:
         return getattr(_bound_logger(self._name), method)
 
 
+def name_job(job: str) -> None:
+    """Nothing; each line of this process names the job from now on."""
+    _jobs[job] = None
+
+
+@cache
+def _version() -> str:
+    from importlib.metadata import version  # slow to import, and a help does without
+
+    return version("single-table-migrator")
+
+
+def _process() -> dict[str, Any]:
+    """What tells this process's lines from others' where many are gathered; a person at a terminal knows."""
+    if _look["is_text"]:
+        return {}
+    named = {"job": ",".join(_jobs)} if _jobs else {}
+    return named | {"host": socket.gethostname(), "pid": os.getpid(), "version": _version()}
+
+
 def bind_run(number: int) -> None:
     """Nothing; each line of this thread carries the run from now on."""
     import structlog
@@ -68,9 +96,9 @@ def _bound_logger(room: str) -> Any:
 
     _set_up()
     if structlog.is_configured():
-        return structlog.get_logger(room=room)
+        return structlog.get_logger(room=room, **_process())
     printed = structlog.PrintLogger(cast(TextIO, _Lines(_standard_error)))
-    return structlog.wrap_logger(printed, _processors(json=True), _from("warning"), room=room)
+    return structlog.wrap_logger(printed, _processors(json=True), _from("warning"), room=room, **_process())
 
 
 def _set_up() -> None:

@@ -21,6 +21,7 @@ from migrator.model.facts import EntityPlan
 from migrator.model.live import Tickets
 from migrator.model.mapping import Mapping, NameRule
 from migrator.model.table import Item, TableDesign
+from migrator.runtime import logs
 from migrator.runtime.retry import Backoff, RateLimit, Retry
 from migrator.runtime.system import HOME
 from migrator.settings.job import IN_SOURCE, Job, TargetSettings, Tuning, load_job
@@ -49,13 +50,17 @@ from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore, by_condition, reads_only
 from migrator.target.table import DynamoTableAdmin
 from migrator.target.throttle import WriteLimit
+from migrator.target.units import Sent
 
 JOURNAL_CONNECTIONS = 15
 _AWS = TargetSettings()
 
 
 def read_job(path: Path) -> Job:
-    return load_job(path, os.environ)
+    """The job of the file, which log lines name from now on."""
+    job = load_job(path, os.environ)
+    logs.name_job(job.name)
+    return job
 
 
 @dataclass(frozen=True)
@@ -245,9 +250,13 @@ class Requests:
 
 
 def open_target(
-    job: Job, design: TableDesign, stop: Callable[[], bool], requests: Requests | None = None
+    job: Job,
+    design: TableDesign,
+    stop: Callable[[], bool],
+    requests: Requests | None = None,
+    sent: Sent | None = None,
 ) -> Target:
-    """The job's table; starts the embedded DynamoDB where the job says so."""
+    """The job's table; starts the embedded DynamoDB where the job says so. `sent`: counts with it, where that is there."""
     settings, request_limits, named = job.target, requests or Requests.of(job), design_for(job, design)
     endpoint = endpoint_of(settings.endpoint)
     client = dynamodb_client(
@@ -259,7 +268,7 @@ def open_target(
         timeout_s=request_limits.timeout_s,
     )
     limit = _limit(job.tuning, named, Retry(request_limits.backoff, stop))
-    store = DynamoStore(client, named, reads_only, request_limits.backoff, stop, limit)
+    store = DynamoStore(client, named, reads_only, request_limits.backoff, stop, limit, sent)
     objects = _objects(job, endpoint, named, request_limits.backoff, stop)
     return Target(named, DynamoTableAdmin(client, stop=stop), store, objects)
 

@@ -10,13 +10,16 @@ from functools import partial
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.model.operations import Advance, ProcessKind
+from migrator.output.metrics import ProcessMetrics, journal_part, phases_part, reads_part, table_part
 from migrator.runtime.retry import Backoff, Retry
 from migrator.settings.job import Tuning
 from migrator.source.engines.base import ConnectionOptions, name_of
 from migrator.source.reader import SqlSource
 from migrator.stages.pace import Limited, Pace, Strain
 from migrator.stages.presence import Presence, process_of
+from migrator.stages.reads.reads import MappedReads
 from migrator.wiring.job import JobContext, health_of
+from migrator.wiring.service import Service
 
 _ONCE = Backoff(attempts=1)
 _ANSWER_S = 5.0
@@ -75,6 +78,21 @@ def _strains(tuning: Tuning, source: SqlSource) -> Iterator[Strain]:
     for name, unit, most, sql in asked:
         if most is not None:
             yield Strain(name, unit, most, partial(source.strain, name, sql))
+
+
+def service_metrics(service: Service, reading: Callable[[], MappedReads | None]) -> ProcessMetrics:
+    """`reading`: what the service reads by; None before its first read."""
+    job, database = service.context.job, service.journal.database
+    return ProcessMetrics(
+        job.name,
+        service.heartbeat.me.service,
+        (
+            table_part(service.target.store.sent),
+            journal_part(database.answers),
+            phases_part(lambda: next((read.reads.phases.known() for read in filter(None, [reading()])), {})),
+            reads_part(lambda: next((read.reads.ledger.totals for read in filter(None, [reading()])), None)),
+        ),
+    )
 
 
 def readiness_asks(

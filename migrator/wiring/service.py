@@ -364,7 +364,8 @@ def _edges(service: Service, connection_options: ConnectionOptions, requests: Re
     source = service.context.source.with_own_connections(connection_options, Retry(requests.backoff))
     try:
         design = service.context.checked.mapping.table
-        target = job_wiring.open_target(service.context.job, design, lambda: False, requests)
+        sent = service.target.store.sent
+        target = job_wiring.open_target(service.context.job, design, lambda: False, requests, sent)
         yield Backends(source, target.store)
     finally:
         source.close()

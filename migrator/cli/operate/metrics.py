@@ -71,7 +71,7 @@ class Watched:
         )
         if self.address is not None:
             everywhere = (
-                table_part(lambda: [self.target.store.sent]),
+                table_part(self.target.store.sent),
                 journal_part(self.journal.database.answers),
                 phases_part(lambda: phases.phases),
                 pace_part(at_work.pace),
