@@ -1,0 +1,82 @@
+"""What a person at night reads: how a process stands, and when it will be done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.model.operations import AS_SET, Failure, Operations, ProcessState, Throttle
+from migrator.output.status import Standing, pace_line, standing_of, standings, status_lines
+
+NOW = 10_000.0
+WORKS = ProcessState(
+    *("backfill", "db-1", 77, "0.1.0"),
+    done=100_000, left=50_000, rate=100.0, fall=100.0, id="a", since=NOW - 1000, alive_at=NOW - 2,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "standing", "why"),
+    [
+        ({}, "works", "100 rows/s"),
+        ({"rate": 40.0}, "slow", "40 rows/s, 100 rows/s since it began"),
+        ({"rate": 0.0, "silent_s": 90.0}, "stalled", "50,000 rows wait, and none was done for 1 min"),
+        ({"rate": 0.0, "silent_s": 90.0, "left": 0}, "idle", "no rows wait"),
+        ({"held": "paused by ops@host", "silent_s": 90.0}, "held", "paused by ops@host"),
+        ({"trouble": "waits 4 s: DynamoDB is away"}, "tries again", "waits 4 s: DynamoDB is away"),
+        ({"alive_at": NOW - 40}, "silent", "not heard of for 40 s: killed, frozen, or cut off from the journal"),
+    ],
+)
+def test_slow_is_told_from_stalled_and_both_from_the_rest(
+    change: dict[str, object], standing: Standing, why: str
+) -> None:
+    told = standing_of(replace(WORKS, **change), NOW, is_dead=False)  # type: ignore[arg-type]
+    assert (told.standing, told.why) == (standing, why)
+
+
+def test_a_young_process_is_not_called_slow() -> None:
+    young = replace(WORKS, since=NOW - 60, rate=1.0, done=100_000)
+    assert standing_of(young, NOW, is_dead=False).standing == "works"
+
+
+def test_a_dead_process_is_dead_at_once() -> None:
+    told = standing_of(WORKS, NOW, is_dead=True)
+    assert (told.standing, told.is_at_work) == ("dead", False)
+
+
+def lines(operations: Operations) -> list[str]:
+    return list(status_lines("no mark waits", operations, standings(operations, lambda process: False)))
+
+
+def test_five_lines_and_one_for_each_process() -> None:
+    relay = replace(WORKS, kind="relay", pid=78, done=5000, left=30, rate=5.0, fall=-2.0)
+    failed = [Failure("relay", "db-1", 78, NOW - 130, "DynamoDB is away")]
+    assert lines(Operations([WORKS, relay], failed, AS_SET, NOW)) == [
+        "lag      no mark waits",
+        "rate     backfill 100 rows/s, relay 5.0 marks/s",
+        "left     backfill has 50,000 rows left, done in about 8 min; relay has 30 marks left, and they grow by 2.0 marks/s",
+        "failure  2 min ago, relay on db-1:78: DynamoDB is away",
+        "pace     as the job says",
+        "alive    backfill on db-1:77 (migrator 0.1.0, for 16 min): works; 100 rows/s",
+        "         relay on db-1:78 (migrator 0.1.0, for 16 min): works; 5.0 marks/s",
+    ]
+
+
+def test_a_job_at_rest_says_so() -> None:
+    assert lines(Operations([], [], AS_SET, NOW))[1:] == [
+        "rate     nothing is at work",
+        "left     nothing is at work",
+        "failure  none on record",
+        "pace     as the job says",
+        "alive    no backfill and no relay is at work",
+    ]
+
+
+def test_the_pace_names_who_asked_and_the_way_back() -> None:
+    paused = Throttle(paused=True, who="ops@host", since=NOW - 60, reason="INC-7")
+    assert pace_line(paused, NOW) == (
+        "paused by ops@host, 1 min ago (INC-7); `migrator resume` goes on; write units as the job says then"
+    )
+    slower = Throttle(max_write_units=2000, who="me", since=NOW - 60)
+    assert pace_line(slower, NOW) == "at most 2,000 write units a second for each process by me, 1 min ago"
