@@ -14,7 +14,7 @@ from typing import cast
 
 import click
 
-from migrator.cli.operate.metrics import Watched, address_of, signs_of
+from migrator.cli.operate.metrics import Watched, address_of, failure_kept, signs_of
 from migrator.cli.options import (
     belonging,
     chosen,
@@ -287,7 +287,7 @@ def backfill(
     flags = BackfillFlags(**values)  # type: ignore[arg-type]
     read = _tuned(command_job.job, flags)
     allowed = read.tuning.max_refused if max_refused is None else max_refused
-    with ExitStack() as stack:
+    with failure_kept("backfill", command_job), ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         context = stack.enter_context(
             job_wiring.open_job(read, "backfill", workers=flags.workers, stop=stop.is_set)

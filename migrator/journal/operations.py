@@ -42,13 +42,13 @@ class SqlProcesses:
             connection.execute(insert_or_replace(connection, processes), {"job": self.job, **asdict(state)})
             return state, self._throttle(connection)
 
-    @repeatable
     def leave(self, state: ProcessState) -> None:
+        """Once: a process that ends waits for no journal that is away."""
         with self.database.begin() as connection:
             connection.execute(delete(processes).where(processes.c.id == state.id))
 
-    @repeatable
     def failed(self, state: ProcessState, reason: str) -> None:
+        """Once, as `leave`."""
         with self.database.begin() as connection:
             row = {
                 "job": self.job,

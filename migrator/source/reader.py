@@ -330,7 +330,11 @@ class SqlSource(SqlTotals):
         if question is None:
             what = f"{kind.title} has no question of ours for its {measure}"
             raise SettingsError(f"{what}; write one SELECT that gives it as a number: {setting}")
-        rows = self.query(question, {}, at_most=1)
+        try:
+            rows = self.query(question, {}, at_most=1)
+        except (SettingsError, SourceError) as error:
+            need = "" if sql else f"; {kind.server.strains_need}"
+            raise type(error)(f"the question for the source's {measure} ({setting}): {error}{need}") from None
         try:
             return float(rows[0][0])
         except (IndexError, TypeError, ValueError):

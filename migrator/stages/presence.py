@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from types import TracebackType
 
-from migrator.model.errors import Interrupted, MigratorError
+from migrator.model.errors import MigratorError
 from migrator.model.operations import Advance, Processes, ProcessKind, ProcessState
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker, birth, visible_processes
@@ -39,8 +39,7 @@ class Presence:
     """Use as a context manager around the work. A thread tells the journal how far the work is, and asks it in the same
     transaction what the pace is to be; a journal that is away leaves the pace as it is.
 
-    `also`: done with each heartbeat. What ends the block with an error is kept as the last failure of its kind, and so is
-    each trouble of its work.
+    `also`: done with each heartbeat. A trouble of the work is kept as the last failure of its kind.
     """
 
     def __init__(
@@ -76,8 +75,6 @@ class Presence:
         self._ticker.stop(_GOODBYE_S)
         # What ended the work must not be hidden by a journal that is away.
         with suppress(MigratorError):
-            if isinstance(error, MigratorError) and not isinstance(error, Interrupted):
-                self.processes.failed(self.state, str(error))
             self.processes.leave(self.state)
 
     def beat(self) -> None:
@@ -86,7 +83,8 @@ class Presence:
         self.state, throttle = self.processes.beat(self._measured())
         self.pace.obey(throttle)
         if self.state.trouble and self.state.trouble != trouble:
-            self.processes.failed(self.state, self.state.trouble)
+            with suppress(MigratorError):
+                self.processes.failed(self.state, self.state.trouble)
         self._also()
 
     def _measured(self) -> ProcessState:

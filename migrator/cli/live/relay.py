@@ -16,7 +16,7 @@ import click
 from migrator.cli.backfill import begin_revision, tell_unverified
 from migrator.cli.command_line import print_json
 from migrator.cli.lag import lag_watch
-from migrator.cli.operate.metrics import Watched, address_of, signs_of
+from migrator.cli.operate.metrics import Watched, address_of, failure_kept, signs_of
 from migrator.cli.options import belonging, shown_live, stop_on_signals
 from migrator.cli.runs import RunEnd, begin, identity_of, need_bucket, tell_unmarked
 from migrator.journal.runs import SqlJournal
@@ -90,7 +90,7 @@ DISCARDED_TRIES = 3
 def relay(command_job: CommandJob, once: bool, dry_run: bool, workers: int, **options: Any) -> int:
     """The exit code of `migrator relay`."""
     read = command_job.job
-    with ExitStack() as stack:
+    with failure_kept("relay", command_job), ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())
         context = stack.enter_context(job_wiring.open_job(read, "relay", workers=workers, stop=stop.is_set))
         need_bucket(read, context.checked.entities)

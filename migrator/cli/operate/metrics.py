@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 
+from migrator.journal.operations import SqlProcesses
 from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
+from migrator.model.errors import Interrupted, MigratorError
 from migrator.model.evidence import PatternPhase
 from migrator.model.operations import Advance, ProcessKind
 from migrator.output.endpoint import Monitored, Readiness, Signs, serve
@@ -28,7 +30,8 @@ from migrator.runtime.retry import nap
 from migrator.settings.job import Tuning
 from migrator.stages.backfill.stage import Backfill
 from migrator.stages.pace import Pace
-from migrator.wiring.job import JobContext, Target
+from migrator.stages.presence import process_of
+from migrator.wiring.job import CommandJob, JobContext, Target
 from migrator.wiring.operations import open_at_work, readiness_asks
 
 SPARE_S = 60.0
@@ -105,6 +108,21 @@ def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
         pace.wait(rest)
 
     return begin
+
+
+@contextmanager
+def failure_kept(kind: ProcessKind, command_job: CommandJob) -> Iterator[None]:
+    """What ends the block is kept as the last failure of its kind, also where the work had not begun."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except MigratorError as error:
+        # The journal itself may be what failed.
+        with suppress(MigratorError):
+            processes = SqlProcesses(command_job.journal().database, command_job.job.name)
+            processes.failed(process_of(kind), str(error))
+        raise
 
 
 def address_of(host: str, port: int | None) -> tuple[str, int] | None:

@@ -25,7 +25,11 @@ WORKS = ProcessState(
         ({"rate": 0.0, "silent_s": 90.0, "left": 0}, "idle", "no rows wait"),
         ({"held": "paused by ops@host", "silent_s": 90.0}, "held", "paused by ops@host"),
         ({"trouble": "waits 4 s: DynamoDB is away"}, "tries again", "waits 4 s: DynamoDB is away"),
-        ({"alive_at": NOW - 40}, "silent", "not heard of for 40 s: killed, frozen, or cut off from the journal"),
+        (
+            {"alive_at": NOW - 40},
+            "silent",
+            "not heard of for 40 s: killed, frozen, or cut off from the journal",
+        ),
     ],
 )
 def test_slow_is_told_from_stalled_and_both_from_the_rest(

@@ -65,14 +65,12 @@ def test_it_says_for_how_long_nothing_came_to_an_end(processes: SqlProcesses) ->
         assert known(processes).silent_s == 90
 
 
-def test_a_process_that_ended_is_not_listed_and_its_failure_is(processes: SqlProcesses) -> None:
+def test_a_process_that_ended_is_not_listed(processes: SqlProcesses) -> None:
     work = Work(processes)
     with suppress(StoppedError), work.presence:
         assert known(processes).kind == "backfill"
         raise StoppedError("DynamoDB is away")
-    operations = processes.read()
-    assert list(operations.processes) == []
-    assert [(one.kind, one.reason) for one in operations.failures] == [("backfill", "DynamoDB is away")]
+    assert list(processes.read().processes) == []
 
 
 def test_a_trouble_that_is_tried_again_is_a_failure_on_record(processes: SqlProcesses) -> None:

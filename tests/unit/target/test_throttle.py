@@ -150,3 +150,32 @@ def test_a_run_that_is_to_stop_does_not_sit_out_the_wait() -> None:
     with pytest.raises(Interrupted), limit.request(1):
         raise AssertionError("there is no room")
     assert time.now < 2
+
+
+def test_a_limit_that_is_set_while_at_work_holds_from_then_on() -> None:
+    """Without one nothing waits; a lower one counts what was spent under a higher one."""
+    table = made(1000)
+    limit = table.limit
+    limit.change(None)
+    began = table.time.now
+    for _ in range(100):
+        with limit.request(1000):
+            pass
+    assert table.time.now == began
+    limit.change(25)
+    for _ in range(40):
+        with limit.request(25) as request:
+            request.consumed = {TABLE: 25}
+    assert table.time.now - began >= 35
+
+
+def test_a_limit_that_is_taken_away_lets_go_at_once() -> None:
+    time = VirtualTime()
+    limit = WriteLimit(1, (), time.sleep, time.clock)
+    with limit.request(1) as request:
+        request.consumed = {TABLE: 1}
+    limit.change(None)
+    before = time.now
+    with limit.request(1000):
+        limit.throttled()
+    assert time.now == before

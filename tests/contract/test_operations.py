@@ -1,0 +1,64 @@
+"""Processes, failures and what is asked of them, on each kind of journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from migrator.journal import schema
+from migrator.journal.operations import SqlProcesses
+from migrator.journal.runs import SqlJournal
+from migrator.model.operations import AS_SET, ProcessState
+
+STATE = ProcessState(
+    "relay", "host-1", 77, "0.1.0", done=5, left=10**12, rate=0.5, fall=-0.5, held="it waits"
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def journal(request: pytest.FixtureRequest) -> Iterator[SqlJournal]:
+    url = "sqlite://" if request.param == "sqlite" else request.getfixturevalue(f"{request.param}_journal")
+    with closing(SqlJournal(url)) as made:
+        yield made
+        with made.database.begin() as connection:
+            for table in (schema.process, schema.failure, schema.throttle):
+                connection.execute(table.delete())
+
+
+def test_a_process_is_known_as_it_last_said_and_by_the_journal_s_clock(journal: SqlJournal) -> None:
+    processes = SqlProcesses(journal.database, "shop")
+    first, throttle = processes.beat(STATE)
+    assert (throttle, first.since, first.alive_at) == (AS_SET, first.alive_at, first.since)
+    second, _ = processes.beat(replace(first, done=6))
+    assert (second.id, second.since) == (first.id, first.since)
+    operations = processes.read()
+    assert list(operations.processes) == [second]
+    assert 0 <= operations.now_s - second.alive_at < 120
+    assert list(SqlProcesses(journal.database, "other").read().processes) == []
+    processes.leave(second)
+    assert list(processes.read().processes) == []
+
+
+def test_the_last_failure_of_each_kind_stays(journal: SqlJournal) -> None:
+    processes = SqlProcesses(journal.database, "shop")
+    for reason in ("one", "two"):
+        processes.failed(STATE, reason)
+    processes.failed(replace(STATE, kind="backfill"), "three")
+    assert {one.kind: one.reason for one in processes.read().failures} == {
+        "relay": "two",
+        "backfill": "three",
+    }
+
+
+def test_what_is_not_named_stays_asked(journal: SqlJournal) -> None:
+    processes = SqlProcesses(journal.database, "shop")
+    processes.ask("me", "INC-7", paused=True)
+    asked = processes.ask("you", "", max_write_units=2**40)
+    assert (asked.paused, asked.max_write_units, asked.who, asked.reason) == (True, 2**40, "you", "")
+    assert processes.throttle() == asked
+    _, heard = processes.beat(STATE)
+    assert heard == asked
+    assert not processes.ask("you", "", paused=False).paused

@@ -1,0 +1,110 @@
+"""/healthz tells a stuck process, /readyz a store that is away, and neither the other."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from threading import Event, Thread
+
+import pytest
+
+from migrator.model.errors import SettingsError, StoppedError
+from migrator.output.endpoint import Monitored, Readiness, Signs, serve
+from migrator.output.metrics import ProcessMetrics
+from tests.support_prometheus import fetched, free_port
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_worker_that_gives_no_sign_is_stuck_however_busy_the_others_are() -> None:
+    clock, ended = Clock(), Event()
+    signs = Signs(60, clock)
+    assert signs.fault() == ""
+    signs.give()
+    gave = Event()
+
+    def once_and_wait() -> None:
+        signs.give()
+        gave.set()
+        ended.wait()
+
+    other = Thread(target=once_and_wait)
+    other.start()
+    gave.wait()
+    clock.now = 61
+    signs.give()
+    assert signs.fault() == "1 worker(s) without a sign of life for 61 s"
+    ended.set()
+    other.join()
+    assert signs.fault() == ""  # whose thread has ended is done
+
+
+def test_one_that_never_began_is_stuck_at_last() -> None:
+    clock = Clock()
+    signs = Signs(60, clock)
+    clock.now = 61
+    assert signs.fault()
+
+
+@pytest.fixture
+def away() -> Iterator[Event]:
+    """Set: the store that hangs goes on."""
+    event = Event()
+    yield event
+    event.set()
+
+
+def test_each_store_is_asked_and_one_that_hangs_is_waited_for_once(away: Event) -> None:
+    asked: list[str] = []
+
+    def hangs() -> None:
+        asked.append("table")
+        away.wait()
+
+    def fails() -> None:
+        raise StoppedError("it is away")
+
+    readiness = Readiness({"source": lambda: None, "journal": fails, "table": hangs}, answer_s=0.2)
+    told = readiness.faults()
+    assert told == {"source": "ok", "journal": "it is away", "table": "no answer within 0.2 s"}
+    assert readiness.faults() == told
+    assert asked == ["table"]
+
+
+def monitored(signs: Signs, readiness: Readiness) -> Monitored:
+    return Monitored(ProcessMetrics("shop", "relay", ()), signs, readiness, lambda: "paused by me")
+
+
+def test_a_store_that_is_away_is_no_reason_for_a_restart() -> None:
+    def fails() -> None:
+        raise StoppedError("it is away")
+
+    clock, port = Clock(), free_port()
+    signs = Signs(60, clock)
+    serve(monitored(signs, Readiness({"journal": fails})), "127.0.0.1", port)
+    code, body = fetched(f"http://127.0.0.1:{port}/readyz")
+    assert (code, json.loads(body)) == (
+        503,
+        {"status": "not ready", "stores": {"journal": "it is away"}, "held": "paused by me"},
+    )
+    assert fetched(f"http://127.0.0.1:{port}/healthz")[0] == 200
+    clock.now = 61
+    code, body = fetched(f"http://127.0.0.1:{port}/healthz")
+    assert (code, json.loads(body)["status"]) == (503, "stuck")
+    assert fetched(f"http://127.0.0.1:{port}/readyz?verbose=1")[0] == 503
+    assert fetched(f"http://127.0.0.1:{port}/")[0] == 404
+    assert "migrator_process_info{" in fetched(f"http://127.0.0.1:{port}/metrics")[1]
+
+
+def test_a_port_that_is_taken_is_said_so() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingsError, match=f"--metrics-port {port}: cannot be served"):
+            serve(monitored(Signs(60), Readiness({})), "127.0.0.1", port)
