@@ -32,6 +32,7 @@ from migrator.source.server_facts import (
     PageSelect,
     Pooling,
     ReplicaCheck,
+    asked,
     asker,
     examine,
     explained,
@@ -324,22 +325,26 @@ class SqlSource(SqlTotals):
 
         Raises: SettingsError where neither is there; SourceError where there is no number, or this user may not see it.
         """
-        kind = engine_of(self.dialect)
-        question = sql or kind.server.strains.get(measure)
+        server, title = engine_of(self.dialect).server, engine_of(self.dialect).title
         setting = f"tuning.{'source_load' if measure == 'load' else 'replica_lag'}_query"
-        if question is None:
-            what = f"{kind.title} has no question of ours for its {measure}"
+        ours = server.strains.get(measure)
+        if sql is None and ours is None:
+            what = f"{title} has no question of ours for its {measure}"
             raise SettingsError(f"{what}; write one SELECT that gives it as a number: {setting}")
+        need = f"look at {setting}" if sql else server.strains_need
         try:
-            rows = self.query(question, {}, at_most=1)
-        except (SettingsError, SourceError) as error:
-            need = "" if sql else f"; {kind.server.strains_need}"
-            raise type(error)(f"the question for the source's {measure} ({setting}): {error}{need}") from None
-        try:
+            # Ours looks at the server's sessions, which the gate lets no statement of a user do.
+            rows = (
+                self.query(sql, {}, at_most=1)
+                if sql
+                else self._reading.read(f"its {measure}", partial(asked, str(ours)))
+            )
             return float(rows[0][0])
+        except (SettingsError, SourceError) as error:
+            raise type(error)(f"the question for the source's {measure}: {error}; {need}") from None
         except (IndexError, TypeError, ValueError):
             what = f"the source gives no number for its {measure} (may this user see it?)"
-            raise SourceError(f"{what}; {kind.server.strains_need or f'look at {setting}'}") from None
+            raise SourceError(f"{what}; {need}") from None
 
     def query_fault(self, sql: str, params: Mapping[str, Any], schema: str | None = None) -> str:
         """What the database has against a statement of `query`, which is not run; '' for nothing."""

@@ -263,6 +263,11 @@ def asker(connection: Connection) -> Ask:
     return lambda sql, params: tuple(connection.execute(sa.text(sql), params).one())
 
 
+def asked(question: str, connection: Connection) -> list[tuple[Any, ...]]:
+    """Rows of a question of ours about the server."""
+    return [tuple(row) for row in connection.execute(sa.text(question))]
+
+
 def mark_of(dialect: sa.Dialect, ask: Ask) -> Mark:
     """The primary's mark. Raises: SourceError when it has none that a replica could be compared with."""
     return _of(dialect).mark(ask)

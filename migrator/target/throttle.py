@@ -100,9 +100,13 @@ class WriteLimit:
         A request that fails counts as what it was estimated at: it may have been taken.
         Raises: what `wait` raises when the run is to stop.
         """
+        request = Request(units)
+        if math.isinf(self.units_per_s):
+            # A limit that is set meanwhile counts from the next request on.
+            yield request
+            return
         while (pause_s := self._reserve(units)) > 0:
             self._wait(pause_s)
-        request = Request(units)
         try:
             yield request
         finally:
@@ -122,9 +126,6 @@ class WriteLimit:
     def _reserve(self, units: float) -> float:
         """0 when the units are reserved, else seconds after which to ask again."""
         with self._lock:
-            if math.isinf(self.units_per_s):
-                self._under_way += units
-                return 0.0
             now = self._clock()
             self._fill(now)
             pause_s = max(self._pause_s(meter, units, now) for meter in self._meters.values())
@@ -144,6 +145,9 @@ class WriteLimit:
 
     def _fill(self, now: float) -> None:
         passed_s, self._filled_at = now - self._filled_at, now
+        if math.isinf(self.units_per_s):
+            # Of a request that was under way, or waited, when the limit was taken away.
+            return
         for meter in self._meters.values():
             meter.free = min(self.units_per_s, meter.free + passed_s * self.rate)
         self.rate = min(self.units_per_s, self.rate + passed_s * self.units_per_s * _RECOVERY_PER_S)
@@ -151,9 +155,6 @@ class WriteLimit:
     def _settle(self, request: Request) -> None:
         consumed = {TABLE: request.units} if request.consumed is None else request.consumed
         with self._lock:
-            if math.isinf(self.units_per_s):
-                self._under_way -= request.units
-                return
             now = self._clock()
             for name in consumed.keys() - self._meters.keys():
                 self._meters[name] = _Meter(self.units_per_s - self._under_way)

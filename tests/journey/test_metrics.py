@@ -221,3 +221,22 @@ def test_prometheus_answers_every_query_of_this_run(texts: Mapping[str, str], tm
             return [rule["health"] for group in groups for rule in group["rules"]]
 
         until(lambda: health() == ["ok"] * 8, "each rule was evaluated without an error")
+
+
+def test_the_page_of_operations_names_every_metric(texts: Mapping[str, str]) -> None:
+    page = (ROOT / "docs" / "operations" / "README.md").read_text()
+    named = set(re.findall(r"`(migrator_\w+)`", page))
+    named |= {f"migrator_{of}_{end}" for of, end in _shortened(page)}
+    families = {
+        family.name: family.type for text in texts.values() for family in text_string_to_metric_families(text)
+    }
+    assert {f"{name}_total" if kind == "counter" else name for name, kind in families.items()} == named
+
+
+def _shortened(page: str) -> Iterator[tuple[str, str]]:
+    """Of names that a row begins with `…`, with what stands before them in it."""
+    for line in page.splitlines():
+        if line.startswith("| `migrator_") and "`…_" in line:
+            first = re.search(r"`migrator_([a-z]+)_", line)
+            assert first is not None
+            yield from ((first[1], end) for end in re.findall(r"`…_(\w+)`", line))

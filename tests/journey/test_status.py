@@ -98,7 +98,7 @@ def test_a_question_of_load_that_is_wrong_or_missing_is_said_at_the_start(shop: 
     )
     ended = shop.run("relay", str(shop.job), "--once")
     assert ended.code == 3
-    assert "the question for the source's load (tuning.source_load_query): " in ended.err
+    assert "the question for the source's load: " in ended.err
     shop.job.write_text(there.replace("tuning: {", "tuning: {max_source_load: 1, "))
     ended = shop.run("relay", str(shop.job), "--once")
     assert ended.code == 2

@@ -105,7 +105,8 @@ def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:
 
     def begin() -> None:
         signs.give()
-        pace.wait(rest)
+        if pace.held:
+            pace.wait(rest)
 
     return begin
 

@@ -70,3 +70,17 @@ def test_it_waits_for_a_journal_that_is_away(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_that_runs_once_says_that_it_cannot() -> None:
     with pytest.raises(StoppedError, match="does not answer"):
         daemon(Shop(), Away(lambda: 0.0), Told()).run(once=True)
+
+
+def test_one_that_is_held_takes_nothing_and_goes_on_when_it_is_let_go() -> None:
+    shop, told, looks = Shop(), Told(), []
+    shop.change("users", 1, name="Ann")
+    held = daemon(shop, FakeWriters(lambda: 0.0), told)
+
+    def why() -> str:
+        looks.append(told.finished)
+        return "paused by ops" if len(looks) < 3 else ""
+
+    held.held = why
+    held.run(once=False)
+    assert (looks, told.finished) == ([0, 0, 0], 1)
