@@ -118,16 +118,16 @@ def init() -> Work:
 
 @click.command(cls=Leaf, example="jobs/shop.yaml --html plan.html")
 @click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
-@click.option(
-    "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Of a MAPPING; a JOB names its own."
-)
+@click.option("--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Of a MAPPING; a JOB names its own.")
 @click.option(
     "--compare",
     type=click.Path(path_type=Path),
     metavar="OTHER",
     help="Another job or mapping of the same source, to be shown beside it.",
 )
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file, too.")
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file, too."
+)
 @click.option(
     "--statements",
     default="auto",
