@@ -12,14 +12,14 @@ from migrator.journal.database import Database, insert_or_replace, repeatable, s
 from migrator.journal.schema import failure as failures
 from migrator.journal.schema import process as processes
 from migrator.journal.schema import throttle as throttles
-from migrator.model.operations import AS_SET, Failure, Operations, ProcessState, Throttle
+from migrator.model.instances import AS_SET, Failure, Operations, ProcessState, Throttle
 
 FORGOTTEN_S = 86_400.0
 """A process that was killed leaves its row; after a day nobody asks for it any more."""
 
 
 class SqlProcesses:
-    """model.operations.Processes of one job, and what an operator reads and sets."""
+    """model.instances.Processes of one job, and what an operator reads and sets."""
 
     def __init__(self, database: Database, job: str) -> None:
         self.database = database

@@ -14,9 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from migrator.model.evidence import PHASES, PatternPhase
+from migrator.model.instances import Advance
 from migrator.model.journal import Progress, Tally
 from migrator.model.live import MarksState
-from migrator.model.operations import Advance
 from migrator.runtime.measures import Answers, Counts, Histogram, Histograms, Labels
 
 # ── What is measured, as the metrics see it ──

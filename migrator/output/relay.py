@@ -12,10 +12,9 @@ from threading import Lock
 from typing import Any
 
 from migrator.model.errors import MigratorError
-from migrator.model.instances import Standing
+from migrator.model.instances import Advance, Standing
 from migrator.model.journal import Finding, Journal, Page, Run, Tally
 from migrator.model.live import Marks, MarksState, OpenFindings
-from migrator.model.operations import Advance
 from migrator.model.results import Worked
 from migrator.output.endpoint import Signs
 from migrator.runtime.logs import get_logger

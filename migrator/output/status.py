@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from migrator.model.durations import age_text
-from migrator.model.operations import Failure, Operations, ProcessState, Throttle
+from migrator.model.instances import Failure, Operations, ProcessState, Throttle
 
 Standing = Literal["works", "idle", "slow", "stalled", "tries again", "held", "silent", "dead"]
 HEARD_S = 20.0

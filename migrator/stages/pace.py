@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Protocol
 
 from migrator.model.errors import MigratorError
-from migrator.model.operations import AS_SET, Throttle
+from migrator.model.instances import AS_SET, Throttle
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker
 

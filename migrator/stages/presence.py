@@ -13,7 +13,7 @@ from importlib.metadata import version
 from types import TracebackType
 
 from migrator.model.errors import MigratorError
-from migrator.model.operations import Advance, Processes, ProcessKind, ProcessState
+from migrator.model.instances import Advance, Processes, ProcessKind, ProcessState
 from migrator.runtime.logs import get_logger
 from migrator.runtime.system import Ticker, birth, visible_processes
 from migrator.stages.pace import Pace

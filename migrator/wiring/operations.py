@@ -9,7 +9,7 @@ from functools import partial
 
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
-from migrator.model.operations import Advance, ProcessKind
+from migrator.model.instances import Advance, ProcessKind
 from migrator.output.metrics import ProcessMetrics, journal_part, phases_part, reads_part, table_part
 from migrator.runtime.retry import Backoff, Retry
 from migrator.settings.job import Tuning

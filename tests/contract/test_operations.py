@@ -11,7 +11,7 @@ import pytest
 from migrator.journal import schema
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
-from migrator.model.operations import AS_SET, ProcessState
+from migrator.model.instances import AS_SET, ProcessState
 
 STATE = ProcessState(
     "relay", "host-1", 77, "0.1.0", done=5, left=10**12, rate=0.5, fall=-0.5, held="it waits"

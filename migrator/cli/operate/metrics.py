@@ -14,7 +14,7 @@ from migrator.journal.phases import SqlPhases
 from migrator.journal.runs import SqlJournal
 from migrator.model.errors import Interrupted, MigratorError
 from migrator.model.evidence import PatternPhase
-from migrator.model.operations import Advance, ProcessKind
+from migrator.model.instances import Advance, ProcessKind
 from migrator.output.endpoint import Monitored, Readiness, Signs, serve
 from migrator.output.metrics import (
     CountedProgress,

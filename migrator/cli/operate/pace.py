@@ -11,7 +11,7 @@ from migrator.cli.command_line import print_json
 from migrator.cli.options import belonging
 from migrator.journal.operations import SqlProcesses
 from migrator.model.errors import SettingsError
-from migrator.model.operations import Operations, Throttle
+from migrator.model.instances import Operations, Throttle
 from migrator.output.status import pace_line
 from migrator.wiring.job import CommandJob
 

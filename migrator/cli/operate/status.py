@@ -22,8 +22,8 @@ from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.model.durations import moment
 from migrator.model.errors import MigratorError
+from migrator.model.instances import Operations, ProcessState
 from migrator.model.journal import Journal, Run
-from migrator.model.operations import Operations, ProcessState
 from migrator.output.cutover import instances_data
 from migrator.output.inert import plain
 from migrator.output.relay import lag_line

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.model.operations import AS_SET, Failure, Operations, ProcessState, Throttle
+from migrator.model.instances import AS_SET, Failure, Operations, ProcessState, Throttle
 from migrator.output.status import Standing, pace_line, standing_of, standings, status_lines
 
 NOW = 10_000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.model.errors import Interrupted, SourceError
-from migrator.model.operations import AS_SET, Throttle
+from migrator.model.instances import AS_SET, Throttle
 from migrator.stages.pace import Pace, Strain
 from migrator.target.throttle import WriteLimit
 

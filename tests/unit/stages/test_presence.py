@@ -10,7 +10,7 @@ import pytest
 
 from migrator.journal.operations import SqlProcesses
 from migrator.model.errors import StoppedError
-from migrator.model.operations import Advance, ProcessState
+from migrator.model.instances import Advance, ProcessState
 from migrator.stages.pace import Pace
 from migrator.stages.presence import Presence, process_of
 from migrator.target.throttle import WriteLimit
