@@ -96,11 +96,11 @@ def pace_line(throttle: Throttle, now_s: float) -> str:
         if units is None
         else f"at most {units:,} write units a second for each process"
     )
-    since = f" by {throttle.who}, {age_text(now_s - throttle.since)} ago" if throttle.who else ""
+    since = f"by {throttle.who}, {age_text(now_s - throttle.since)} ago"
     why = f" ({throttle.reason})" if throttle.reason else ""
     if throttle.paused:
-        return f"paused{since}{why}; `migrator resume` goes on; {limit} then"
-    return f"{limit}{since}{why}" if throttle.who else "as the job says"
+        return f"paused {since}{why}; `migrator resume` goes on; {limit} then"
+    return f"{limit}, {since}{why}" if throttle.who else "as the job says"
 
 
 def _rate(rate: float, process: ProcessState) -> str:
@@ -130,10 +130,12 @@ def left_text(process: ProcessState) -> str:
     eta = eta_s(process)
     if eta is not None:
         return f"{what}, done in about {age_text(eta)}"
-    grows = process.fall < 0 and process.rate > 0
-    return (
-        f"{what}, and they grow by {_rate(-process.fall, process)}" if grows else f"{what}, no end in sight"
-    )
+    if process.held:
+        return f"{what}, and is held"
+    if process.fall < 0:
+        return f"{what}, and they grow by {_rate(-process.fall, process)}"
+    is_young = process.alive_at - process.since < STALLED_S
+    return f"{what}, done when is not known yet" if is_young else f"{what}, no end in sight"
 
 
 def eta_s(process: ProcessState) -> float | None:

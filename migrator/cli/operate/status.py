@@ -127,7 +127,8 @@ def _print(job: Job, journal: SqlJournal, runs: list[dict[str, Any]], look: Look
         click.echo(f"table: DynamoDB cannot be asked: {table_away}")
     registry = live_wiring.registry_of(job, journal)
     revision = known_revision(job) if registry.known or look.lag.newest is not None else None
-    for line in look.lag.lines(revision):
+    # The first line of them, on the marks, stands above already, but for why they cannot be counted.
+    for line in list(look.lag.lines(revision))[0 if look.lag.reason else 1 :]:
         click.echo(line)
     print_instances(registry, revision)
 

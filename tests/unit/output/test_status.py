@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.model.instances import AS_SET, Failure, Operations, ProcessState, Throttle
-from migrator.output.status import Standing, pace_line, standing_of, standings, status_lines
+from migrator.output.status import Standing, left_text, pace_line, standing_of, standings, status_lines
 
 NOW = 10_000.0
 WORKS = ProcessState(
@@ -83,4 +83,19 @@ def test_the_pace_names_who_asked_and_the_way_back() -> None:
         "paused by ops@host, 1 min ago (INC-7); `migrator resume` goes on; write units as the job says then"
     )
     slower = Throttle(max_write_units=2000, who="me", since=NOW - 60)
-    assert pace_line(slower, NOW) == "at most 2,000 write units a second for each process by me, 1 min ago"
+    assert pace_line(slower, NOW) == "at most 2,000 write units a second for each process, by me, 1 min ago"
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({"left": 0}, "has nothing left"),
+        ({}, "has 50,000 rows left, done in about 8 min"),
+        ({"held": "paused"}, "has 50,000 rows left, and is held"),
+        ({"fall": -3.0}, "has 50,000 rows left, and they grow by 3.0 rows/s"),
+        ({"fall": 0.0}, "has 50,000 rows left, no end in sight"),
+        ({"fall": 0.0, "since": NOW - 20}, "has 50,000 rows left, done when is not known yet"),
+    ],
+)
+def test_what_is_left_has_an_end_only_where_one_can_be_seen(change: dict[str, object], left: str) -> None:
+    assert left_text(replace(WORKS, **change)) == left  # type: ignore[arg-type]
