@@ -121,12 +121,7 @@ class Pace:
 
     def look(self) -> None:
         """Asks the source."""
-        before = self._strained
         self._strained = next(filter(None, map(self._over, self.strains_asked)), "")
-        if bool(before) != bool(self._strained):
-            _log.info(
-                "source_strained" if self._strained else "source_relieved", why=self._strained or before
-            )
         self._note()
 
     def _over(self, strain: Strain) -> str:
@@ -142,13 +137,16 @@ class Pace:
         )
 
     def _note(self) -> None:
-        """Since when it is held."""
+        """Since when it is held; a person at a terminal is told, too, why nothing gets on."""
         with self._lock:
             if self.held and self._held_since is None:
                 self._held_since = self.clock()
+                _log.warning("process_held", why=self.held)
             elif not self.held and self._held_since is not None:
-                self._held_before_s += self.clock() - self._held_since
+                held_s = self.clock() - self._held_since
+                self._held_before_s += held_s
                 self._held_since = None
+                _log.warning("process_goes_on", held_s=round(held_s, 1))
 
 
 def _not_asked(error: Exception) -> None:

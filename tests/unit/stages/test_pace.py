@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from migrator.model.errors import Interrupted, SourceError
 from migrator.model.instances import AS_SET, Throttle
@@ -87,9 +88,16 @@ def test_a_source_that_never_answers_the_question_is_an_error_at_the_start() -> 
 def test_it_says_for_how_long_it_was_held() -> None:
     now = [0.0]
     pace = Pace(WriteLimit(None), clock=lambda: now[0])
-    pace.obey(PAUSED)
-    now[0] = 4.0
-    assert pace.held_s == 4.0
-    pace.obey(AS_SET)
+    with capture_logs() as logged:
+        pace.obey(PAUSED)
+        now[0] = 4.0
+        assert pace.held_s == 4.0
+        pace.obey(AS_SET)
     now[0] = 9.0
     assert pace.held_s == 4.0
+    said = [
+        (line["event"], line.get("why", line.get("held_s")))
+        for line in logged
+        if line["log_level"] == "warning"
+    ]
+    assert said == [("process_held", "paused by ops@host (INC-7)"), ("process_goes_on", 4.0)]
