@@ -17,6 +17,7 @@ from migrator.cli.commands.backfill import backfill, doctor, findings, report, s
 from migrator.cli.commands.capture import capture, purge, relay
 from migrator.cli.commands.cutover import cutover
 from migrator.cli.commands.local import completion, local
+from migrator.cli.commands.look import look, ui
 from migrator.cli.commands.mapping import init, mapping, table
 from migrator.cli.commands.removal import decommission, forget, undo
 from migrator.cli.commands.verify import query, shadow, verify
@@ -36,8 +37,8 @@ def cli(verbose: bool) -> None:
 
 
 for _command in (
-    *(backfill, capture, completion, cutover, decommission, doctor, findings, forget, init, local, mapping),
-    *(purge, query, relay, report, shadow, status, table, undo, verify),
+    *(backfill, capture, completion, cutover, decommission, doctor, findings, forget, init, local, look),
+    *(mapping, purge, query, relay, report, shadow, status, table, ui, undo, verify),
 ):
     cli.add_command(_command)
 

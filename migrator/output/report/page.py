@@ -32,9 +32,9 @@ _EXAMPLES = 3
 
 def html_page(model: ReportModel) -> str:
     """The whole page. What it holds of rows is text, never markup."""
-    environment = _environment()
-    style, script = (_part(environment, name) for name in ("report.css", "report.js"))
-    return environment.get_template("report.html").render(
+    pages = environment()
+    style, script = (part(pages, name) for name in ("report.css", "report.js"))
+    return pages.get_template("report.html").render(
         model=model,
         style=style,
         script=script,
@@ -46,8 +46,9 @@ def html_page(model: ReportModel) -> str:
     )
 
 
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """The templates of pages, with the words and forms that all of them share."""
+    pages = Environment(
         loader=PackageLoader("migrator.output.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -56,7 +57,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    pages.filters |= {
         "plain": plain,
         "moment": minute,
         "age": age_text,
@@ -70,23 +71,23 @@ def _environment() -> Environment:
         # Not capitalize: it makes all the rest small, and SQL with it.
         "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
     }
-    environment.globals |= {"kinds": KIND_WORDS, "sides": SIDE_WORDS, "next_steps": next_steps}
-    return environment
+    pages.globals |= {"kinds": KIND_WORDS, "sides": SIDE_WORDS, "next_steps": next_steps}
+    return pages
 
 
-def _part(environment: Environment, name: str) -> Markup:
+def part(pages: Environment, name: str) -> Markup:
     """Style or script as it stands; nothing is filled in, so its hash is that of the file."""
-    loader = environment.loader
+    loader = pages.loader
     assert loader is not None
-    return Markup(loader.get_source(environment, name)[0].strip())
+    return Markup(loader.get_source(pages, name)[0].strip())
 
 
 def _policy(style: str, script: str) -> str:
     """Only this style and this script; no address, no form, no frame, no text that becomes code."""
     words: Mapping[str, Any] = {
         "default-src": "'none'",
-        "style-src": _hash(style),
-        "script-src": _hash(script),
+        "style-src": digest(style),
+        "script-src": digest(script),
         "base-uri": "'none'",
         "form-action": "'none'",
         "require-trusted-types-for": "'script'",
@@ -94,5 +95,6 @@ def _policy(style: str, script: str) -> str:
     return "; ".join(f"{name} {value}" for name, value in words.items())
 
 
-def _hash(text: str) -> str:
+def digest(text: str) -> str:
+    """Style or script as a policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TypeAlias
 
 from migrator.mapping.heart.items import CompiledEntity, items_for
@@ -15,14 +14,14 @@ from migrator.model.facts import kept_columns
 from migrator.model.mapping import Entity, ItemDesign
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.report import Facet, ItemCollection, SampleItem, View
-from migrator.model.table import Index, Item, RowTree, Value
+from migrator.model.table import Index, Item, KeyOrder, RowTree, key_order
 from migrator.stages.report.shown import Showing
 
 _ROWS = 60
 """Rows of an entity to find item collections in; related rows are rarely the very first ones of both tables."""
 _COLLECTIONS = 4
 _ITEMS = 6
-_Place: TypeAlias = tuple[tuple[Decimal, str], ...]
+_Place: TypeAlias = tuple[KeyOrder, ...]
 _Found: TypeAlias = list[tuple[_Place, SampleItem]]
 """Items of a partition, each with its sort position."""
 
@@ -123,7 +122,7 @@ class Views:
             if all(item.get(name) is not None for name in names):
                 shown = self.showing.item(entity, item)
                 sample = self._sample(index, item, shown)
-                place = tuple(_in_order(item[attribute.name]) for attribute in index.sort)
+                place = tuple(key_order(item[attribute.name]) for attribute in index.sort)
                 by_partition[tuple(shown[name] for name in partition)].append((place, sample))
         return [
             ItemCollection(
@@ -160,11 +159,3 @@ def _chosen(by_partition: Mapping[tuple[str, ...], _Found]) -> Iterator[tuple[tu
         samples = left.pop(key)
         shown |= {sample.type for _, sample in samples}
         yield key, samples
-
-
-def _in_order(value: Value) -> tuple[Decimal, str]:
-    """A sort key: numbers in numeric order, texts and bytes in the order of their bytes."""
-    if isinstance(value, (int, Decimal)):
-        return Decimal(value), ""
-    shown = value.hex() if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass").hex()
-    return Decimal(0), shown
