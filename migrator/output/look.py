@@ -33,10 +33,10 @@ STATE_WORDS: Mapping[LookState, str] = {
 def print_look(console: Console, report: LookReport, *, everything: bool) -> None:
     """One line an item, and the attributes that differ below it; `everything`: all attributes of each item."""
     console.print(Text(plain(f"{_place(report)}: {_key_text(report.partition)}")))
-    console.print(Text(summary(report)))
     for item in report.items:
         _print_item(console, item, everything=everything)
-    for line in (*(f"refused: {text}" for text in report.refused), *_notes(report)):
+    # The counts last, where a person looks first in a terminal that has scrolled.
+    for line in (*(f"refused: {text}" for text in report.refused), *_notes(report), summary(report)):
         console.print(Text(plain(line)), soft_wrap=True)
 
 

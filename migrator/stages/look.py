@@ -10,6 +10,9 @@ from typing import Any, get_args
 
 from migrator.mapping.heart.items import CompiledEntity, key_text
 from migrator.mapping.key_lookups import AskedKey
+from migrator.mapping.patterns.diff import differences
+from migrator.mapping.patterns.param_sources import shown as key_forms
+from migrator.mapping.patterns.param_sources import stored_keys
 from migrator.mapping.show.redaction import value_text
 from migrator.model.edges import ItemStore, Rows
 from migrator.model.journal import Finding
@@ -27,7 +30,7 @@ from migrator.model.table import (
     split_source,
 )
 from migrator.stages.partitions import Made, Partitions
-from migrator.stages.report.shown import Showing
+from migrator.stages.report.shown import Showing, clipped
 from migrator.stages.verify.scan import DirectItems, Tracer
 from migrator.stages.verify.stage import compare_item
 
@@ -103,8 +106,13 @@ class Look:
             items=sorted(looked, key=lambda item: self._order(asked)(item.stored or item.made or {})),
             refused=made.refused,
             is_cut=stored.is_cut,
-            notes=made.notes,
+            notes=made.notes if looked else [*made.notes, self._known_forms(asked)],
         )
+
+    def _known_forms(self, asked: AskedKey) -> str:
+        """What partition keys look like there, for one that nothing has."""
+        forms = key_forms([key.partition for key in stored_keys(self.mapping, asked.index)])
+        return f"partition keys of {asked.index.name or self.table.name} look like this: {forms}"
 
     # ── what is stored ──
 
@@ -173,9 +181,16 @@ class Look:
             root=root,
             made=made,
             stored=items.get(key),
-            differing=frozenset(finding.attribute for finding in findings if finding.attribute),
+            differing=self._differing(made, items.get(key), findings),
             reason=findings[0].reason if findings and not findings[0].attribute else "",
         )
+
+    def _differing(self, made: Item, stored: Item | None, findings: Sequence[Finding]) -> frozenset[str]:
+        """The attributes that differ; those of another row's item, too, which verify does not compare."""
+        if stored is not None and findings and findings[0].kind == "collision":
+            own = frozenset(self.table.own_attributes)
+            return frozenset(difference.attribute for difference in differences(made, stored, own))
+        return frozenset(finding.attribute for finding in findings if finding.attribute)
 
     def _left(
         self, wanted: Sequence[tuple[str, Item]], made: Made, items: Mapping[ItemKey, Item]
@@ -256,13 +271,13 @@ def _shown(compared: Compared, names: Sequence[str], table: TableDesign, showing
     ]
     return LookedItem(
         state=compared.state,
-        type=table.type_of(known),
+        type=clipped(table.type_of(known)),
         at=_masked(showing, {name: (stored | made).get(name, "null") for name in names}),
         key=showing.key(item_key_text(compared.key), row or "[]"),
         entity=entity,
         row=showing.key(row, row) if row else "",
         cells=[*_type_cell(compared, table), *showing.difference(Difference("", cells=cells)).cells],
-        reason=compared.reason,
+        reason=showing.key(compared.reason, row or "[]"),
     )
 
 
@@ -274,7 +289,7 @@ def _stored_texts(compared: Compared, entity: str, table: TableDesign, showing: 
 
 
 def _differs(compared: Compared, name: str) -> bool:
-    one_side = compared.made is None or compared.stored is None or compared.state in ("missing", "collision")
+    one_side = compared.made is None or compared.stored is None or compared.state == "missing"
     return name in compared.differing or (
         one_side and compared.state != "same" and compared.state not in FINE
     )

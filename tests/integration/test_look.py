@@ -173,3 +173,13 @@ def test_wrong_use_says_what_to_write(
     with pytest.raises(SettingsError) as raised:
         asked_key(library.design, index, partition, sort)
     assert message in str(raised.value)
+
+
+def test_of_a_collision_only_what_differs_is_marked_and_its_rows_key_is_masked(library: Library) -> None:
+    library.store.put([{**library.book(3), "_src": 'book:["ann@example.org"]', "title": "Other"}])
+    looked = look(library, "BOOK#3")
+    (item,) = report(library, looked).items
+    assert item.state == "collision"
+    assert [cell.attribute for cell in item.cells if cell.differs] == ["title"]
+    assert "ann@" not in str(item)
+    assert "ann@example.org" in report(library, looked, whole=True).items[0].reason

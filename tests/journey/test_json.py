@@ -36,6 +36,8 @@ AFTER = (
     "verify shop.yaml --settle 0",
     "status shop.yaml",
     "findings shop.yaml",
+    "look shop.yaml --pk C#1",
+    "ui shop.yaml --for 0s",
     f"query shop.yaml {PATTERN} -p id=1",
     "shadow replay shop.yaml --questions 3",
     "report shop.yaml",
