@@ -27,7 +27,7 @@ from migrator.output.inert import plain
 SECTIONS = {
     "Design": ("init", "mapping", "query"),
     "Prepare": ("doctor", "table", "capture", "local"),
-    "Move": ("backfill", "relay", "verify", "status", "findings"),
+    "Move": ("backfill", "relay", "verify", "look", "ui", "status", "findings"),
     "Cut over": ("shadow", "report", "cutover", "decommission"),
     "Mend": ("undo", "forget", "purge"),
     "Shell": ("completion",),

@@ -14,7 +14,7 @@ _values_option = click.option(
 )
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --pk STATUS#paid --index GSI2 --show-values")
 @job_argument
 @click.option(
     "--pk",
@@ -45,10 +45,6 @@ def look() -> Work:
     Items that no row makes, items of others, tombstones and items that are missing are shown, too. Both sides are read as
     they are at this moment, and neither is written to: where services write, look twice before you believe a difference.
 
-    \b
-    migrator look shop.yaml --pk USER#7
-    migrator look shop.yaml --pk ORDER#2026-05 --index GSI1 --show-values
-
     Exit code 0: all is stored as the rows make it; 1: something differs, or a row is refused; 3: a side is away.
     """
     from migrator.cli.look.collection import look
@@ -56,7 +52,7 @@ def look() -> Work:
     return look
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --port 8123 --for 1h")
 @job_argument
 @click.option(
     "--port",
@@ -80,10 +76,6 @@ def ui() -> Work:
 
     It answers on 127.0.0.1 alone, and only by the address that it prints: the token in it is new each time. The pages hold
     no script, change nothing, and end with the command.
-
-    \b
-    migrator ui shop.yaml
-    migrator ui shop.yaml --port 8123 --for 1h --show-values
 
     Exit code 0: it was ended; 2: wrong use, or the port is taken; 3: a side is away.
     """
