@@ -216,15 +216,16 @@ class SampleItem:
 
 @dataclass(frozen=True)
 class ItemCollection:
-    """Items with one partition key."""
+    """Items with one partition key. `more`: how many others of it the rows that were read make."""
 
     partition: str
     items: Sequence[SampleItem]
+    more: int = 0
 
 
 @dataclass(frozen=True)
 class View:
-    """The table (`name` '') or an index of it."""
+    """The table (`name` '') or an index of it. `more`: how many other collections the rows that were read make."""
 
     name: str
     partition: Sequence[str]
@@ -232,6 +233,12 @@ class View:
     projection: str
     facets: Sequence[Facet]
     collections: Sequence[ItemCollection] = ()
+    more: int = 0
+
+    def columns(self, type_: str) -> list[str]:
+        """The attributes that any of the shown items of the type has, so that theirs stand below each other."""
+        items = [item for found in self.collections for item in found.items if item.type == type_]
+        return list(dict.fromkeys(name for item in items for name in item.attributes))
 
 
 # ── work ──
