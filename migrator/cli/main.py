@@ -18,14 +18,14 @@ from migrator.cli.commands.capture import capture, purge, relay
 from migrator.cli.commands.cutover import cutover
 from migrator.cli.commands.local import completion, local
 from migrator.cli.commands.look import look, ui
-from migrator.cli.commands.mapping import init, mapping, table
+from migrator.cli.commands.mapping import examples, init, mapping, table
 from migrator.cli.commands.removal import decommission, forget, undo
 from migrator.cli.commands.verify import query, shadow, verify
 from migrator.model.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 from migrator.output.inert import plain
 
 SECTIONS = {
-    "Design": ("init", "mapping", "query"),
+    "Design": ("init", "mapping", "query", "examples"),
     "Prepare": ("doctor", "table", "capture", "local"),
     "Move": ("backfill", "relay", "verify", "look", "ui", "status", "findings"),
     "Cut over": ("shadow", "report", "cutover", "decommission"),
@@ -50,8 +50,22 @@ def cli(ctx: click.Context) -> None:
 
 
 for _command in (
-    *(backfill, capture, completion, cutover, decommission, doctor, findings, forget, init, local, look),
-    *(mapping, purge, query, relay, report, shadow, status, table, ui, undo, verify),
+    *(
+        backfill,
+        capture,
+        completion,
+        cutover,
+        decommission,
+        doctor,
+        examples,
+        findings,
+        forget,
+        init,
+        local,
+        look,
+        mapping,
+    ),
+    *(purge, query, relay, report, shadow, status, table, ui, undo, verify),
 ):
     cli.add_command(_command)
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from migrator.model.report import ItemCollection, SampleItem, View
 from migrator.output.inert import plain
-from migrator.output.report.page import environment
+from migrator.output.report.page import environment_of_pages
 
 _NARROWEST = 12
 """Letters that a column needs to be read; with less, an item's attributes are listed."""
@@ -94,4 +94,4 @@ def views_data(views: Sequence[View]) -> list[dict[str, Any]]:
 
 def views_fragment(views: Sequence[View]) -> Markup:
     """The views as a part of a page in the report's style (report.css); what they hold of rows is text, never markup."""
-    return Markup(environment().get_template("collections.html").render(views=views))
+    return Markup(environment_of_pages().get_template("collections.html").render(views=views))

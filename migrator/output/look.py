@@ -12,7 +12,7 @@ from rich.text import Text
 
 from migrator.model.report import FINE, LookedItem, LookReport, LookState
 from migrator.output.inert import plain
-from migrator.output.report.page import digest, environment, part
+from migrator.output.report.page import digest, environment_of_pages, part_of_page
 
 STATE_WORDS: Mapping[LookState, str] = {
     "same": "stored as its row makes it",
@@ -111,9 +111,9 @@ class Pages:
     """Pages of one job, without scripts. `indexes`: of its table, for the form that asks for a collection."""
 
     def __init__(self, job: str, table: str, indexes: Sequence[str], version: str) -> None:
-        self._pages = environment()
+        self._pages = environment_of_pages()
         self._pages.globals |= {"state_words": STATE_WORDS, "fine": FINE, "summary": summary, "notes": _notes}
-        self._style = part(self._pages, "report.css") + part(self._pages, "look.css")
+        self._style = part_of_page(self._pages, "report.css") + part_of_page(self._pages, "look.css")
         self._common = {"job": job, "table": table, "indexes": indexes, "version": version}
 
     @property

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from migrator.mapping.language.document import Document, Ours, load_document, schema_faults
+from migrator.mapping.language.document import Document, Ours, is_job_text, load_document, schema_faults
 from migrator.model.errors import Fault, MappingError, SettingsError
 from migrator.runtime.system import small_text
 from migrator.settings.source import (
@@ -298,6 +298,11 @@ _WORDS = {
 }
 
 
+def is_job(path: Path) -> bool:
+    """Whether the file is a job, and no mapping. Raises: SettingsError when it cannot be read."""
+    return is_job_text(_text(path, "job or mapping"))
+
+
 def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     """The job that a file describes, with ${NAME} and ${NAME:-default} taken from `environ`.
 
@@ -341,15 +346,15 @@ def _stem(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", path.stem)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, what: str = "job") -> str:
     try:
         return small_text(path)
     except FileNotFoundError:
-        raise SettingsError(f"{path}: there is no such job file") from None
+        raise SettingsError(f"{path}: there is no such {what} file") from None
     except IsADirectoryError:
-        raise SettingsError(f"{path}: this is a folder; name a job file in it") from None
+        raise SettingsError(f"{path}: this is a folder; name a {what} file in it") from None
     except UnicodeDecodeError:
-        raise SettingsError(f"{path}: this is no UTF-8 text, so no job") from None
+        raise SettingsError(f"{path}: this is no UTF-8 text, so no {what}") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
 

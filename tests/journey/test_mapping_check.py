@@ -61,7 +61,7 @@ def test_what_is_neither_is_checked_as_a_mapping(shop: Project) -> None:
     for name, text in {"list.yaml": "[1]", "broken.yaml": "a: [", "bytes.yaml": "\x00"}.items():
         (shop.folder / name).write_text(text)
         assert shop.run("mapping", "check", name).code == 2
-    assert "there is no such file" in shop.run("mapping", "check", "none.yaml").err
+    assert "there is no such job or mapping file" in shop.run("mapping", "check", "none.yaml").err
     assert shop.run("mapping", "check", ".").code == 2
 
 

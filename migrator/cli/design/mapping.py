@@ -10,13 +10,11 @@ from pathlib import Path
 import click
 
 from migrator.mapping.check.check import check_form
-from migrator.mapping.language.document import is_job
 from migrator.mapping.language.forms import mapping_schema
 from migrator.mapping.language.parse import ParsedMapping
 from migrator.model.errors import CLEAN, WRONG_USE, Fault, MappingError
 from migrator.output.inert import FAULT_FORMS
-from migrator.runtime.system import small_text
-from migrator.settings.job import load_job
+from migrator.settings.job import is_job, load_job
 from migrator.settings.job_schema import job_schema
 from migrator.settings.transforms import read_mapping
 
@@ -55,18 +53,11 @@ def _examined(file: Path, source: str | None) -> tuple[Sequence[Fault], str]:
 
 def _faults_and_summary(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
     """Faults and warnings, and what can be said of a file without faults."""
-    if not _is_job(file):
+    if not is_job(file):
         return _of_mapping(read_mapping(file), url)
     job = load_job(file, os.environ)
     faults, verdict = _of_mapping(read_mapping(job.mapping), url, job.cutover.leave)
     return faults, f"a job whose form is right; its mapping: {verdict}"
-
-
-def _is_job(file: Path) -> bool:
-    try:
-        return is_job(small_text(file))
-    except (OSError, UnicodeDecodeError):
-        return False  # reading it as a mapping says why
 
 
 def _of_mapping(

@@ -49,7 +49,7 @@ class Ours:
         return _MISTAKEN[self.first] if others & data.keys() and self.words & data.keys() else ""
 
 
-def is_job(text: str) -> bool:
+def is_job_text(text: str) -> bool:
     """Whether the text is a job file, as far as its words say; what is no YAML is none."""
     try:
         data = YAML(typ="safe", pure=True).load(text)

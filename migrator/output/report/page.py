@@ -32,13 +32,13 @@ _EXAMPLES = 3
 
 def html_page(model: ReportModel) -> str:
     """The whole page. What it holds of rows is text, never markup."""
-    pages = environment()
-    style, script = (part(pages, name) for name in ("report.css", "report.js"))
+    pages = environment_of_pages()
+    style, script = (part_of_page(pages, name) for name in ("report.css", "report.js"))
     return pages.get_template("report.html").render(
         model=model,
         style=style,
         script=script,
-        policy=_policy(style, script),
+        policy=policy_of(style, script),
         bars=bars_of(model.timeline),
         curves={pattern.name: curves_of(pattern.latency) for pattern in model.patterns if pattern.latency},
         examples=_EXAMPLES,
@@ -46,7 +46,7 @@ def html_page(model: ReportModel) -> str:
     )
 
 
-def environment() -> Environment:
+def environment_of_pages() -> Environment:
     """The templates of pages, with the words and forms that all of them share."""
     pages = Environment(
         loader=PackageLoader("migrator.output.report"),
@@ -75,14 +75,14 @@ def environment() -> Environment:
     return pages
 
 
-def part(pages: Environment, name: str) -> Markup:
+def part_of_page(pages: Environment, name: str) -> Markup:
     """Style or script as it stands; nothing is filled in, so its hash is that of the file."""
     loader = pages.loader
     assert loader is not None
     return Markup(loader.get_source(pages, name)[0].strip())
 
 
-def _policy(style: str, script: str) -> str:
+def policy_of(style: str, script: str) -> str:
     """Only this style and this script; no address, no form, no frame, no text that becomes code."""
     words: Mapping[str, Any] = {
         "default-src": "'none'",

@@ -25,7 +25,7 @@ NEEDED_OPTIONS = {
     "--out": "shop.yaml",
     "--pk": "A",
 }
-WITHOUT_FILES = [["completion"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]
+WITHOUT_FILES = [["completion"], ["examples"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]
 
 
 def leaves(
