@@ -12,6 +12,7 @@ from tests.journey.cutover import PATTERN, cutover_shop
 from tests.unit.cli.test_command_line import LEAVES
 
 BEFORE = (
+    "examples copied",
     "init sqlite:///shop.db --statements none --out proposed.yaml",
     "mapping schema",
     "mapping check mapping.yaml",
