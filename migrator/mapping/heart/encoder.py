@@ -41,8 +41,8 @@ Row: TypeAlias = tuple[Any, ...]
 
 Left: TypeAlias = Callable[[Row], None]
 Encode: TypeAlias = Callable[[Sequence[Row], str, int, list[EncodedItem], Left], None]
-"""Of rows, the JSON that ends an item (its ticket), the bytes of that, where to put the items, and what takes a row that it
-has no code for."""
+"""Of rows, the JSON that ends an item (its ticket), by how much its bytes are more than that, where to put the items, and
+what takes a row that it has no code for."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> E
             refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
 
     if page.raw == encoder.raw:
-        encoder.encode(page.rows, end, text_bytes(name) + number_bytes(ticket), items, left)
+        more = text_bytes(name) + number_bytes(ticket) - len(end.encode())
+        encoder.encode(page.rows, end, more, items, left)
     else:
         for row in page.rows:
             left(row)
