@@ -77,6 +77,30 @@ def read_one_by_one(each: Callable[[WiredItem], Any]) -> Callable[[bytes], Any]:
     return read
 
 
+def read_as_texts(see: Callable[[list[bytes]], Any]) -> Callable[[bytes], Any]:
+    """The same, but that `Items` holds what `see` gives of the texts of all items: their JSON, without the braces and the
+    quotation mark around each.
+
+    Where a text in an item looks like the end of one, a part may be something else than an item's text: none that is whole
+    then, so it is equal to no item's.
+    """
+
+    def read(body: bytes) -> Any:
+        begin, end = body.find(_BEGIN) + len(_BEGIN), body.rfind(_END)
+        if len(_BEGIN) <= begin <= end:
+            text = body[begin:end]
+            parts = _CUT.split(text) if b'"L":[' in text else text.split(_BETWEEN)
+            answer = orjson.loads(body[: begin - 2] + body[end + 2 :])
+            if answer.get("Count") == len(parts):
+                return answer | {"Items": see(parts)}
+        answer = orjson.loads(body)
+        if isinstance(answer, dict) and isinstance(answer.get("Items"), list):
+            answer["Items"] = see([orjson.dumps(item)[2:-2] for item in answer["Items"]])
+        return answer
+
+    return read
+
+
 def _apart(text: bytes, each: Callable[[WiredItem], Any]) -> list[Any] | None:
     """What `each` gives of the items in a text that begins and ends within one; None where it is something else.
 

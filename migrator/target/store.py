@@ -43,7 +43,7 @@ from migrator.target.failures import (
     is_throttle,
     passes_at,
 )
-from migrator.target.scans import read_one_by_one, scan_answers
+from migrator.target.scans import read_as_texts, read_one_by_one, scan_answers
 from migrator.target.throttle import TABLE, WriteLimit
 
 # ── Items cut into batches that BatchWriteItem takes ──
@@ -247,7 +247,22 @@ class DynamoStore(Forked):
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
     ) -> Iterator[ScannedPage[Found]]:
         """What `each` gives of every item. Needs `takes_encoded`."""
-        call = partial(self.client.exchange.scan, self.client, read_one_by_one(each))
+        return self._scanned(segment, segments, read_one_by_one(each), start)
+
+    def scan_texts(
+        self,
+        segment: int,
+        segments: int,
+        see: Callable[[list[bytes]], list[Found]],
+        start: ItemKey | None = None,
+    ) -> Iterator[ScannedPage[Found]]:
+        """What `see` gives of the texts of each page's items. Needs `takes_encoded`."""
+        return self._scanned(segment, segments, read_as_texts(see), start)
+
+    def _scanned(
+        self, segment: int, segments: int, read: Callable[[bytes], Any], start: ItemKey | None
+    ) -> Iterator[ScannedPage[Any]]:
+        call = partial(self.client.exchange.scan, self.client, read)
         for answer, next_start in scan_answers(self, segment, segments, start, call):
             yield ScannedPage(answer["Items"], next_start)
 

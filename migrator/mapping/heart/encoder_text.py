@@ -70,6 +70,11 @@ class FunctionText:
         if self.raw:
             self._write()
 
+    @property
+    def may_have_maps(self) -> bool:
+        """Whether an item may hold a map, whose names DynamoDB gives in any order."""
+        return any(word in self.code for word in ("def list_", "as_json(", "named(", '"M":'))
+
     def _write(self) -> None:
         self.names = {**RUNTIME, "BACKSLASH": ord("\\")}
         self.functions: list[str] = []
