@@ -8,7 +8,7 @@ holds names and constants of the mapping, never a value of a row.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -114,7 +114,7 @@ EncodedText: TypeAlias = tuple[bytes, int | None]
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """As Encoder. `orders`: of its attributes, by type. `may_have_maps`: whether its items may hold maps."""
+    """As Encoder. `may_have_maps`: whether its items may hold maps beside those of lists, which are in no certain order."""
 
     entity: CompiledEntity
     encode: Callable[[Sequence[Row], list[EncodedText], Left], None]
@@ -140,8 +140,8 @@ def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
         try:
             for _, data, _, expiry in list(_by_reference(entity, tree, 0)):
                 wired = orjson.loads(data)
-                order = encoder.orders.get(str(decode(wired[entity.table.type_attribute])), ())
-                items.append((text_in_order(wired, order), expiry))
+                type_ = str(decode(wired[entity.table.type_attribute]))
+                items.append((text_in_order(wired, type_, encoder.orders), expiry))
         except RowError as error:
             refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
 
@@ -153,11 +153,20 @@ def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
     return EncodedTexts(items, refused)
 
 
-def text_in_order(wired: Mapping[str, Any], order: Sequence[str]) -> bytes:
-    """An item's text with its attributes in this order, and all others behind."""
-    names = [name for name in order if name in wired]
-    names += [name for name in wired if name not in order]
-    return orjson.dumps({name: wired[name] for name in names}, default=base64_text)[2:-2]
+def text_in_order(wired: dict[str, Any], type_: str, orders: Orders) -> bytes:
+    """The text of an item of this type with all names in order."""
+    for where, order in orders.items():
+        if where[0] == type_ and len(where) == 2 and "L" in wired.get(where[1], ()):
+            wired[where[1]]["L"] = [
+                {"M": _in_order(child["M"], order)} if "M" in child else child
+                for child in wired[where[1]]["L"]
+            ]
+    return orjson.dumps(_in_order(wired, orders.get((type_,), ())), default=base64_text)[2:-2]
+
+
+def _in_order(values: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    first: dict[str, Any] = {name: values[name] for name in order if name in values}
+    return first | values if len(first) < len(values) else first
 
 
 def compile_texts(entity: CompiledEntity, offered: AbstractSet[int], orders: Orders) -> TextEncoder | None:

@@ -41,8 +41,9 @@ from migrator.model.table import (
 
 # ── The function of an entity ──
 
-Orders: TypeAlias = _Mapping[str, Sequence[str]]
-"""By type of item, the names of attributes in the order in which they are wanted; others follow."""
+Orders: TypeAlias = _Mapping[tuple[str, ...], Sequence[str]]
+"""Names in the order in which they are wanted, others behind: those of an item's attributes by its type, and those in the
+maps of a list by the type and the list's name."""
 _TICKET = 0
 """In items of which the text alone is wanted."""
 
@@ -72,8 +73,9 @@ class FunctionText:
 
     @property
     def may_have_maps(self) -> bool:
-        """Whether an item may hold a map, whose names DynamoDB gives in any order."""
-        return any(word in self.code for word in ("def list_", "as_json(", "named(", '"M":'))
+        """Whether an item may hold a map beside those of its lists."""
+        body = self.code[self.code.index("def encode(") :]
+        return '"M":' in body or any(word in self.code for word in ("as_json(", "named("))
 
     def _write(self) -> None:
         self.names = {**RUNTIME, "BACKSLASH": ord("\\")}
@@ -155,7 +157,7 @@ class FunctionText:
         kept = [name for name in kept_columns(self.plan, design) if name not in written]
         pieces += [self.row.columns[name].attribute(name) for name in kept]
         for name, expression in written.items():
-            pieces += self._attribute(level, name, expression)
+            pieces += self._attribute(level, design.type, name, expression)
         pieces += self._expiry(level, design)
         if self.sized:
             self._sized_item(level, pieces)
@@ -184,16 +186,18 @@ class FunctionText:
         """Lines that append an item's text, whose attributes are in the order of its type, without what is around it."""
         row, table = self.row, self.mapping.table
         ticket = constant(table.ticket_attribute, _TICKET)
-        order = (self.orders or {}).get(design.type, ())
-        places = {name: place for place, name in enumerate(order)}
-        ordered = sorted([*pieces, ticket], key=lambda one: places.get(one.name, len(places)))
         row.line(level, "data = (")
-        for one in ordered:
+        for one in self._in_order([*pieces, ticket], design.type):
             row.line(level + 1, f"f'{one.json}'")
         row.line(level, ").encode()[2:-1]")
         row.line(level, f"if len(data) > {ITEM_BYTES}:")
         row.line(level + 1, "no_code()")
         row.line(level, "append((data, expiry))")
+
+    def _in_order(self, pieces: Sequence[Piece], *where: str) -> list[Piece]:
+        order = (self.orders or {}).get(where, ())
+        places = {name: place for place, name in enumerate(order)}
+        return sorted(pieces, key=lambda one: places.get(one.name, len(places)))
 
     def _names(self, design: ItemDesign) -> list[str]:
         """The names of all parts that an item may have."""
@@ -222,9 +226,9 @@ class FunctionText:
             piece(table.source_attribute, '{{"S":"{source}"}}', ("source_more",)),
         ]
 
-    def _attribute(self, level: int, name: str, expression: Expression) -> list[Piece]:
+    def _attribute(self, level: int, type_: str, name: str, expression: Expression) -> list[Piece]:
         if isinstance(expression, Each):
-            return [self._each(name, expression)]
+            return [self._each(type_, name, expression)]
         made = self.row.attribute(level, name, expression)
         return [] if made is None else [made]
 
@@ -310,7 +314,7 @@ class FunctionText:
 
     # ── lists ──
 
-    def _each(self, name: str, each: Each) -> Piece:
+    def _each(self, type_: str, name: str, each: Each) -> Piece:
         """The attribute of a list, by a function of its own, which the prologue calls."""
         place, places = self.row.places.lists[each.collection]
         plan = self.plan.collections[place - len(self.plan.slots)]
@@ -319,7 +323,8 @@ class FunctionText:
         columns = _columns_of(plan.slots, frozenset(), f"{function}_", sized=self.sized)
         child = TupleText(self.mapping, self.names, places, columns, self.sized)
         fields = [child.attribute(0, field, expression) for field, expression in each.attributes.items()]
-        self.functions.append(self._list_text(function, plan, child, [one for one in fields if one]))
+        pieces = self._in_order([one for one in fields if one], type_, name)
+        self.functions.append(self._list_text(function, plan, child, pieces))
         self.lists.setdefault(place, []).append((f"{made}, {more}", function))
         return piece(name, f"{{{made}}}", (more,))
 

@@ -7,20 +7,20 @@ written otherwise (another ticket, an escape, an order of its own) is parsed and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
-from operator import itemgetter
 from threading import Lock
 from typing import Any
 
 import orjson
 
+from migrator.mapping.heart.encoder import compile_texts, text_in_order
 from migrator.mapping.heart.encoder_values import base64_text
 from migrator.mapping.heart.items import CompiledEntity, index_keys
 from migrator.mapping.heart.wire import encode
 from migrator.model.edges import WiredItem
 from migrator.model.facts import kept_columns
-from migrator.model.mapping import ItemDesign
+from migrator.model.mapping import Each, ItemDesign
 from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.verify.scan import summed
 
@@ -28,8 +28,8 @@ MAP = b'"M":{'
 BACKSLASH = ord("\\")
 
 
-def digest_of_text(text: bytes, *, may_have_maps: bool = True) -> int:
-    """64 bits of an item's text (see `EncodedText`). Where maps are in it, all names are sorted first.
+def digest_of_text(text: bytes, *, may_have_maps: bool) -> int:
+    """64 bits of an item's text (see `EncodedText`). Where maps in any order are in it, all names are sorted first.
 
     Two items that differ have the same by a chance of 2^-64: it is SipHash with a key that each process draws for itself.
     Source: PEP 456.
@@ -48,14 +48,14 @@ def _sorted(item: WiredItem) -> bytes:
 
 class Canonical:
     """Digests of stored items of one type, as rows make them, whatever their ticket and revision. Safe to share between
-    threads. `order`: of the attributes in the text that is hashed.
+    threads. `orders`: in which the names are in the text that is hashed. `may_have_maps`: beside those of lists.
     """
 
     def __init__(self, entity: CompiledEntity, design: ItemDesign) -> None:
         table, plan = entity.table, entity.plan
         written = {**plan.entity.attributes, **design.attributes}
         ttl = [table.ttl] if design.expiry is not None and table.ttl else []
-        self.order: tuple[str, ...] = (
+        names = (
             *(attribute.name for attribute in table.key),
             *(table.type_attribute, table.revision_attribute, table.source_attribute),
             *(attribute.name for entry in design.entries for attribute in index_keys(table, entry)),
@@ -64,6 +64,17 @@ class Canonical:
             *ttl,
             table.ticket_attribute,
         )
+        lists = {name: tuple(one.attributes) for name, one in written.items() if isinstance(one, Each)}
+        self._type = design.type
+        self.orders: dict[tuple[str, ...], tuple[str, ...]] = {
+            (design.type,): names,
+            **{(design.type, name): inner for name, inner in lists.items()},
+        }
+        self.summed = tuple(summed(plan, design))
+        """The attributes that plain SQL adds up too."""
+        encoder = compile_texts(entity, frozenset(), {})
+        inner = {name for order in lists.values() for name in order}
+        self.may_have_maps = encoder is None or encoder.may_have_maps or not inner.isdisjoint(self.summed)
         self.is_learned = False
         self._lock = Lock()
         self._fixed = {
@@ -73,47 +84,57 @@ class Canonical:
         self.kind_text = _attribute(table.type_attribute, encode(design.type))
         """What each item of the type has in its text, and `fixed_texts` what most have."""
         self.fixed_texts = [_attribute(name, value) for name, value in self._fixed.items()]
-        self._ordered: dict[tuple[str, ...], tuple[tuple[str, ...], Callable[[WiredItem], Any]]] = {}
-        self.summed = tuple(summed(plan, design))
-        """The attributes that plain SQL adds up too."""
 
     def learn(self, items: Iterable[WiredItem]) -> None:
-        """Takes the order of the first items' attributes as that of all; no order where they contradict one another."""
+        """Takes the order of names in the first items as that of all; none where they contradict one another."""
         with self._lock:
             if self.is_learned:
                 return
-            after: TopologicalSorter[str] = TopologicalSorter()
-            for names in {tuple(item) for item in items}:
-                for name, before in zip(names, (None, *names), strict=False):
-                    after.add(name, *([] if before is None else [before]))
-            try:
-                seen = [name for name in after.static_order() if name in self.order]
-            except CycleError:
-                seen = []
-            self.order = (*seen, *(name for name in self.order if name not in seen))
+            seen = list(items)
+            self.orders = {
+                where: _merged({names for item in seen for names in _names_at(item, where)}, order)
+                for where, order in self.orders.items()
+            }
             self.is_learned = True
 
     def is_in_order(self, item: WiredItem) -> bool:
-        names = tuple(item)
-        return names == (self._ordered.get(names) or self._order_of(names))[0]
+        """Whether all names are known and in order."""
+        for where, order in self.orders.items():
+            places = {name: place for place, name in enumerate(order)}
+            for names in _names_at(item, where):
+                found = [places.get(name, -1) for name in names]
+                if found != sorted(found) or -1 in found:
+                    return False
+        return True
 
     def digest(self, item: WiredItem) -> int:
         """Of one with attributes that no row makes, a digest that no row has."""
         item |= self._fixed
-        names = tuple(item)
-        ordered = self._ordered.get(names) or self._order_of(names)
-        text = orjson.dumps(dict(zip(ordered[0], ordered[1](item), strict=True)), default=base64_text)
-        return hash(_sorted(item) if MAP in text else text[2:-2])
-
-    def _order_of(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[WiredItem], Any]]:
-        ordered = tuple(name for name in self.order if name in names)
-        ordered += tuple(sorted(set(names) - set(ordered)))
-        if self.is_learned and len(self._ordered) < _ORDERS_AT_MOST:
-            self._ordered[names] = (ordered, itemgetter(*ordered))
-        return ordered, itemgetter(*ordered)
+        text = text_in_order(item, self._type, self.orders)
+        return hash(_sorted(item) if self.may_have_maps and MAP in text else text)
 
 
-_ORDERS_AT_MOST = 10_000
+def _names_at(item: WiredItem, where: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The names of the item, or of each map in a list of it."""
+    if len(where) == 1:
+        yield tuple(item)
+        return
+    for child in item.get(where[1], {}).get("L", ()):
+        if "M" in child:
+            yield tuple(child["M"])
+
+
+def _merged(seen: Iterable[tuple[str, ...]], names: tuple[str, ...]) -> tuple[str, ...]:
+    """One order that all that was seen is in, and behind it the names that were not; just the names where there is none."""
+    after: TopologicalSorter[str] = TopologicalSorter()
+    for order in seen:
+        for name, before in zip(order, (None, *order), strict=False):
+            after.add(name, *([] if before is None else [before]))
+    try:
+        found = [name for name in after.static_order() if name in names]
+    except CycleError:
+        return names
+    return (*found, *(name for name in names if name not in found))
 
 
 def _attribute(name: str, value: Any) -> bytes:

@@ -27,6 +27,7 @@ from migrator.model.edges import Found, RawPage, ScannedPage, WiredItem
 from migrator.model.errors import Interrupted, RowError
 from migrator.model.journal import Finding
 from migrator.model.table import OWN_TYPES, Item, ItemKey, RowTree
+from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.verify.canonical import (
     BACKSLASH,
     MAP,
@@ -158,14 +159,18 @@ class DigestScan(TableScan):
     def _page_of(self, texts: list[bytes]) -> _Page:
         """What is seen of a page's items. The totals count a row's items by their types alone: they are only used where each
         of them is equal to one that a row makes."""
-        whole = b'{"' + b'}},{"'.join(texts) + b"}}"
+        whole = _whole(texts)
+        ticket, begin, none = self._ticket
+        if whole.count(begin) == len(texts) != whole.count(none):
+            texts = [ticket.sub(none, text) for text in texts]
+            whole = _whole(texts)
         kinds = self._kinds_of(whole, texts)
         if kinds is None:
             return self._page_one_by_one(texts)
         sums: dict[tuple[str, str, str], Decimal] = {}
         counts: Counter[tuple[str, str]] = Counter()
         for (entity, type_), own in kinds.items():
-            text = whole if len(kinds) == 1 else b'{"' + b'}},{"'.join(own) + b"}}"
+            text = whole if len(kinds) == 1 else _whole(own)
             counts[entity or "", type_] = len(own)
             for name in self._canonical[entity, type_].summed:
                 if numbers := self._number(name).findall(text):
@@ -178,11 +183,13 @@ class DigestScan(TableScan):
 
     def _kinds_of(self, whole: bytes, texts: list[bytes]) -> dict[_Kind, list[bytes]] | None:
         """The texts by kind; None where there are some that must be parsed."""
-        if MAP in whole or len(self._canonical) != len({type_ for _, type_ in self._canonical}):
+        if len(self._canonical) != len({type_ for _, type_ in self._canonical}):
             return None
         found = {kind: whole.count(one.kind_text) for kind, one in self._canonical.items()}
         there = [kind for kind, count in found.items() if count]
         if sum(found.values()) != len(texts) or not there:
+            return None
+        if MAP in whole and any(self._canonical[kind].may_have_maps for kind in there):
             return None
         if any(whole.count(text) != len(texts) for text in self._canonical[there[0]].fixed_texts):
             return None
@@ -203,16 +210,23 @@ class DigestScan(TableScan):
                 if not one.is_learned and (own := [item for item in items if self._kind(item) == kind]):
                     one.learn(own)
         # Each is looked at while it is in the processor's cache.
-        seen = [one for text in texts if (one := self._seen(parsed(text), self.digest)) is not None]
+        read = (self._seen(parsed(text), self.digest) for text in texts)
+        seen = [item for item in read if item is not None]
         return _Page(self._totals(seen), [digest for _, _, digest in seen])
 
     def _number(self, name: str) -> re.Pattern[bytes]:
         """What finds the numbers of an attribute in texts."""
         pattern = self._numbers.get(name)
         if pattern is None:
-            text = re.escape(orjson.dumps(name) + b':{"N":"')
-            pattern = self._numbers[name] = re.compile(text + rb'([^"]*)"')
+            pattern = self._numbers[name] = re.compile(re.escape(_begin_of_number(name)) + rb'([^"]*)"')
         return pattern
+
+    @cached_property
+    def _ticket(self) -> tuple[re.Pattern[bytes], bytes, bytes]:
+        """What finds a ticket, how each begins, and the one that rows have here."""
+        name = self.table.ticket_attribute
+        begin = _begin_of_number(name)
+        return self._number(name), begin, begin + f'{NO_TICKET}"'.encode()
 
     def digest(self, item: WiredItem) -> int:
         """Of an item that no row makes, a digest that no row has."""
@@ -272,11 +286,8 @@ class DigestScan(TableScan):
 
     def orders(self, entity: CompiledEntity) -> Orders:
         """The order of attributes by type, as the table gives them."""
-        return {
-            type_: canonical.order
-            for (name, type_), canonical in self._canonical.items()
-            if name == entity.name
-        }
+        own = (canonical.orders for (name, _), canonical in self._canonical.items() if name == entity.name)
+        return {where: order for orders in own for where, order in orders.items()}
 
     @cached_property
     def _numbers(self) -> dict[str, re.Pattern[bytes]]:
@@ -294,6 +305,14 @@ class DigestScan(TableScan):
             for name, entity in self.entities.items()
             for design in entity.plan.entity.items
         }
+
+
+def _whole(texts: Sequence[bytes]) -> bytes:
+    return b'{"' + b'}},{"'.join(texts) + b"}}"
+
+
+def _begin_of_number(name: str) -> bytes:
+    return orjson.dumps(name) + b':{"N":"'
 
 
 def _sum(numbers: Iterable[str]) -> Decimal:
@@ -340,7 +359,7 @@ def match_rows(encoder: TextEncoder, rows: RawPage, digests: Digests, now_s: flo
     entity, source = encoder.entity, encoder.entity.table.source_attribute
     page = encode_texts(encoder, rows)
     if encoder.may_have_maps:
-        missing = digests.match_all([digest_of_text(text) for text, _ in page.items])
+        missing = digests.match_all([digest_of_text(text, may_have_maps=True) for text, _ in page.items])
     else:
         missing = digests.match_all([hash(text) for text, _ in page.items])
     has_ttl = entity.table.ttl is not None
