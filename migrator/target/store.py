@@ -253,7 +253,7 @@ class DynamoStore(Forked):
         self,
         segment: int,
         segments: int,
-        see: Callable[[list[bytes]], list[Found]],
+        see: Callable[[list[bytes], bytes], list[Found]],
         start: ItemKey | None = None,
     ) -> Iterator[ScannedPage[Found]]:
         """What `see` gives of the texts of each page's items. Needs `takes_encoded`."""

@@ -55,7 +55,7 @@ class EncodedScans(Protocol):
     ) -> Iterator[ScannedPage[Found]]: ...
 
     def scan_texts(
-        self, segment: int, segments: int, see: Callable[[list[bytes]], list[Found]]
+        self, segment: int, segments: int, see: Callable[[list[bytes], bytes], list[Found]]
     ) -> Iterator[ScannedPage[Found]]: ...
 
 
@@ -141,8 +141,8 @@ class DigestScan(TableScan):
         """The totals of one segment, whose digests are kept; nothing is traced. It ends early where they are too many."""
         totals = ScanTotals()
 
-        def see(texts: list[bytes]) -> list[Any]:
-            page = self._page_of(texts)
+        def see(texts: list[bytes], whole: bytes) -> list[Any]:
+            page = self._page_of(texts, whole)
             # A place for each item, as an answer has: it is checked for that before it counts.
             return [page, *[None] * (len(texts) - 1)] if texts else []
 
@@ -156,10 +156,9 @@ class DigestScan(TableScan):
                 break
         return totals
 
-    def _page_of(self, texts: list[bytes]) -> _Page:
+    def _page_of(self, texts: list[bytes], whole: bytes) -> _Page:
         """What is seen of a page's items. The totals count a row's items by their types alone: they are only used where each
         of them is equal to one that a row makes."""
-        whole = _whole(texts)
         ticket, begin, none = self._ticket
         if whole.count(begin) == len(texts) != whole.count(none):
             texts = [ticket.sub(none, text) for text in texts]
