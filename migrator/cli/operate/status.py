@@ -22,7 +22,7 @@ from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
 from migrator.model.durations import moment
 from migrator.model.errors import MigratorError
-from migrator.model.instances import Operations, ProcessState
+from migrator.model.instances import Operations, ProcessState, ServiceRegistry
 from migrator.model.journal import Journal, Run
 from migrator.output.cutover import instances_data
 from migrator.output.inert import plain
@@ -39,7 +39,7 @@ from migrator.wiring.job import CommandJob
 
 @dataclass(frozen=True)
 class Look:
-    """What the stores said at one moment."""
+    """What the stores said at one moment of the work."""
 
     lag: Lag
     operations: Operations
@@ -72,6 +72,53 @@ def _is_dead() -> Callable[[ProcessState], bool]:
     return is_dead
 
 
+@dataclass(frozen=True)
+class JobStatus:
+    """What is known of a job. `revision`: of its mapping file, where it was asked for and can be read; `table_away`: why
+    DynamoDB cannot be asked, '' where it can."""
+
+    job: str
+    journal: str
+    runs: list[dict[str, Any]]
+    look: Look
+    instances: ServiceRegistry
+    revision: str | None
+    table_away: str
+
+    def data(self) -> dict[str, Any]:
+        live = self.look.lag.data() | {
+            "instances": instances_data(self.instances, self.revision),
+            "table_away": self.table_away,
+        }
+        operations = operations_data(self.look.operations, self.look.standing)
+        return {
+            "job": self.job,
+            "journal": self.journal,
+            "runs": self.runs,
+            "live": live,
+            "operations": operations,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """What it says of the table and of live change, for people."""
+        if self.table_away:
+            yield f"table: DynamoDB cannot be asked: {self.table_away}"
+        yield from self.look.lag.lines(self.revision)
+
+    def lines_behind_the_first(self) -> Iterator[str]:
+        """The same behind what a look says first, which has told of the marks, but for why they cannot be counted."""
+        lag = self.look.lag
+        told = set() if lag.reason else {next(iter(lag.lines(None)))}
+        return (line for line in self.lines() if line not in told)
+
+
+def status_of(job: Job, journal: SqlJournal, table_away: str = "") -> JobStatus:
+    runs = [_run_data(journal, run) for run in journal.runs(job.name)]
+    look, instances = look_at(job, journal), live_wiring.registry_of(job, journal)
+    revision = known_revision(job) if instances.known or look.lag.newest is not None else None
+    return JobStatus(job.name, journal.name, runs, look, instances, revision, table_away)
+
+
 # ── The command ──
 
 
@@ -96,41 +143,25 @@ def status(
     journal = command_job.journal()
     if watch:
         return _watch(read, journal, every_s)
-    runs = [_run_data(journal, run) for run in journal.runs(read.name)]
-    look = look_at(read, journal)
+    found = status_of(read, journal, table_away)
     if as_json:
-        click.echo(json.dumps(_data(read, journal, runs, look, table_away), sort_keys=True))
+        click.echo(json.dumps(found.data(), sort_keys=True))
     else:
-        _print(read, journal, runs, look, table_away)
+        _print(found)
     return 0
 
 
-def _data(
-    job: Job, journal: SqlJournal, runs: list[dict[str, Any]], look: Look, table_away: str
-) -> dict[str, Any]:
-    registry = live_wiring.registry_of(job, journal)
-    revision = known_revision(job) if registry.known else None
-    live = look.lag.data() | {"instances": instances_data(registry, revision), "table_away": table_away}
-    operations = operations_data(look.operations, look.standing)
-    return {"job": job.name, "journal": journal.name, "runs": runs, "live": live, "operations": operations}
-
-
-def _print(job: Job, journal: SqlJournal, runs: list[dict[str, Any]], look: Look, table_away: str) -> None:
-    for line in look.lines():
+def _print(found: JobStatus) -> None:
+    for line in found.look.lines():
         click.echo(line)
-    click.echo(f"journal: {shown_path(journal.name)}")
-    if runs:
-        stdout().print(_runs_table(runs))
+    click.echo(f"journal: {shown_path(found.journal)}")
+    if found.runs:
+        stdout().print(_runs_table(found.runs))
     else:
-        click.echo(f"job {job.name}: nothing has run yet")
-    if table_away:
-        click.echo(f"table: DynamoDB cannot be asked: {table_away}")
-    registry = live_wiring.registry_of(job, journal)
-    revision = known_revision(job) if registry.known or look.lag.newest is not None else None
-    # The first line of them, on the marks, stands above already, but for why they cannot be counted.
-    for line in list(look.lag.lines(revision))[0 if look.lag.reason else 1 :]:
+        click.echo(f"job {found.job}: nothing has run yet")
+    for line in found.lines_behind_the_first():
         click.echo(line)
-    print_instances(registry, revision)
+    print_instances(found.instances, found.revision)
 
 
 # ── Again and again ──
