@@ -82,38 +82,45 @@ class Connections:
 
     def __init__(self, session: Any, url: str, at_most: int) -> None:
         self._session = session
-        self._url = url
+        self.url = url
         self._at_most = at_most
         self._idle: list[HTTPConnection] = []
 
     def exchange(self, request: bytes) -> Received:
         """The answer to the bytes of a request, sent once."""
-        connection = self._taken()
+        connection = self.take()
         try:
             connection.sock.sendall(request)
             answer = received(connection.sock)
         except TimeoutError as error:
             connection.close()
-            raise ReadTimeoutError(endpoint_url=self._url, error=error) from error
+            raise ReadTimeoutError(endpoint_url=self.url, error=error) from error
         except (OSError, BrokenFrameError) as error:
             connection.close()
-            raise ConnectionClosedError(endpoint_url=self._url, error=error) from error
+            raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
         except BaseException:
             # Stopped in between: what is left of the answer must not be read as that of another request.
             connection.close()
             raise
-        if answer.ends or len(self._idle) >= self._at_most:
+        self.give_back(connection, ends=answer.ends)
+        return answer
+
+    def give_back(self, connection: HTTPConnection, *, ends: bool = False) -> None:
+        """Keeps a connection on which no answer is awaited. `ends`: nothing can be asked on it any more."""
+        if ends or len(self._idle) >= self._at_most:
             connection.close()
         else:
             self._idle.append(connection)
-        return answer
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
 
-    def _taken(self) -> HTTPConnection:
-        """A connection that is open: one that the other side closed meanwhile is readable, and goes."""
+    def take(self) -> HTTPConnection:
+        """A connection that is open: one that the other side closed meanwhile is readable, and goes.
+
+        Raises: botocore's errors of connections.
+        """
         while self._idle:
             try:
                 connection = self._idle.pop()
@@ -125,19 +132,19 @@ class Connections:
         return self._opened()
 
     def _opened(self) -> HTTPConnection:
-        pool = self._session._manager.connection_from_url(self._url)
-        self._session._setup_ssl_cert(pool, self._url, self._session._verify)
+        pool = self._session._manager.connection_from_url(self.url)
+        self._session._setup_ssl_cert(pool, self.url, self._session._verify)
         connection: HTTPConnection = pool._new_conn()
         try:
             connection.connect()
         except NewConnectionError as error:
-            raise EndpointConnectionError(endpoint_url=self._url, error=error) from error
+            raise EndpointConnectionError(endpoint_url=self.url, error=error) from error
         except Urllib3ConnectTimeoutError as error:
-            raise ConnectTimeoutError(endpoint_url=self._url, error=error) from error
+            raise ConnectTimeoutError(endpoint_url=self.url, error=error) from error
         except ssl.SSLError as error:
-            raise SSLError(endpoint_url=self._url, error=error) from error
+            raise SSLError(endpoint_url=self.url, error=error) from error
         except OSError as error:
-            raise ConnectionClosedError(endpoint_url=self._url, error=error) from error
+            raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
         connection.sock.settimeout(pool.timeout.read_timeout)
         return connection
 
@@ -248,7 +255,7 @@ class Exchange:
             "User-Agent": client._user_agent_creator.to_string(),
         }
         self._signer = Signer(self._url, client.meta.region_name, headers)
-        self._connections = connections
+        self.connections = connections
 
     def call(
         self,
@@ -262,10 +269,24 @@ class Exchange:
         `read`: from the JSON of the answer to its parts.
         Raises: ClientError, BotoCoreError as a client does; IncompleteAnswerError where a part is missing.
         """
-        body = _json(params)
+        request = self.request(client, operation, json_of(params))
+        return self.answer(client, operation, params, self.connections.exchange(request), read)
+
+    def request(self, client: Any, operation: str, body: bytes) -> bytes:
+        """The bytes of a request that is sent now; what stands before each request of the client is asked."""
         request = self._signed(operation, body)
         client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
-        answer = self._connections.exchange(_bytes(request, self._path))
+        return _bytes(request, self._path)
+
+    def answer(
+        self,
+        client: Any,
+        operation: str,
+        params: Mapping[str, Any],
+        answer: Received,
+        read: Callable[[bytes], Any] = orjson.loads,
+    ) -> dict[str, Any]:
+        """What was received, as `call` gives it. `params`: those of the request."""
         note_answer(client)
         parsed = _parsed(answer, read)
         if answer.status >= 300:
@@ -280,7 +301,7 @@ class Exchange:
         return self.call(client, "Scan", params, read)
 
     def close(self) -> None:
-        self._connections.close()
+        self.connections.close()
 
     def _signed(self, operation: str, body: bytes) -> AWSPreparedRequest:
         secrets = self._credentials.get_frozen_credentials()
@@ -288,7 +309,7 @@ class Exchange:
         return AWSPreparedRequest("POST", self._url, headers, body, stream_output=False)
 
 
-def _json(params: Mapping[str, Any]) -> bytes:
+def json_of(params: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(params, default=_base64)
     except TypeError:

@@ -33,8 +33,9 @@ from migrator.stages import ownership as owner
 from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.live import capture
 from migrator.stages.live.capture import CaptureStage, CaptureStatus
-from migrator.stages.live.refresh import LiveEntity, Refresh
+from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities
+from migrator.stages.live.rounds import LiveEntity, encoders_of
 from migrator.stages.live.writers import Purge, WriterHeartbeats, both
 from migrator.stages.ownership import keep_direct
 from migrator.stages.removal import Forget
@@ -202,14 +203,18 @@ class ConcurrentEdges:
             objects=self.target.objects,
         )
 
-    def relay(self, check: Callable[[], None]) -> Relay:
+    def relay(self, check: Callable[[], None], *, encoded: bool = False) -> Relay:
+        """`encoded`: with a function generated for each entity, which pays for one that goes on."""
         plans = [edge.compiled.plan for edge in self.entities.values()]
         captured = {table.name: table for table in self.live.capture.captured(plans)}
         mapping = self.context.checked.mapping
         keys = {name: image_keys(mapping, edge.compiled.plan) for name, edge in self.entities.items()}
         options = RelayOptions(lease_s=self.context.job.tuning.lease_s)
+        refresh = self.refresh(check)
+        if encoded:
+            refresh = replace(refresh, encoders=encoders_of(refresh.rows, refresh.entities))
         return Relay(
-            *(self.live.marks, self.context.source, self.refresh(check), self.open_findings),
+            *(self.live.marks, self.context.source, refresh, self.open_findings),
             *(captured, keys, options),
         )
 
