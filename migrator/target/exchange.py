@@ -66,6 +66,8 @@ OPERATIONS = frozenset(
 """Those whose requests are plain JSON and whose answers need no more of the model than the names of their parts."""
 
 _SERVICE = "dynamodb"
+_BLOCK = 64
+"""Bytes of a block of SHA-256. Source: RFC 2104."""
 
 REFERENCE = "reference"
 """What MIGRATOR_LANE says where botocore is to send everything."""
@@ -163,7 +165,8 @@ class Secrets(Protocol):
 class _Form:
     """What the requests of one operation have in common as long as credentials and day stay.
 
-    `canonical`: the canonical request before and behind its moment, without the hash of the body that ends it.
+    `canonical`: the canonical request before and behind its moment, without the hash of the body that ends it. `inner`,
+    `outer`: the two hashes of an HMAC, which have the key in them.
     """
 
     headers: Mapping[str, str]
@@ -171,7 +174,8 @@ class _Form:
     canonical: tuple[str, str]
     scope: str
     authorization: str
-    key: bytes
+    inner: Any
+    outer: Any
 
 
 class Signer:
@@ -194,7 +198,11 @@ class Signer:
         canonical = f"{before}{moment}{behind}{sha256(body).hexdigest()}"
         hashed = sha256(canonical.encode()).hexdigest()
         to_sign = f"AWS4-HMAC-SHA256\n{moment}\n{form.scope}\n{hashed}"
-        signature = hmac.digest(form.key, to_sign.encode(), "sha256").hex()
+        # As hmac.digest() with the key that both were made from, which begins anew each time.
+        inner, outer = form.inner.copy(), form.outer.copy()
+        inner.update(to_sign.encode())
+        outer.update(inner.digest())
+        signature = outer.hexdigest()
         signed = {"Authorization": f"{form.authorization}{signature}"}
         return {**form.headers, "X-Amz-Date": moment, **form.token, **signed}
 
@@ -227,7 +235,7 @@ class Signer:
             (before + mark[: -len(moment) - 1], "\n" + behind),
             signer.credential_scope(request),
             f"AWS4-HMAC-SHA256 Credential={signer.scope(request)}, SignedHeaders={names}, Signature=",
-            key,
+            *(sha256(bytes(byte ^ pad for byte in key.ljust(_BLOCK, b"\0"))) for pad in (0x36, 0x5C)),
         )
 
 

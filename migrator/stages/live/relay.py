@@ -233,7 +233,7 @@ class Relay:
 
     def _is_under_way(self, mark: Mark) -> bool:
         """Whether a part of its roots is done. A cursor of another mapping counts other lookups: its work begins anew."""
-        return mark.cursor.partition(":")[0] == self._revision
+        return bool(mark.cursor) and mark.cursor.partition(":")[0] == self._revision
 
     @property
     def _revision(self) -> str:
