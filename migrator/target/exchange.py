@@ -66,6 +66,8 @@ OPERATIONS = frozenset(
 """Those whose requests are plain JSON and whose answers need no more of the model than the names of their parts."""
 
 _SERVICE = "dynamodb"
+_KEPT = 64
+"""Connections that are kept at most, whatever the pool of botocore has: puts go side by side on more."""
 _BLOCK = 64
 """Bytes of a block of SHA-256. Source: RFC 2104."""
 
@@ -398,7 +400,7 @@ def open_exchange(client: Any) -> None:
         _log_once(reason)
         return
     session, url = client._endpoint.http_session, client.meta.endpoint_url
-    connections = Connections(session, url, int(client.meta.config.max_pool_connections))
+    connections = Connections(session, url, max(_KEPT, int(client.meta.config.max_pool_connections)))
     client.exchange = Exchange(client, client._request_signer._credentials, connections)
 
 

@@ -203,20 +203,22 @@ class ConcurrentEdges:
             objects=self.target.objects,
         )
 
-    def relay(self, check: Callable[[], None], *, encoded: bool = False) -> Relay:
-        """`encoded`: with a function generated for each entity, which pays for one that goes on."""
+    def relay(self, check: Callable[[], None]) -> Relay:
         plans = [edge.compiled.plan for edge in self.entities.values()]
         captured = {table.name: table for table in self.live.capture.captured(plans)}
         mapping = self.context.checked.mapping
         keys = {name: image_keys(mapping, edge.compiled.plan) for name, edge in self.entities.items()}
         options = RelayOptions(lease_s=self.context.job.tuning.lease_s)
-        refresh = self.refresh(check)
-        if encoded:
-            refresh = replace(refresh, encoders=encoders_of(refresh.rows, refresh.entities))
         return Relay(
-            *(self.live.marks, self.context.source, refresh, self.open_findings),
+            *(self.live.marks, self.context.source, self.refresh(check), self.open_findings),
             *(captured, keys, options),
         )
+
+    def encoding_relay(self, check: Callable[[], None]) -> Relay:
+        """One with a function generated for each entity, which pays where it goes on."""
+        relay = self.relay(check)
+        encoders = encoders_of(relay.refresh.rows, relay.refresh.entities)
+        return replace(relay, refresh=replace(relay.refresh, encoders=encoders))
 
 
 def own_revision(context: JobContext) -> Revision:

@@ -148,7 +148,7 @@ def apart_entities() -> dict[str, LiveEntity]:
 
 
 @functools.cache
-def live_encoders(atomic: bool) -> Mapping[str, Encoder]:
+def live_encoders(*, atomic: bool) -> Mapping[str, Encoder]:
     """Of the entities whose items relays make as JSON at once."""
     entities = live_entities() if atomic else apart_entities()
     made = encoders_of(Reader(Database(Scheduler(0), captured())), entities)
@@ -282,7 +282,7 @@ class World:
         refresh = refresh or self.refresh(no_fence)
         if marks % 2:
             # Both ways beside each other.
-            refresh.encoders = live_encoders(self.atomic)
+            refresh.encoders = live_encoders(atomic=self.atomic)
         return Relay(
             self.database,
             Reader(self.database),
