@@ -43,6 +43,7 @@ def _paths(document: Any, path: str = "") -> Iterator[str]:
 _SCRIPT = f"""
 mapping check mapping.yaml
 init sqlite:///shop.db --statements mapping.yaml --out proposed.yaml
+plan mapping.yaml --source sqlite:///shop.db --region us-east-1 --statements mapping.yaml
 mapping try mapping.yaml --source sqlite:///shop.db --entity customer --key 1
 table create JOB --dry-run
 table create JOB
@@ -81,8 +82,8 @@ purge JOB
 capture uninstall JOB --discard-marks
 decommission strip JOB --dry-run
 """
-_ELSEWHERE = {("completion",), ("local", "status"), ("local", "stop"), ("mapping", "schema")}
-"""What says the same whatever the job; tests/journey/test_json.py runs them."""
+_ELSEWHERE = {("completion",), ("examples",), ("local", "status"), ("local", "stop"), ("mapping", "schema")}
+"""What says the same whatever the job; tests/journey/test_json.py or test_examples.py runs them."""
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.command_line import Branch, Leaf, Work, force_option, job_argument, json_option
+from migrator.cli import names
+from migrator.cli.command_line import Branch, Leaf, Work, force_option, job_argument, json_option, keys_option
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 _SOURCE = (
@@ -19,19 +20,19 @@ def mapping() -> None:
     """Check mapping files and try them on single rows."""
 
 
-@mapping.command()
+@mapping.command(example="> mapping.schema.json")
 @json_option
 def schema() -> Work:
     """Print the JSON Schema of mapping files, so that editors complete them and CI validates them.
 
     It is JSON with --json and without.
     """
-    from migrator.cli.mapping import schema
+    from migrator.cli.design.mapping import schema
 
     return schema
 
 
-@mapping.command()
+@mapping.command(example="mappings/shop.yaml --source env:SHOP_URL")
 @click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
 @click.option(
     "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it only the form is checked."
@@ -50,15 +51,15 @@ def check() -> Work:
 
     Exit code 0: no faults (warnings are printed); 2: faults.
     """
-    from migrator.cli.mapping import check
+    from migrator.cli.design.mapping import check
 
     return check
 
 
-@mapping.command(name="try")
+@mapping.command(name="try", example="mappings/shop.yaml --source env:SHOP_URL --entity order --key 42")
 @_FILE
 @click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=_SOURCE)
-@click.option("--entity", required=True, help="The entity to build.")
+@click.option("--entity", required=True, shell_complete=names.entities, help="The entity to build.")
 @click.option("--key", "keys", multiple=True, help="The row's key: 42, or --key a=1 --key b=2.")
 @click.option(
     "--show-code", is_flag=True, help="Print the function that encodes the entity's rows; no row is read."
@@ -69,12 +70,12 @@ def try_() -> Work:
 
     With --show-code it prints the function instead that a fast backfill encodes rows with, generated from the mapping.
     """
-    from migrator.cli.mapping_source import try_
+    from migrator.cli.design.mapping_source import try_
 
     return try_
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="env:SHOP_URL --out shop.yaml")
 @click.argument("source", envvar="MIGRATOR_SOURCE_URL")
 @click.option(
     "--statements",
@@ -115,12 +116,65 @@ def init() -> Work:
     return init
 
 
+@click.command(cls=Leaf, example="shop")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("examples"))
+@force_option("Replace files that are there.")
+@json_option
+def examples() -> Work:
+    """Copy the mappings, jobs and designs that this package brings along into FOLDER (default: examples)."""
+    from migrator.cli.design.examples import examples
+
+    return examples
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --html plan.html")
+@click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
+@click.option("--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Of a MAPPING; a JOB names its own.")
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path),
+    metavar="OTHER",
+    help="Another job or mapping of the same source, to be shown beside it.",
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file, too."
+)
+@click.option(
+    "--statements",
+    default="auto",
+    show_default=True,
+    metavar="auto|none|FILE",
+    help="How often rows change. auto: what the server counted; FILE: statements that write, with rates (-- 12.5/s).",
+)
+@click.option(
+    "--rows-exact",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Read all rows of an entity of up to so many; of a larger one some by chance.",
+)
+@click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
+@keys_option
+@json_option
+def plan() -> Work:
+    """Say what a mapping's table would take, from the rows of its source: nothing is created and nothing is written.
+
+    Reads, pages and dollars of each access pattern, item collections and their largest keys, what one change rewrites,
+    what does not fit and what could be less, time and cost of filling the table.
+
+    Exit code 0: it fits; 1: something does not; 2: wrong use; 3: the source is away.
+    """
+    from migrator.cli.design.plan import plan
+
+    return plan
+
+
 @click.group(cls=Branch)
 def table() -> None:
     """Create the table of a job, and compare it with the mapping."""
 
 
-@table.command()
+@table.command(example="jobs/shop.yaml")
 @job_argument
 @click.option("--dry-run", is_flag=True, help="Print the CreateTable request as JSON, create nothing.")
 @json_option
@@ -134,7 +188,7 @@ def create() -> Work:
     return create
 
 
-@table.command(name="check")
+@table.command(name="check", example="jobs/shop.yaml")
 @job_argument
 @click.option(
     "--as", "form", type=click.Choice(["cloudformation", "terraform"]), help="Print the lines to edit, too."
