@@ -41,9 +41,15 @@ class StoredKey:
 
 def stored_keys(mapping: Mapping, index: Index) -> Iterator[StoredKey]:
     """The key of every item design that is in the index (or in the table, an index without a name)."""
+    by_entry = any(
+        entry.index == index.name
+        for entity in mapping.entities.values()
+        for item in entity.items
+        for entry in item.entries
+    )
     for entity in mapping.entities.values():
         for item in entity.items:
-            forms = _forms(mapping, entity, item, index)
+            forms = _forms(mapping, entity, item, index, by_entry=by_entry)
             count = len(index.partition)
             # An item that lacks one attribute of an index's key is not in the index.
             if len(forms) == len(index.attributes):
@@ -117,20 +123,15 @@ def shown(forms: Sequence[Sequence[Form]]) -> str:
     return ", ".join(sorted(texts)) or "none"
 
 
-def _forms(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -> list[Form]:
-    """Forms of the key's attributes, up to the first one that the item does not have."""
+def _forms(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index, *, by_entry: bool) -> list[Form]:
+    """Forms of the key's attributes, up to the first one that the item does not have. `by_entry`: whether any item writes
+    the key of the index."""
     entry = next((entry.values for entry in item.entries if entry.index == index.name), ())
     attributes = {**entity.attributes, **item.attributes}
     keys = {attribute.name: form for attribute, form in zip(mapping.table.key, item.key, strict=False)}
     own = index.own_attributes(mapping.table)
     keys |= {attribute.name: form for attribute, form in zip(own, entry, strict=False)}
     forms: list[Form] = []
-    by_entry = any(
-        item_entry.index == index.name
-        for e in mapping.entities.values()
-        for i in e.items
-        for item_entry in i.entries
-    )
     for name in (attribute.name for attribute in index.attributes):
         if name in keys:
             forms.append(keys[name])
