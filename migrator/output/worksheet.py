@@ -84,7 +84,7 @@ def summary_text(sheet: Sheet) -> str:
     for other in sheet.not_served:
         why, instead = REASONS[other.reason]
         what = f" ({plain(other.what)})" if other.what else ""
-        lines.append(f"not served, {frequency(other.statement.calls)}: {why}{what}; {instead}")
+        lines.append(f"not served, {frequency(other.statement)}: {why}{what}; {instead}")
     lines += (
         ["to decide:", *(f"- {decision}" for decision in sheet.proposal.decisions)]
         if sheet.proposal.decisions

@@ -14,13 +14,13 @@ from migrator.mapping.check.check import check_mapping
 from migrator.mapping.design.proposal import Asked, Proposal, default_statements, proposal_of, wanted_of
 from migrator.mapping.design.questions import Question, Statement, Unserved
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.edges import Questions
 from migrator.model.errors import CLEAN, DIFFERENT, Fault, MappingError, SettingsError
 from migrator.model.facts import SchemaFacts
 from migrator.model.mapping import NameRule
 from migrator.output.worksheet import Sheet, summary, summary_text, worksheet
 from migrator.settings.source import SourceSettings
 from migrator.source.connect import engine_of
+from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
 from migrator.source.workload.statements import recorded_statements, statements_of
 from migrator.source.workload.statistics import figures_of
@@ -110,7 +110,7 @@ def _table_name(stem: str) -> str:
 class _Asking:
     """What one source is asked for a proposal. `file`: the mapping's name in messages; `table`: what it calls its table."""
 
-    source: Questions
+    source: SqlSource
     facts: SchemaFacts
     rule: NameRule
     file: str
@@ -149,7 +149,8 @@ class _Asking:
             return default_statements(self.facts, lambda name: quote + name.replace(quote, quote * 2) + quote)
         if where == "auto":
             return recorded_statements(self.source.query, self.facts.dialect)
-        return statements_of(_file_text(Path(where)), self.facts.dialect)
+        text, database = _file_text(Path(where)), self.source.engine.url.database
+        return statements_of(text, self.facts.dialect, database or "")
 
     def _faults(self, text: str) -> Sequence[Fault]:
         """Faults of a mapping's text, by its form, by the schema, and of its SQL by the source."""

@@ -20,12 +20,15 @@ Bound = Literal["=", "in", "<", "<=", ">", ">=", "is null", "is not null"]
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One statement as it was recorded. `calls`: in the log, or a second where a rate is given; `times`: how often it stands
-    there in other constants or spacing. `name`: what the file calls it, '' for none."""
+    there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None where
+    that is not known. `elsewhere`: the other database that it was sent to, '' for this one."""
 
     sql: str
     calls: float = 1.0
     name: str = ""
     times: int = 1
+    per_s: float | None = None
+    elsewhere: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ REASONS: Dict[str, tuple[str, str]] = {
     "cut": ("the log holds a part of it only", "let the log keep whole statements, or give it in a file"),
     "definition": ("it changes the schema", "nothing: it is no question"),
     "distinct": ("it asks for different values only", "keep these values in a table of their own"),
+    "elsewhere": ("it was sent to another database of the server", "nothing: it is no question of this one"),
     "fault": (
         "the pattern made for it has a fault",
         "mend what is said of it, then write the pattern by hand",
@@ -154,11 +158,13 @@ REASONS: Dict[str, tuple[str, str]] = {
 }
 """By its word, why a statement is not served, and what to do."""
 
-NO_QUESTIONS = frozenset({"catalogue", "definition", "session", "write"})
+NO_QUESTIONS = frozenset({"catalogue", "definition", "elsewhere", "session", "write"})
 """Reasons of statements that ask for nothing."""
 
 _CATALOGUES = frozenset({"information_schema", "performance_schema", "pg_catalog", "sys"})
 _OF_THE_DATABASE = ("pg_", "sqlite_")
+CUT = "..."
+"""Where a statement is not whole."""
 _NO_LETTERS = re.compile(r"\W+")
 
 

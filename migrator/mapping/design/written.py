@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from migrator.mapping.design.keys import joined_key
 from migrator.mapping.design.placing import Access, Design, Entry
-from migrator.mapping.design.questions import Figures, Joined, Path, Question, Total, free_name
+from migrator.mapping.design.questions import Figures, Joined, Path, Question, Statement, Total, free_name
 from migrator.model.facts import SchemaFacts, TableFacts
 from migrator.model.mapping import NameRule
 
@@ -26,8 +26,14 @@ def text_of(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def frequency(calls: float) -> str:
-    return f"{calls:g} call" if calls == 1 else f"{calls:,.10g} calls"
+def frequency(*statements: Statement) -> str:
+    """How often they are asked together: calls of the log, and calls a second where that is known."""
+    calls, rates = sum(statement.calls for statement in statements), [each.per_s for each in statements]
+    counted = f"{calls:g} call" if calls == 1 else f"{calls:,.10g} calls"
+    if None in rates:
+        return counted
+    per_s = sum(rate for rate in rates if rate is not None)
+    return f"{per_s:.3g}/s" if per_s == calls else f"{counted}, {per_s:.3g}/s"
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class Writer:
         accesses = [access for access in self.design.accesses if access.question.table == table.name]
         joins, totals = self._joins(accesses), self._totals(accesses)
         name, home = self.design.names.entities[table.name], self.design.homes[table.name]
-        calls = frequency(sum(access.question.statement.calls for access in accesses))
+        calls = frequency(*(access.question.statement for access in accesses))
         yield f"  # {self._rows(table)}; {f'{calls} of {len(accesses)} pattern(s)' if accesses else 'nobody asks for it'}"
         yield f"  {text_of(name)}:"
         if name != table.name:
@@ -141,7 +147,7 @@ class Writer:
 
     def _pattern(self, access: Access) -> Iterator[str]:
         question = access.question
-        notes = "; ".join([frequency(question.statement.calls), *access.notes])
+        notes = "; ".join([frequency(question.statement), *access.notes])
         yield f"  # {notes}"
         yield f"  {text_of(access.name)}:"
         if question.params:

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from migrator.mapping.design.questions import (
+    CUT,
     Bound,
     Condition,
     Joined,
@@ -71,6 +72,11 @@ def first_word(sql: str) -> str:
     """The first word of a statement in lower case, behind comments and parentheses."""
     match = re.match(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/|#[^\n]*\n)*([A-Za-z]+)", sql, re.DOTALL)
     return match[1].lower() if match else ""
+
+
+def asks_nothing(sql: str) -> bool:
+    """Whether the statement writes, or changes the schema or the session."""
+    return first_word(sql) in _REASON_OF_WORD
 
 
 def marked(sql: str, dialect: str) -> tuple[str, tuple[str, ...]]:
@@ -140,10 +146,12 @@ class _Reader:
 
     def _text(self) -> str:
         sql = self.statement.sql.strip().rstrip(";").rstrip()
+        if self.statement.elsewhere:
+            raise NoQuestion("elsewhere", self.statement.elsewhere)
         word = first_word(sql)
         if word in _REASON_OF_WORD:
             raise NoQuestion(_REASON_OF_WORD[word])
-        if sql.endswith("..."):
+        if sql.endswith(CUT):
             raise NoQuestion("cut")
         if len(sql) > LONGEST:
             raise NoQuestion("long")

@@ -45,6 +45,14 @@ def test_any_order_of_the_statements_gives_the_same_text(shop: SqlSource) -> Non
         assert proposed(shop, ";\n".join(mixed)).text == expected
 
 
+def test_other_blanks_and_another_case_of_keywords_give_the_same_text(shop: SqlSource) -> None:
+    words = ("SELECT", "FROM", "WHERE", "AND", "ORDER BY", "LIMIT", "JOIN", "DESC", "SUM", "IS NULL", "BETWEEN", "IN")
+    lower = QUESTIONS.replace(" = ", "=").replace(", ", " ,\n  ")
+    for word in words:
+        lower = lower.replace(f"{word} ", f"{word.lower()}  ")
+    assert proposed(shop, lower, max_indexes=9).text == proposed(shop, QUESTIONS, max_indexes=9).text
+
+
 def test_a_row_is_got_by_its_key(shop: SqlSource) -> None:
     access = only(proposed(shop, "SELECT * FROM customers WHERE id = :k"))
     assert (access.name, access.operation, access.key, access.condition) == (

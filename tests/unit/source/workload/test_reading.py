@@ -9,10 +9,10 @@ import pytest
 
 from migrator.mapping.design.access import LARGEST_LIST
 from migrator.mapping.design.proposal import Asked, proposal_of
-from migrator.mapping.design.questions import REASONS, Figures, Question, Unserved
+from migrator.mapping.design.questions import REASONS, Figures, Question, Statement, Unserved
 from migrator.model.errors import Fault
 from migrator.model.facts import SchemaFacts
-from migrator.source.workload.reading import LONGEST, marked
+from migrator.source.workload.reading import LONGEST, marked, question_of
 from tests.support_design import SHOP, proposed, read, source_with
 
 
@@ -202,5 +202,11 @@ def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: P
     assert any("orders is left out" in decision for decision in made.decisions)
 
 
+def test_what_was_sent_to_another_database_is_no_question(facts: SchemaFacts) -> None:
+    made = question_of(Statement("SELECT id FROM orders WHERE id = ?", elsewhere="other"), facts)
+    assert isinstance(made, Unserved)
+    assert (made.reason, made.what) == ("elsewhere", "other")
+
+
 def test_every_reason_has_a_test() -> None:
-    assert {*NOT_READ, *NOT_PLACED, "fault"} == set(REASONS)
+    assert {*NOT_READ, *NOT_PLACED, "fault", "elsewhere"} == set(REASONS)
