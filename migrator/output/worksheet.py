@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,10 @@ from migrator.mapping.design.placing import Access
 from migrator.mapping.design.proposal import Proposal
 from migrator.mapping.design.questions import NO_QUESTIONS, REASONS, Figures, Unserved
 from migrator.mapping.design.written import frequency
+from migrator.model.results import Proof
 from migrator.output.inert import plain
 
+_UNTRIED = Proof(missing="--no-prove")
 _SHOWN = 300
 """Characters of a statement that is not served."""
 
@@ -26,6 +28,7 @@ class Sheet:
     proposal: Proposal
     unserved: Sequence[Unserved]
     figures: Figures
+    proof: Proof = _UNTRIED
 
     @property
     def served(self) -> tuple[Access, ...]:
@@ -56,7 +59,7 @@ def worksheet(sheet: Sheet) -> str:
     calls = sum(access.question.statement.calls for access in sheet.served)
     calls += sum(other.statement.calls for other in sheet.not_served)
     template = environment.get_template("worksheet.md")
-    return template.render(sheet=sheet, reasons=REASONS, all_calls=calls or 1, rows=_rows(sheet))
+    return template.render(sheet=sheet, reasons=REASONS, all_calls=calls or 1, rows=_rows(sheet), proof=proof_text)
 
 
 def summary(sheet: Sheet) -> dict[str, Any]:
@@ -71,7 +74,30 @@ def summary(sheet: Sheet) -> dict[str, Any]:
         "indexes": sheet.proposal.design.indexes,
         "entities": len(sheet.proposal.design.homes),
         "decisions": list(sheet.proposal.decisions),
+        "proof": _proof_data(sheet),
     }
+
+
+def _proof_data(sheet: Sheet) -> dict[str, Any]:
+    replays = sheet.proof.replays
+    return {
+        "missing": sheet.proof.missing,
+        "patterns": {
+            name: {"questions": replay.samples, "different": replay.different} for name, replay in replays.items()
+        },
+        "not_asked": dict(sheet.proof.apart),
+        "refused": dict(sheet.proof.refused),
+    }
+
+
+def proof_text(sheet: Sheet, name: str) -> str:
+    """What was tried of a pattern, in words."""
+    if (replay := sheet.proof.replays.get(name)) is None:
+        return f"no: {sheet.proof.missing or sheet.proof.apart.get(name, '')}"
+    if replay.different:
+        return f"no: {sheet.proof.difference(name)}"
+    why = f"; {replay.missing_why}" if replay.missing_why else ""
+    return f"{replay.samples} question(s) answered as SQL does{why}" if replay.samples else f"no{why}"
 
 
 def summary_text(sheet: Sheet) -> str:
@@ -85,12 +111,27 @@ def summary_text(sheet: Sheet) -> str:
         why, instead = REASONS[other.reason]
         what = f" ({plain(other.what)})" if other.what else ""
         lines.append(f"not served, {frequency(other.statement)}: {why}{what}; {instead}")
+    lines += _proof_lines(sheet)
     lines += (
         ["to decide:", *(f"- {decision}" for decision in sheet.proposal.decisions)]
         if sheet.proposal.decisions
         else []
     )
     return "\n".join(lines)
+
+
+def _proof_lines(sheet: Sheet) -> Iterator[str]:
+    """What the proof came to."""
+    proof = sheet.proof
+    if proof.missing:
+        yield f"not proved: {proof.missing}"
+        return
+    asked = [replay for replay in proof.replays.values() if replay.samples]
+    same = sum(replay.same for replay in asked)
+    yield f"proved: {same:,} of {sum(replay.samples for replay in asked):,} questions on {len(asked)} pattern(s) are answered as SQL does"
+    yield from (f"not proved: {name}: {why}" for name, why in proof.apart.items())
+    yield from (f"differs: {name}: {text}" for name in proof.replays if (text := proof.difference(name)))
+    yield from (f"refused: {count:,} row(s) of {name} make no item" for name, count in proof.refused.items())
 
 
 def request_text(access: Access) -> str:

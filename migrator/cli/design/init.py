@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
 from migrator.cli.command_line import print_json
+from migrator.cli.design.prove import proof_of
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.design.proposal import Asked, Proposal, default_statements, proposal_of, wanted_of
+from migrator.mapping.design.proposal import Asked, Proposal, default_statements, proposal_of, remarked, wanted_of
 from migrator.mapping.design.questions import Question, Statement, Unserved
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import CLEAN, DIFFERENT, Fault, MappingError, SettingsError
@@ -83,21 +84,32 @@ def init(
     max_indexes: int,
     rows_exact: int,
     force: bool,
+    prove: bool,
     as_json: bool,
 ) -> int:
     """The exit code of `migrator init`."""
     files = Files.of(out, force=force)
     with ExitStack() as until:
         asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
-        sheet = asking.sheet(statements, max_indexes=max_indexes, rows_exact=rows_exact)
+        asked, sheet = asking.sheet(statements, max_indexes=max_indexes, rows_exact=rows_exact)
     files.write(sheet.proposal, worksheet(sheet))
+    if prove and sheet.served:
+        sheet = _proved(source, files, asked, sheet)
+        files.write(sheet.proposal, worksheet(sheet))
     names = [str(path) for path in files.all]
     if as_json:
         print_json({**summary(sheet), "files": names})
     else:
         click.echo(f"{', '.join(names)}: written")
         click.echo(summary_text(sheet))
-    return DIFFERENT if sheet.not_served else CLEAN
+    return DIFFERENT if sheet.not_served or not sheet.proof.clean else CLEAN
+
+
+def _proved(source: str, files: Files, asked: Asked, sheet: Sheet) -> Sheet:
+    """The sheet with what a proof came to, and the mapping with what differs beside its patterns."""
+    proof = proof_of(source, files.mapping, sheet.proposal.design, sheet.figures)
+    remarks = {access.name: difference for access in sheet.served if (difference := proof.difference(access.name))}
+    return replace(sheet, proof=proof, proposal=remarked(sheet.proposal, asked, remarks))
 
 
 def _table_name(stem: str) -> str:
@@ -131,8 +143,8 @@ class _Asking:
         rule: NameRule = "exact" if all(written == real for written, real in names) else "snake_case"
         return cls(source, facts, rule, file, table)
 
-    def sheet(self, statements: str, *, max_indexes: int, rows_exact: int) -> Sheet:
-        """The proposal with all that the worksheet says."""
+    def sheet(self, statements: str, *, max_indexes: int, rows_exact: int) -> tuple[Asked, Sheet]:
+        """What a proposal was made from, and the proposal with all that the worksheet says."""
         if not self.facts.tables:
             raise SettingsError("source: there is no table in it; name a database or a schema that has some")
         read = [question_of(statement, self.facts) for statement in self._statements(statements)]
@@ -141,7 +153,7 @@ class _Asking:
         asked = Asked(questions, self.facts, figures, self.rule, self.table, max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
-        return Sheet(self.file, proposal, (*unread, *proposal.unserved), figures)
+        return asked, Sheet(self.file, proposal, (*unread, *proposal.unserved), figures)
 
     def _statements(self, where: str) -> list[Statement]:
         if where == "none":

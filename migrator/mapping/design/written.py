@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, field
 
 from migrator.mapping.design.keys import joined_key
 from migrator.mapping.design.placing import Access, Design, Entry
@@ -38,13 +39,15 @@ def frequency(*statements: Statement) -> str:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes the mapping of a design. `rule`: how the source's names are written."""
+    """Writes the mapping of a design. `rule`: how the source's names are written; `remarks`: what is to be said of a pattern
+    beside it, by its name."""
 
     design: Design
     facts: SchemaFacts
     figures: Figures
     rule: NameRule
     table: str
+    remarks: Dict[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
         """The whole file."""
@@ -149,6 +152,8 @@ class Writer:
         question = access.question
         notes = "; ".join([frequency(question.statement), *access.notes])
         yield f"  # {notes}"
+        if access.name in self.remarks:
+            yield f"  # {self.remarks[access.name]}"
         yield f"  {text_of(access.name)}:"
         if question.params:
             params = ", ".join(f"{text_of(name)}: {type_}" for name, type_ in question.params)
