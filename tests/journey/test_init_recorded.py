@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,29 +12,15 @@ import pytest
 
 from tests import support_mysql
 from tests import support_services as services
-from tests.journey.command import ROOT, Project
+from tests.journey.command import Project
 from tests.journey.in_process import Ended
-from tests.journey.test_init import proposed, statements_of
+from tests.journey.proposals import here, proposed
+from tests.journey.test_init import statements_of
 from tests.support_own_server import OwnServer
 
 SAMPLES = "25"
+__all__ = ["here"]
 pytestmark = pytest.mark.long_journey
-
-
-@pytest.fixture
-def here(tmp_path: Path, dynamodb_url: str) -> Callable[[str], Project]:
-    def make(source: str) -> Project:
-        environment = {
-            **{name: os.environ[name] for name in ("PATH",) if name in os.environ},
-            "MIGRATOR_SOURCE_URL": source,
-            "MIGRATOR_ENDPOINT_URL": dynamodb_url,
-            "PYTHONPATH": str(ROOT),
-        }
-        return Project(
-            tmp_path, tmp_path / "shop.job.yaml", f"Init{secrets.token_hex(4)}", dynamodb_url, environment
-        )
-
-    return make
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def wanted_of(questions: Sequence[Question], facts: SchemaFacts) -> Wanted:
     totals = {
         (question.total.table, question.total.column, tuple(own for own, _ in question.total.on))
         for question in questions
-        if question.total is not None
+        if question.total is not None and question.order
     }
     fan_out = {
         (name, key.columns) for name, table in facts.tables.items() for key in parent_keys(facts, table)

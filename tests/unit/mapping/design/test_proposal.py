@@ -14,7 +14,7 @@ from migrator.mapping.design.questions import Question
 from migrator.mapping.language.parse import examine_mapping
 from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
-from tests.support_design import QUESTIONS, SHOP, all_faults, proposed, read, source_with
+from tests.support_design import QUESTIONS, SHOP, TENANTS, all_faults, proposed, read, source_with
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def only(proposal: Proposal) -> Access:
 def test_every_question_is_served_without_a_fault_or_a_warning(shop: SqlSource) -> None:
     made = proposed(shop, QUESTIONS, max_indexes=9)
     assert made.unserved == ()
-    assert len(made.design.accesses) == 22
+    assert len(made.design.accesses) == 26
     assert all_faults(made.text, shop.facts()) == ()
     assert made.design.indexes == 6
 
@@ -147,6 +147,19 @@ def test_a_range_of_the_key_itself_leaves_the_end_out(shop: SqlSource) -> None:
 def test_an_order_is_exact_where_the_key_keeps_it(shop: SqlSource, order: str, *, kept: bool) -> None:
     access = only(proposed(shop, f"SELECT id FROM orders WHERE status = ? ORDER BY {order}"))
     assert (access.order == "exact") == kept
+
+
+def test_the_column_that_keys_begin_with_stands_first_in_a_partition(tmp_path: Path) -> None:
+    with source_with(tmp_path, TENANTS) as source:
+        made = proposed(
+            source,
+            "SELECT project_no FROM projects WHERE parent_no = ? AND tenant = ?;"
+            "SELECT id FROM tasks WHERE state = ? AND tenant = ?",
+        )
+    assert [access.key for access in made.design.accesses] == [
+        "TASKS_BY_TENANT_STATE#{tenant|escape}#{state|escape}",
+        "PROJECTS_BY_TENANT_PARENT_NO#{tenant|escape}#{parent_no}",
+    ]
 
 
 def test_numbers_that_may_be_negative_are_no_sort_key(tmp_path: Path) -> None:

@@ -97,6 +97,45 @@ def test_the_sum_of_children_is_asked_of_their_parent(facts: SchemaFacts) -> Non
 
 
 @pytest.mark.parametrize(
+    ("sql", "kind", "column"),
+    [
+        ("SELECT COUNT(*) FROM orders WHERE customer_id = ?", "count", "all"),
+        ("SELECT COUNT(1) AS n FROM orders o WHERE o.customer_id = 7", "count", "all"),
+        ("SELECT COUNT(o.id) FROM orders o WHERE customer_id = :customer_id", "count", "all"),
+        ("SELECT SUM(total) FROM orders WHERE customer_id = $1", "sum", "total"),
+        ("SELECT max(placed_at) FROM orders WHERE customer_id = %s", "max", "placed_at"),
+    ],
+)
+def test_a_number_of_the_children_of_one_parent_is_asked_of_the_parent(
+    sql: str, kind: str, column: str, facts: SchemaFacts
+) -> None:
+    made = question(sql, facts)
+    assert made.total is not None
+    assert (made.table, made.total.kind, made.total.column) == ("customers", kind, column)
+    assert made.params == (("customer_id", "integer"),)
+    assert made.sql.endswith('FROM "customers" AS parent WHERE parent."id" = :customer_id')
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM orders",
+        "SELECT COUNT(*), MAX(total) FROM orders WHERE customer_id = ?",
+        "SELECT COUNT(shipped_at) FROM orders WHERE customer_id = ?",
+        "SELECT COUNT(DISTINCT status) FROM orders WHERE customer_id = ?",
+        "SELECT COUNT(*) FROM orders WHERE customer_id = ? AND status = ?",
+        "SELECT COUNT(*) FROM orders WHERE customer_id > ?",
+        "SELECT COUNT(*) FROM orders o JOIN customers c ON c.id = o.customer_id WHERE c.name = ?",
+        "SELECT AVG(total) FROM orders WHERE customer_id = ?",
+    ],
+)
+def test_every_other_number_of_many_rows_is_told(sql: str, facts: SchemaFacts) -> None:
+    (made,) = read(sql, facts)
+    assert isinstance(made, Unserved)
+    assert made.reason == "aggregate"
+
+
+@pytest.mark.parametrize(
     ("sql", "reason"),
     [
         ("SELECT id FROM customers WHERE?active = TRUE", "unknown"),
@@ -117,7 +156,7 @@ def test_bad_statements_are_named_and_never_an_error(sql: str, reason: str, fact
 
 
 NOT_READ = {
-    "aggregate": "SELECT COUNT(*) FROM orders WHERE customer_id = ?",
+    "aggregate": "SELECT COUNT(*) FROM orders WHERE status = ?",
     "ambiguous": "SELECT id FROM missing",
     "catalogue": "WITH x AS (SELECT 1 FROM pg_class) SELECT * FROM information_schema.tables, x",
     "computed": "SELECT id, total * 2 FROM orders WHERE id = ?",
