@@ -38,12 +38,16 @@ class Sheet:
     def not_served(self) -> list[Unserved]:
         """The questions among the statements that are not served, the most asked first."""
         questions = (statement for statement in self.unserved if statement.reason not in NO_QUESTIONS)
-        return sorted(questions, key=lambda other: (-other.statement.calls, other.statement.sql))
+        return sorted(questions, key=_place)
 
     @property
     def no_questions(self) -> list[Unserved]:
         others = (statement for statement in self.unserved if statement.reason in NO_QUESTIONS)
-        return sorted(others, key=lambda other: (-other.statement.calls, other.statement.sql))
+        return sorted(others, key=_place)
+
+
+def _place(other: Unserved) -> tuple[float, str, str]:
+    return -other.statement.calls, other.statement.sql, other.statement.words
 
 
 def worksheet(sheet: Sheet) -> str:

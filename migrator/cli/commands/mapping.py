@@ -78,10 +78,16 @@ def try_() -> Work:
 @click.argument("source", envvar="MIGRATOR_SOURCE_URL")
 @click.option(
     "--statements",
-    default="auto",
-    show_default=True,
     metavar="auto|none|FILE",
-    help="auto: what the server recorded; none: ask by keys alone; FILE: a log, or SQL with rates in comments (-- 12.5/s).",
+    help="auto, the default: what the server recorded; none: ask by keys alone; FILE: a log, or SQL with rates in comments"
+    " (-- 12.5/s).",
+)
+@click.option(
+    "--worksheet",
+    "listed",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv|md",
+    help="A team's own list of questions: name, question, SQL, rate, latency, who asks. Alone, or beside --statements.",
 )
 @click.option(
     "--out",

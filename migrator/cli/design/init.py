@@ -22,8 +22,9 @@ from migrator.output.worksheet import Sheet, summary, summary_text, worksheet
 from migrator.settings.source import SourceSettings
 from migrator.source.connect import engine_of
 from migrator.source.reader import SqlSource
+from migrator.source.workload.listed import listed_questions
 from migrator.source.workload.reading import question_of
-from migrator.source.workload.statements import recorded_statements, statements_of
+from migrator.source.workload.statements import merged, recorded_statements, statements_of
 from migrator.source.workload.statistics import figures_of
 from migrator.stages.patterns.question import statement_faults
 from migrator.wiring.job import open_named_source
@@ -78,7 +79,8 @@ class Files:
 
 def init(
     source: str,
-    statements: str,
+    statements: str | None,
+    listed: Path | None,
     out: Path,
     table: str | None,
     max_indexes: int,
@@ -91,7 +93,7 @@ def init(
     files = Files.of(out, force=force)
     with ExitStack() as until:
         asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
-        asked, sheet = asking.sheet(statements, max_indexes=max_indexes, rows_exact=rows_exact)
+        asked, sheet = asking.sheet(statements, listed, max_indexes=max_indexes, rows_exact=rows_exact)
     files.write(sheet.proposal, worksheet(sheet))
     if prove and sheet.served:
         sheet = _proved(source, files, asked, sheet)
@@ -143,17 +145,28 @@ class _Asking:
         rule: NameRule = "exact" if all(written == real for written, real in names) else "snake_case"
         return cls(source, facts, rule, file, table)
 
-    def sheet(self, statements: str, *, max_indexes: int, rows_exact: int) -> tuple[Asked, Sheet]:
+    def sheet(
+        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
+    ) -> tuple[Asked, Sheet]:
         """What a proposal was made from, and the proposal with all that the worksheet says."""
         if not self.facts.tables:
             raise SettingsError("source: there is no table in it; name a database or a schema that has some")
-        read = [question_of(statement, self.facts) for statement in self._statements(statements)]
+        sent, in_words = self._asked(statements, listed)
+        read = [question_of(statement, self.facts) for statement in sent]
         questions = [question for question in read if isinstance(question, Question)]
         figures = figures_of(self.source.query, self.facts, wanted_of(questions, self.facts), rows_exact)
         asked = Asked(questions, self.facts, figures, self.rule, self.table, max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
-        return asked, Sheet(self.file, proposal, (*unread, *proposal.unserved), figures)
+        return asked, Sheet(self.file, proposal, (*in_words, *unread, *proposal.unserved), figures)
+
+    def _asked(self, statements: str | None, listed: Path | None) -> tuple[list[Statement], list[Unserved]]:
+        """Statements, and questions of a team's list that are told in words."""
+        if listed is None:
+            return self._statements(statements or "auto"), []
+        questions = listed_questions(_file_text(listed, "--worksheet takes CSV or Markdown"), listed, self.facts.dialect)
+        others = self._statements(statements) if statements is not None else []
+        return merged((*questions.statements, *others), self.facts.dialect), questions.in_words
 
     def _statements(self, where: str) -> list[Statement]:
         if where == "none":
@@ -161,7 +174,7 @@ class _Asking:
             return default_statements(self.facts, lambda name: quote + name.replace(quote, quote * 2) + quote)
         if where == "auto":
             return recorded_statements(self.source.query, self.facts.dialect)
-        text, database = _file_text(Path(where)), self.source.engine.url.database
+        text, database = _file_text(Path(where), _TAKEN), self.source.engine.url.database
         return statements_of(text, self.facts.dialect, database or "")
 
     def _faults(self, text: str) -> Sequence[Fault]:
@@ -177,8 +190,11 @@ class _Asking:
         ]
 
 
-def _file_text(path: Path) -> str:
-    """Raises: SettingsError where there is no such file, or no text in it."""
+_TAKEN = "--statements takes a log, a file of SQL, auto or none"
+
+
+def _file_text(path: Path, taken: str) -> str:
+    """Raises: SettingsError where there is no such file, or no text in it; `taken`: what the option takes."""
     try:
         size_bytes = path.stat().st_size
         if size_bytes > LARGEST_FILE:
@@ -188,4 +204,4 @@ def _file_text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         what = f"{path}: cannot be read ({error.strerror})"
-        raise SettingsError(f"{what}; --statements takes a file of SQL, auto or none") from None
+        raise SettingsError(f"{what}; {taken}") from None

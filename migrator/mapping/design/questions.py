@@ -21,7 +21,10 @@ Bound = Literal["=", "in", "<", "<=", ">", ">=", "is null", "is not null"]
 class Statement:
     """One statement as it was recorded. `calls`: in the log, or a second where a rate is given; `times`: how often it stands
     there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None where
-    that is not known. `elsewhere`: the other database that it was sent to, '' for this one."""
+    that is not known. `elsewhere`: the other database that it was sent to, '' for this one.
+
+    Of a team's list: `words` that say what it asks, `who` asks it, and `p99_ms`, its budget.
+    """
 
     sql: str
     calls: float = 1.0
@@ -29,6 +32,9 @@ class Statement:
     times: int = 1
     per_s: float | None = None
     elsewhere: str = ""
+    words: str = ""
+    who: str = ""
+    p99_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +160,7 @@ REASONS: Dict[str, tuple[str, str]] = {
     ),
     "unknown": ("it is no SQL of this database, as far as it can be read", "look at the file or the log"),
     "unsafe": ("it is a SELECT that locks, writes or reaches past the tables", "leave that out"),
+    "words": ("it is told in words alone", "needs SQL: write the statement beside the words, and give the list again"),
     "write": ("it writes", "nothing: rows and items are kept alike by capture or dual writes"),
 }
 """By its word, why a statement is not served, and what to do."""

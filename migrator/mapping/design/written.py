@@ -163,6 +163,8 @@ class Writer:
         yield f"    returns: {text_of([names.get(path, path[1]) for path in question.outputs])}"
         if access.order == "any":
             yield "    order: any"
+        if question.statement.p99_ms is not None:
+            yield f"    budget: {{p99_ms: {question.statement.p99_ms:g}}}"
         yield f"    sql: {json.dumps(question.sql, ensure_ascii=False)}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -58,18 +59,27 @@ def merged(statements: Iterable[Statement], dialect: str) -> list[Statement]:
     for statement in statements:
         sql = spelled(without_values(statement.sql, dialect), dialect)
         form = statement.elsewhere, _outside_names(sql, dialect, str.lower)
-        alike = forms.get(form, Statement(sql, 0.0, statement.name, 0, 0.0, statement.elsewhere))
-        rates = alike.per_s, statement.per_s
-        forms[form] = Statement(
-            # The same whichever comes first.
-            min(alike.sql, sql),
-            alike.calls + statement.calls,
-            min(filter(None, (alike.name, statement.name)), default=""),
-            alike.times + statement.times,
-            None if None in rates else sum(rate for rate in rates if rate is not None),
-            statement.elsewhere,
-        )
+        alike = replace(statement, sql=sql)
+        forms[form] = _together(forms[form], alike) if form in forms else alike
     return sorted(forms.values(), key=lambda statement: (-statement.calls, statement.sql))
+
+
+def _together(one: Statement, other: Statement) -> Statement:
+    """Two of one form as one, the same whichever comes first."""
+    rates = [statement.per_s for statement in (one, other) if statement.per_s is not None]
+    budgets = [statement.p99_ms for statement in (one, other) if statement.p99_ms is not None]
+    asking = {who for statement in (one, other) for who in statement.who.split("; ") if who}
+    return Statement(
+        min(one.sql, other.sql),
+        one.calls + other.calls,
+        min(filter(None, (one.name, other.name)), default=""),
+        one.times + other.times,
+        sum(rates) if len(rates) == 2 else None,
+        one.elsewhere,
+        min(filter(None, (one.words, other.words)), default=""),
+        "; ".join(sorted(asking)),
+        min(budgets, default=None),
+    )
 
 
 def without_values(sql: str, dialect: str) -> str:

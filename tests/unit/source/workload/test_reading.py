@@ -248,4 +248,4 @@ def test_what_was_sent_to_another_database_is_no_question(facts: SchemaFacts) ->
 
 
 def test_every_reason_has_a_test() -> None:
-    assert {*NOT_READ, *NOT_PLACED, "fault", "elsewhere"} == set(REASONS)
+    assert {*NOT_READ, *NOT_PLACED, "fault", "elsewhere", "words"} == set(REASONS)
