@@ -1,16 +1,14 @@
-"""What every command is declared with (`Leaf`, `Branch`): --verbose, spelling advice, former names, shared options."""
+"""What commands are declared with (`Leaf`, `Branch`): options of the log, spelling advice, former names, shared options."""
 
 from __future__ import annotations
 
 import gc
-import getpass
 import json
 import re
 import shlex
-import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -19,10 +17,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from migrator.cli import names
 from migrator.model.durations import ADVICE, seconds_of
-from migrator.model.evidence import PHASES
 
 _COMMAND = re.compile(r"`migrator ([^`\n]+)`")
+_CLAUSE_END = re.compile(r"[.:;](?: |$)")
 _SAME = "the same command"
 _PRIVATE = frozenset({"keys", "params", "source", "source_url"})
 """Options whose values may name a person or hold a password: no message repeats them."""
@@ -30,12 +29,20 @@ _NOT_REPEATED = frozenset({"dry_run", "as_json"})
 """Options that a message which says what to do does not mean; the same command has them."""
 
 
-def log_from(*, verbose: bool) -> None:
-    """Nothing; from now on the log tells what `verbose` and the kind of standard error ask for."""
+LOG = "migrator.log"
+"""What was asked of the log so far, in a context's `meta`."""
+
+
+def log_from(
+    *, verbose: bool = False, quiet: bool = False, log_format: str = "", log_file: Path | None = None
+) -> None:
+    """Nothing; from now on the log is as asked, and else as the kind of standard error suggests."""
     from migrator.runtime import logs  # here, so that --version does not wait for it
 
-    level = "debug" if verbose else "info" if not sys.stderr.isatty() else "warning"
-    logs.configure(json=not sys.stderr.isatty(), level=level)
+    is_terminal = log_file is None and sys.stderr.isatty()
+    level = "debug" if verbose else "error" if quiet else "warning" if is_terminal else "info"
+    is_json = log_format == "json" or (not log_format and not is_terminal)
+    logs.configure(json=is_json, level=level, file=log_file)
 
 
 class Renamed(click.Option):
@@ -51,14 +58,21 @@ Work = Callable[..., int]
 
 
 class Leaf(click.Command):
-    """A command that takes --verbose, too, and refuses an option with one value that is given twice.
+    """A command that takes the options of the log, too, and refuses an option with one value that is given twice.
 
     Its callback returns the work, which it imports: so a help, a completion or wrong use waits for no SQL and no AWS.
+    `example`: the words of one use, behind the command's name.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.append(_verbose_option())
+        self.example = example
+        self.params += _log_options()
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Example"):
+            formatter.write(f"  {ctx.command_path} {self.example}".rstrip() + "\n")
+        super().format_epilog(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         command_line = ctx.find_object(CommandLine)
@@ -111,14 +125,28 @@ class Leaf(click.Command):
 
 
 class Branch(click.Group):
-    """Commands that are such; a name that none of them has is answered with one that is near to it."""
+    """Commands that are such; a name that none of them has is answered with one that is near to it.
+
+    `sections`: names of its commands under the headings that its help lists them by; what is in none comes last.
+    """
 
     command_class = Leaf
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        if all(param.name != "verbose" for param in self.params):
-            self.params.append(_verbose_option())
+        self.sections = sections or {}
+        self.params += _log_options()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        left = [
+            name for name in self.list_commands(ctx) if not any(name in one for one in self.sections.values())
+        ]
+        for heading, listed in [*self.sections.items(), ("Other" if self.sections else "Commands", left)]:
+            if listed:
+                with formatter.section(heading):
+                    formatter.write_dl([(name, _summary(self.get_command(ctx, name))) for name in listed])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -132,15 +160,38 @@ class Branch(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _verbose_option() -> click.Option:
-    def log_verbosely(ctx: click.Context, param: click.Parameter, verbose: bool) -> None:
-        if verbose and not ctx.resilient_parsing:
-            log_from(verbose=True)
+def _summary(command: click.Command | None) -> str:
+    """What its help says first, whole: a line that ends with dots tells nothing."""
+    words = " ".join((command.help or "").split()) if command else ""
+    return _CLAUSE_END.split(words)[0]
 
-    help_text = "Log what is done, not only warnings."
-    return click.Option(
-        ["--verbose"], is_flag=True, expose_value=False, callback=log_verbosely, help=help_text
-    )
+
+def _log_options() -> list[click.Parameter]:
+    """What each command and group takes for the log; what was given before a command's name holds behind it."""
+
+    def log_so(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value and not ctx.resilient_parsing:
+            asked = ctx.meta.setdefault(LOG, {})
+            asked[str(param.name)] = value
+            log_from(**asked)
+
+    def option(*names: str, **settings: Any) -> click.Option:
+        return click.Option(names, expose_value=False, callback=log_so, **settings)
+
+    return [
+        option("-v", "--verbose", is_flag=True, help="Log what is done, not only warnings."),
+        option("-q", "--quiet", is_flag=True, help="Log errors alone."),
+        option(
+            "--log-format",
+            type=click.Choice(["json", "text"]),
+            help="Of log lines (default: text on a terminal, else json).",
+        ),
+        option(
+            "--log-file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Where log lines are added (default: standard error).",
+        ),
+    ]
 
 
 @dataclass
@@ -266,7 +317,7 @@ def print_json(data: Any) -> None:
 # ── Options and arguments that several commands have ──
 
 JobPath = click.Path(path_type=Path, dir_okay=True)
-job_argument = click.argument("job", type=JobPath, metavar="JOB")
+job_argument = click.argument("job", type=JobPath, metavar="JOB", shell_complete=names.jobs)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 keys_option = click.option(
     "--show-keys",
@@ -286,9 +337,14 @@ def force_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
 
 def entity_option(command: Any) -> Any:
-    return click.option("--entity", "entities", multiple=True, help="Only this entity; can be given again.")(
-        command
+    entities = click.option(
+        "--entity",
+        "entities",
+        multiple=True,
+        shell_complete=names.entities,
+        help="Only this entity; can be given again.",
     )
+    return entities(command)
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
@@ -325,58 +381,3 @@ class _Money(click.ParamType):  # type: ignore[type-arg]  # generic only in the 
 
 
 MONEY = _Money()
-
-
-# ── moves of access patterns ──
-
-
-def own_name() -> str:
-    """The user and host that this command is given by, as far as this machine knows."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
-
-
-from_option = click.option(
-    "--from",
-    "shown",
-    type=click.Choice(PHASES),
-    help="The phase that `cutover status` showed; where it is another one by now, nothing is moved.",
-)
-
-
-def move_options(command: Any) -> Any:
-    for option in reversed(
-        (
-            click.option("--dry-run", is_flag=True, help="Show the evidence, move nothing."),
-            click.option(
-                "--override", metavar="REASON", help="Move against the evidence; the audit keeps why."
-            ),
-            from_option,
-            click.option("--reason", default="", help="For the audit."),
-            click.option("--who", default=own_name, help="For the audit (default: user@host)."),
-            click.option(
-                "--evict",
-                "gone",
-                cls=Renamed,
-                former="--gone",
-                multiple=True,
-                metavar="ID",
-                help="This silent instance is gone for sure; can be given again.",
-            ),
-            click.option(
-                "--evict-older-than",
-                "evict_older_s",
-                metavar="DURATION",
-                callback=some_seconds,
-                help="Every instance that has been silent for longer is gone for sure, such as 10m after a deployment.",
-            ),
-            click.option("--wait", is_flag=True, help="Wait until every living reader acts by it."),
-            click.option("--yes", is_flag=True, help="Do not ask before complete; for scripts."),
-            json_option,
-        )
-    ):
-        command = option(command)
-    return command

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TextIO, cast
 
 import click
 
-from migrator.cli.command_line import Branch, CommandLine, log_from
+from migrator.cli.command_line import LOG, Branch, CommandLine, log_from
 from migrator.cli.commands.backfill import backfill, doctor, findings, report, status
 from migrator.cli.commands.capture import capture, purge, relay
 from migrator.cli.commands.cutover import cutover
@@ -23,16 +23,29 @@ from migrator.cli.commands.verify import query, shadow, verify
 from migrator.model.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 from migrator.output.inert import plain
 
+SECTIONS = {
+    "Design": ("init", "mapping", "query"),
+    "Prepare": ("doctor", "table", "capture", "local"),
+    "Move": ("backfill", "relay", "verify", "status", "findings"),
+    "Cut over": ("shadow", "report", "cutover", "decommission"),
+    "Mend": ("undo", "forget", "purge"),
+    "Shell": ("completion",),
+}
 
-@click.group(cls=Branch, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+@click.group(
+    cls=Branch,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(package_name="single-table-migrator", prog_name="migrator")
-@click.option("--verbose", is_flag=True, help="Log what is done, not only warnings.")
-def cli(verbose: bool) -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Move a live relational database into one DynamoDB table.
 
-    The steps: `mapping check`, `table create`, `backfill`, `verify`; see README.md.
+    Each command says more with --help. The way from a first mapping to the end is in docs/runbook.md.
     """
-    log_from(verbose=verbose)
+    log_from(**ctx.meta.get(LOG, {}))
 
 
 for _command in (

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from migrator.model.errors import SettingsError
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
@@ -23,9 +27,12 @@ _SECRETS = (
 )
 
 
-def configure(*, json: bool, level: str = "info") -> None:
-    """Sets up the lines of this process: JSON, or plain ones; nothing below `level`."""
-    _settings.update(json=json, level=level)
+def configure(*, json: bool, level: str = "info", file: Path | None = None) -> None:
+    """Sets up the lines of this process: JSON, or plain ones; nothing below `level`; added to `file` where there is one.
+
+    Raises: SettingsError where the file cannot be written.
+    """
+    _settings.update(json=json, level=level, stream=_standard_error if file is None else _added_to(file))
     # At once where structlog is loaded: a set-up or a capture of its lines that comes later must not be overruled by a line.
     if "structlog" in sys.modules:
         _set_up()
@@ -62,7 +69,7 @@ def _bound_logger(room: str) -> Any:
     _set_up()
     if structlog.is_configured():
         return structlog.get_logger(room=room)
-    printed = structlog.PrintLogger(cast(TextIO, _StandardError()))
+    printed = structlog.PrintLogger(cast(TextIO, _Lines(_standard_error)))
     return structlog.wrap_logger(printed, _processors(json=True), _from("warning"), room=room)
 
 
@@ -76,7 +83,7 @@ def _set_up() -> None:
     structlog.configure(
         processors=_processors(json=settings["json"]),
         wrapper_class=_from(settings["level"]),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lines(settings["stream"]))),
         cache_logger_on_first_use=False,
     )
     _settings.clear()
@@ -105,20 +112,35 @@ def _from(level: str) -> type[FilteringBoundLogger]:
     return structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()])
 
 
-class _StandardError:
-    """Standard error as it is when a line is written: a line that lives on a terminal makes room for it.
+def _standard_error() -> TextIO:
+    """As it is when a line is written: a line that lives on a terminal makes room for it."""
+    return sys.stderr
 
-    A line that cannot be written any more (a closed pipe, no standard error at all) must not end what it tells of.
-    """
+
+def _added_to(file: Path) -> Callable[[], TextIO]:
+    try:
+        stream = file.open("a", buffering=1, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(
+            f"--log-file: '{file}' cannot be written ({error.strerror}); name a file in a folder that is there"
+        ) from None
+    return lambda: stream
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """A line that cannot be written any more (a closed pipe, a full disk) must not end what it tells of."""
+
+    stream: Callable[[], TextIO]
 
     def write(self, text: str) -> int:
         with suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(text)
+            self.stream().write(text)
         return len(text)
 
     def flush(self) -> None:
         with suppress(OSError, ValueError, AttributeError):
-            sys.stderr.flush()
+            self.stream().flush()
 
 
 def _hide_passwords(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

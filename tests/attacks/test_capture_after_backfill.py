@@ -11,7 +11,7 @@ import pytest
 from tests.journey.command import Project
 from tests.journey.small import MAPPING, small_shop
 
-TUNING = "request_life_s: 0.5, silent_s: 3, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
+TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
 ASKED = "rows that were changed or deleted in between left no mark"
 
 

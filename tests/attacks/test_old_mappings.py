@@ -18,7 +18,7 @@ from migrator.wiring.live import job_journal_of, open_evidence
 from tests.journey.command import ROOT, Project
 from tests.journey.small import MAPPING, small_shop
 
-TUNING = "request_life_s: 0.5, silent_s: 3, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
+TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
 BEFORE = MAPPING.replace("type: type", "type: type, ttl: expiresAt")
 AFTER = BEFORE.replace("keep: [name]", "keep: [name, city]")
 RENAME = "UPDATE customer SET name = 'changed' WHERE id = 1"

@@ -24,7 +24,7 @@ from tests.journey.command import Project
 from tests.journey.small import MAPPING, small_shop
 from tests.support_services import free_port
 
-TUNING = "request_life_s: 0.5, silent_s: 3, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
+TUNING = "request_life_s: 0.5, silent_s: 20, lease_s: 1, attempts: 3, backoff_cap_s: 0.1"
 LIVE = MAPPING.replace("type: type", "type: type, ttl: expiresAt")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from migrator.model.table import CONTROL, TOMBSTONE
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
-from tests.journey.command import Project, project
+from tests.journey.command import STOPPED, Project, project
 from tests.storm.shop import MAPPING, keys_by_hand, marks_left, marks_made, open_shop
 from tests.storm.writers import HELD_UP, Known, Writers
 
@@ -69,7 +69,7 @@ class Killed:
                 self.counts["kills"] += 1
             else:
                 self.counts[f"ended {process.returncode}"] += 1
-                if process.returncode not in (0, 3) or "Traceback" in err:
+                if process.returncode not in (0, STOPPED) or "Traceback" in err:
                     self.wrong.append(f"{' '.join(self.words)}: {process.returncode}: {err[-1500:]}")
 
 
@@ -120,7 +120,7 @@ def rage(made: Project, url: str, storm: Storm, seed: int) -> Weather:
     weather = Weather()
     _blow(made, url, storm, seed, weather)
     weather.marks, weather.left = marks_made(url), marks_left(url)
-    made.done("backfill", str(made.job))
+    made.done_at_last("backfill", str(made.job))
     rest(made, url, weather)
     return weather
 
@@ -163,7 +163,7 @@ def rest(made: Project, url: str, weather: Weather) -> None:
     began, job = time.monotonic(), str(made.job)
     left, moved_at = marks_left(url), began
     while left:
-        made.done("relay", job, "--once")
+        made.done_at_last("relay", job, "--once")
         before, left = left, marks_left(url)
         moved_at = time.monotonic() if left < before else moved_at
         # How long all of it takes is the machine's affair; that it goes on is ours.

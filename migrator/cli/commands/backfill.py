@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     MONEY,
     Leaf,
@@ -21,7 +22,7 @@ from migrator.cli.command_line import (
 )
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --max-write-units 500")
 @job_argument
 @entity_option
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
@@ -63,7 +64,7 @@ def backfill() -> Work:
     return backfill
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml")
 @job_argument
 @json_option
 @click.option(
@@ -80,9 +81,9 @@ def status() -> Work:
     return status
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml")
 @job_argument
-@click.option("--run", "number", type=int, help="The run (default: the newest).")
+@click.option("--run", "number", type=int, shell_complete=names.runs, help="The run (default: the newest).")
 @click.option("--all", "everything", is_flag=True, help="All findings, not only the first 100.")
 @keys_option
 @json_option
@@ -103,7 +104,7 @@ def findings() -> Work:
 # ── `migrator report` and `migrator doctor` ──
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --html report.html")
 @job_argument
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file.")
 @click.option(
@@ -135,7 +136,7 @@ def report() -> Work:
     return report
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml")
 @job_argument
 @click.option(
     "--write",

@@ -20,7 +20,7 @@ def capture() -> None:
     """Leave a mark of every change in the source, by triggers or by the services themselves, for the relay to work."""
 
 
-@capture.command()
+@capture.command(example="jobs/shop.yaml --dry-run")
 @job_argument
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
 @click.option(
@@ -54,7 +54,7 @@ def install() -> Work:
     return install
 
 
-@capture.command()
+@capture.command(example="jobs/shop.yaml")
 @job_argument
 @json_option
 def status() -> Work:
@@ -67,7 +67,7 @@ def status() -> Work:
     return status
 
 
-@capture.command()
+@capture.command(example="jobs/shop.yaml")
 @job_argument
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would run, change nothing.")
 @click.option(
@@ -82,7 +82,7 @@ def uninstall() -> Work:
     return uninstall
 
 
-@capture.command()
+@capture.command(example="jobs/shop.yaml")
 @job_argument
 @click.option("--raise", "raising", is_flag=True, help="Move on above every ticket that is known.")
 @click.option(
@@ -100,7 +100,7 @@ def epoch() -> Work:
 # ── `migrator relay` and `migrator purge` ──
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --once")
 @job_argument
 @click.option("--once", is_flag=True, help="Stop when no mark is left; waits for those of others.")
 @click.option(
@@ -132,7 +132,7 @@ def relay() -> Work:
     return relay
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --dry-run")
 @job_argument
 @click.option("--dry-run", is_flag=True, help="Count, take nothing away.")
 @adopt_option

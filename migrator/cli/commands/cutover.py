@@ -2,18 +2,75 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
+from typing import Any
+
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
+    Renamed,
     Work,
     adopt_option,
-    from_option,
     job_argument,
     json_option,
-    move_options,
-    own_name,
+    some_seconds,
 )
+from migrator.model.evidence import PHASES
+
+
+def own_name() -> str:
+    """The user and host that this command is given by, as far as this machine knows."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+from_option = click.option(
+    "--from",
+    "shown",
+    type=click.Choice(PHASES),
+    help="The phase that `cutover status` showed; where it is another one by now, nothing is moved.",
+)
+
+
+def move_options(command: Any) -> Any:
+    for option in reversed(
+        (
+            click.option("--dry-run", is_flag=True, help="Show the evidence, move nothing."),
+            click.option(
+                "--override", metavar="REASON", help="Move against the evidence; the audit keeps why."
+            ),
+            from_option,
+            click.option("--reason", default="", help="For the audit."),
+            click.option("--who", default=own_name, help="For the audit (default: user@host)."),
+            click.option(
+                "--evict",
+                "gone",
+                cls=Renamed,
+                former="--gone",
+                multiple=True,
+                metavar="ID",
+                help="This silent instance is gone for sure; can be given again.",
+            ),
+            click.option(
+                "--evict-older-than",
+                "evict_older_s",
+                metavar="DURATION",
+                callback=some_seconds,
+                help="Every instance that has been silent for longer is gone for sure, such as 10m after a deployment.",
+            ),
+            click.option("--wait", is_flag=True, help="Wait until every living reader acts by it."),
+            click.option("--yes", is_flag=True, help="Do not ask before complete; for scripts."),
+            json_option,
+        )
+    ):
+        command = option(command)
+    return command
 
 
 @click.group(cls=Branch)
@@ -21,9 +78,9 @@ def cutover() -> None:
     """Move access patterns from SQL to DynamoDB one by one: off, shadow, ramp, live, complete; and back."""
 
 
-@cutover.command()
+@cutover.command(example="jobs/shop.yaml")
 @job_argument
-@click.argument("pattern", required=False)
+@click.argument("pattern", required=False, shell_complete=names.patterns)
 @json_option
 @adopt_option
 def status() -> Work:
@@ -36,9 +93,9 @@ def status() -> Work:
     return status
 
 
-@cutover.command()
+@cutover.command(example="jobs/shop.yaml")
 @job_argument
-@click.argument("pattern", required=False)
+@click.argument("pattern", required=False, shell_complete=names.patterns)
 @json_option
 @adopt_option
 def history() -> Work:
@@ -48,9 +105,9 @@ def history() -> Work:
     return history
 
 
-@cutover.command()
+@cutover.command(example="jobs/shop.yaml recent_orders --wait")
 @job_argument
-@click.argument("pattern")
+@click.argument("pattern", shell_complete=names.patterns)
 @move_options
 @adopt_option
 def advance() -> Work:
@@ -65,9 +122,9 @@ def advance() -> Work:
     return advance
 
 
-@cutover.command()
+@cutover.command(example="jobs/shop.yaml recent_orders 10")
 @job_argument
-@click.argument("pattern")
+@click.argument("pattern", shell_complete=names.patterns)
 @click.argument("percent", type=int)
 @move_options
 @adopt_option
@@ -78,9 +135,9 @@ def ramp() -> Work:
     return ramp
 
 
-@cutover.command()
+@cutover.command(example='jobs/shop.yaml recent_orders --reason "p99 has doubled"')
 @job_argument
-@click.argument("pattern", required=False)
+@click.argument("pattern", required=False, shell_complete=names.patterns)
 @click.option(
     "--all",
     "every",
@@ -107,7 +164,7 @@ def rollback() -> Work:
     return rollback
 
 
-@cutover.command()
+@cutover.command(example="jobs/shop.yaml")
 @job_argument
 @click.option("--once", is_flag=True, help="Look once and end; exit code 1 where a pattern was moved back.")
 @json_option

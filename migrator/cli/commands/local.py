@@ -11,10 +11,10 @@ SHELLS = ("bash", "zsh", "fish")
 
 @click.group(cls=Branch)
 def local() -> None:
-    """Look after the embedded DynamoDB (MiniStack) that `target: embedded` starts."""
+    """Look after the embedded DynamoDB (MiniStack) on this machine; `target: embedded` starts it."""
 
 
-@local.command()
+@local.command(example="")
 @json_option
 def status() -> Work:
     """Say whether it runs, and where."""
@@ -23,7 +23,7 @@ def status() -> Work:
     return status
 
 
-@local.command()
+@local.command(example="")
 @json_option
 def stop() -> Work:
     """Stop it; its tables are kept for the next start."""
@@ -32,7 +32,7 @@ def stop() -> Work:
     return stop
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="bash >> ~/.bashrc")
 @click.argument("shell", type=click.Choice(SHELLS))
 @json_option
 def completion() -> Work:

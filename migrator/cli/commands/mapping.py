@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import Branch, Leaf, Work, force_option, job_argument, json_option
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
@@ -19,19 +20,19 @@ def mapping() -> None:
     """Check mapping files and try them on single rows."""
 
 
-@mapping.command()
+@mapping.command(example="> mapping.schema.json")
 @json_option
 def schema() -> Work:
     """Print the JSON Schema of mapping files, so that editors complete them and CI validates them.
 
     It is JSON with --json and without.
     """
-    from migrator.cli.mapping import schema
+    from migrator.cli.design.mapping import schema
 
     return schema
 
 
-@mapping.command()
+@mapping.command(example="mappings/shop.yaml --source env:SHOP_URL")
 @click.argument("files", type=click.Path(path_type=Path), metavar="FILE…", nargs=-1, required=True)
 @click.option(
     "--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Without it only the form is checked."
@@ -50,15 +51,15 @@ def check() -> Work:
 
     Exit code 0: no faults (warnings are printed); 2: faults.
     """
-    from migrator.cli.mapping import check
+    from migrator.cli.design.mapping import check
 
     return check
 
 
-@mapping.command(name="try")
+@mapping.command(name="try", example="mappings/shop.yaml --source env:SHOP_URL --entity order --key 42")
 @_FILE
 @click.option("--source", envvar="MIGRATOR_SOURCE_URL", required=True, help=_SOURCE)
-@click.option("--entity", required=True, help="The entity to build.")
+@click.option("--entity", required=True, shell_complete=names.entities, help="The entity to build.")
 @click.option("--key", "keys", multiple=True, help="The row's key: 42, or --key a=1 --key b=2.")
 @click.option(
     "--show-code", is_flag=True, help="Print the function that encodes the entity's rows; no row is read."
@@ -69,12 +70,12 @@ def try_() -> Work:
 
     With --show-code it prints the function instead that a fast backfill encodes rows with, generated from the mapping.
     """
-    from migrator.cli.mapping_source import try_
+    from migrator.cli.design.mapping_source import try_
 
     return try_
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="env:SHOP_URL --out shop")
 @click.argument("source", envvar="MIGRATOR_SOURCE_URL")
 @click.option(
     "--statements",
@@ -134,7 +135,7 @@ def table() -> None:
     """Create the table of a job, and compare it with the mapping."""
 
 
-@table.command()
+@table.command(example="jobs/shop.yaml")
 @job_argument
 @click.option("--dry-run", is_flag=True, help="Print the CreateTable request as JSON, create nothing.")
 @json_option
@@ -148,7 +149,7 @@ def create() -> Work:
     return create
 
 
-@table.command(name="check")
+@table.command(name="check", example="jobs/shop.yaml")
 @job_argument
 @click.option(
     "--as", "form", type=click.Choice(["cloudformation", "terraform"]), help="Print the lines to edit, too."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
     Leaf,
@@ -16,7 +17,7 @@ from migrator.cli.command_line import (
 )
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --dry-run")
 @job_argument
 @entity_option
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
@@ -40,9 +41,11 @@ def undo() -> Work:
     return undo
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --entity user --key 42")
 @job_argument
-@click.option("--entity", required=True, help="The entity whose root row it is.")
+@click.option(
+    "--entity", required=True, shell_complete=names.entities, help="The entity whose root row it is."
+)
 @click.option(
     "--key", "keys", multiple=True, required=True, help="The row's key: 42, --key a=1 --key b=2, or '[42]'."
 )
@@ -68,7 +71,7 @@ def decommission() -> None:
     """End a migration: find what still depends on SQL, then take away what was only there for the move."""
 
 
-@decommission.command()
+@decommission.command(example="jobs/shop.yaml")
 @job_argument
 @json_option
 @adopt_option
@@ -82,7 +85,7 @@ def check() -> Work:
     return check
 
 
-@decommission.command()
+@decommission.command(example="jobs/shop.yaml --dry-run")
 @job_argument
 @click.option("--dry-run", is_flag=True, help="Count, change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask; for scripts.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from migrator.cli import names
 from migrator.cli.command_line import (
     Branch,
     Leaf,
@@ -18,7 +19,7 @@ from migrator.cli.command_line import (
 )
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml --sample 1%")
 @job_argument
 @click.option("--workers", type=click.IntRange(1, 64), help="Pages under way at once.")
 @click.option("--sample", "part", help="Only a part of the rows, against their items: 1%, 0.5% or 1000 rows.")
@@ -69,9 +70,9 @@ def verify() -> Work:
     return verify
 
 
-@click.command(cls=Leaf)
+@click.command(cls=Leaf, example="jobs/shop.yaml recent_orders -p user_id=42")
 @job_argument
-@click.argument("pattern")
+@click.argument("pattern", shell_complete=names.patterns)
 @click.option(
     "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="A parameter of the pattern."
 )
@@ -92,7 +93,7 @@ def shadow() -> None:
     """Compare DynamoDB's answers with SQL's."""
 
 
-@shadow.command()
+@shadow.command(example="jobs/shop.yaml --samples 100")
 @job_argument
 @click.option("--pattern", "names", multiple=True, metavar="P", help="Only this pattern; can be given again.")
 @click.option(

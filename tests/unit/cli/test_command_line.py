@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+import structlog
 
-from migrator.cli.main import cli
+from migrator.cli.main import SECTIONS, cli
+from migrator.runtime.logs import get_logger
 from tests.journey.in_process import Ended, run_here
 
 NEEDED = {"pattern": "p", "percent": "5", "shell": "bash", "job": "none.yaml", "file": "none.yaml"}
@@ -84,6 +87,56 @@ def test_every_command_takes_verbose_behind_it(name: str, tmp_path: Path) -> Non
     for place in (0, len(LEAVES[name][0]) - 1, len(words)):
         ended = ran(tmp_path, *words[:place], "--verbose", *words[place:])
         assert "No such option" not in ended.err
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_help_ends_with_an_example_that_can_be_read(name: str, tmp_path: Path) -> None:
+    names, leaf = LEAVES[name]
+    *_, heading, line = ran(tmp_path, *names, "--help").out.splitlines()
+    assert heading == "Example:"
+    assert line.startswith(f"  migrator {name}")
+    assert len(line) < 100
+    words = shlex.split(line)[1 + len(names) :]
+    shell = next((place for place, word in enumerate(words) if word.startswith(">")), len(words))
+    leaf.make_context(name, words[:shell])
+
+
+def test_the_help_lists_every_command_once_and_cuts_no_sentence(tmp_path: Path) -> None:
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(cli.commands)
+    for words in (
+        [],
+        *([name] for name, command in cli.commands.items() if isinstance(command, click.Group)),
+    ):
+        assert "..." not in ran(tmp_path, *words, "--help").out.replace("[ARGS]...", "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "seen"),
+    [("", ["warning", "error"]), ("-v", ["debug", "warning", "error"]), ("-q", ["error"])],
+)
+def test_the_log_says_as_much_as_is_asked_before_or_behind_a_command(
+    asked: str, seen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    for place in ("before", "behind"):
+        file = tmp_path / place
+        options = [*asked.split(), "--log-format", "json", "--log-file", str(file)]
+        cli.main(
+            ["local", "status", *options] if place == "behind" else [*options, "local", "status"],
+            standalone_mode=False,
+        )
+        for level in ("debug", "warning", "error"):
+            getattr(get_logger("here"), level)("said")
+        assert [json.loads(line)["level"] for line in file.read_text().splitlines()] == seen
+    structlog.reset_defaults()
+
+
+def test_a_log_file_that_cannot_be_written_is_said_before_anything_is_done(tmp_path: Path) -> None:
+    ended = ran(tmp_path, "local", "status", "--log-file", str(tmp_path / "none" / "log"))
+    assert ended.code == 2
+    assert "--log-file" in ended.err
+    assert "cannot be written" in ended.err
 
 
 @pytest.mark.parametrize("name", LEAVES)

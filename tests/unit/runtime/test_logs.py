@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -51,6 +52,17 @@ def test_a_line_that_cannot_be_read_ends_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stderr", closed if stream else None)
     logs.configure(json=True)
     logs.get_logger("retry").warning("tried_again")
+
+
+def test_lines_are_added_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for event in ("first", "second"):
+        logs.configure(json=True, file=tmp_path / "log")
+        logs.get_logger("relay").info(event)
+    assert [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()] == [
+        "first",
+        "second",
+    ]
+    assert capsys.readouterr().err == ""
 
 
 def test_nothing_below_the_level(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,7 @@ def _faults_and_summary(file: Path, url: str | None) -> tuple[Sequence[Fault], s
     parsed = read_mapping(file)
     if url is None:
         return check_form(parsed), "its form is right; give --source to check it against the schema"
-    from migrator.cli.mapping_source import (
+    from migrator.cli.design.mapping_source import (
         check_on_source,
     )  # here: the form alone waits for no SQL and no AWS
 

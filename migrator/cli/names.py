@@ -1,0 +1,94 @@
+"""What a shell offers for a word that is being completed: jobs, and the patterns, entities and runs of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+_HEAD = 4096
+"""Characters of a file in which its first words must stand."""
+
+
+def jobs(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Job files that begin with what was typed, here and one folder below; any file where there is none."""
+    found = sorted({str(path) for path in _yaml_files(typed) if _is_job(path)})
+    return [CompletionItem(name) for name in found] or [CompletionItem(typed, type="file")]
+
+
+def patterns(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Names of access patterns of the job's mapping."""
+    return _beginning(_mapping(ctx).get("access_patterns"), typed)
+
+
+def entities(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Names of entities of the mapping, which is the job's or the file that was given itself."""
+    return _beginning(_mapping(ctx).get("entities"), typed)
+
+
+def runs(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Numbers of the job's runs, the newest first, with what each was."""
+    # Whatever is wrong with job or journal is said by the command, not while it is typed.
+    with suppress(Exception):
+        return [
+            CompletionItem(number, help=kind)
+            for number, kind in _runs(_file(ctx))
+            if number.startswith(typed)
+        ]
+    return []
+
+
+def _runs(job_file: Path) -> Iterator[tuple[str, str]]:
+    from migrator.runtime.retry import Backoff
+    from migrator.wiring.job import open_journal, read_job
+
+    job = read_job(job_file)
+    with open_journal(job, patience=Backoff(attempts=1)) as journal:
+        for run in reversed(journal.runs(job.name)):
+            yield str(run.id), run.identity.kind
+
+
+def _beginning(names: Any, typed: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names or () if isinstance(name, str) and name.startswith(typed)]
+
+
+def _yaml_files(typed: str) -> Iterator[Path]:
+    folder = Path(typed).parent
+    for glob in ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml"):
+        with suppress(OSError):
+            yield from (path for path in folder.glob(glob) if str(path).startswith(typed))
+
+
+def _is_job(path: Path) -> bool:
+    with suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
+        return any(line.startswith("job:") for line in file.read(_HEAD).splitlines())
+    return False
+
+
+def _file(ctx: click.Context) -> Path:
+    """The job or mapping file that was given."""
+    # Where the last word is an option that waits for its value, click has given nothing a name yet.
+    given = ctx.params.get("job") or ctx.params.get("file") or ctx.args[:1] or [""]
+    return Path(given if isinstance(given, (str, Path)) else given[0])
+
+
+def _mapping(ctx: click.Context) -> Mapping[str, Any]:
+    """The words of the mapping file, as they stand: an environment variable that is not set hides no name."""
+    file = _file(ctx)
+    with suppress(Exception):
+        words = _words(file)
+        return (
+            words if "mapping" not in words or "job" not in words else _words(file.parent / words["mapping"])
+        )
+    return {}
+
+
+def _words(file: Path) -> Mapping[str, Any]:
+    from ruamel.yaml import YAML  # here, so that a help does not wait for it
+
+    words = YAML(typ="safe").load(file)
+    return words if isinstance(words, dict) else {}

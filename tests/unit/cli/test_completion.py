@@ -1,0 +1,72 @@
+"""What a shell is offered while a command is typed: jobs, patterns, entities, and nothing where a file is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from migrator.cli.main import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def offered(*words: str) -> list[str]:
+    """What completes the last word."""
+    completer = ShellComplete(cli, {}, "migrator", "_MIGRATOR_COMPLETE")
+    return [item.value for item in completer.get_completions(list(words[:-1]), words[-1])]
+
+
+@pytest.fixture(autouse=True)
+def in_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("MIGRATOR_SOURCE_URL", raising=False)
+
+
+def test_jobs_are_offered_and_other_files_are_not() -> None:
+    assert "jobs/ecommerce.yaml" in offered("backfill", "")
+    assert offered("backfill", "jobs/eco") == ["jobs/ecommerce.yaml"]
+    assert not [name for name in offered("backfill", "") if name.startswith("mappings/")]
+
+
+def test_any_file_is_offered_where_there_is_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    completer = ShellComplete(cli, {}, "migrator", "_MIGRATOR_COMPLETE")
+    assert [item.type for item in completer.get_completions(["backfill"], "b")] == ["file"]
+
+
+@pytest.mark.parametrize(
+    "command", ["query", "cutover advance", "cutover ramp", "cutover rollback", "cutover status"]
+)
+def test_patterns_of_the_jobs_mapping_are_offered(command: str) -> None:
+    assert offered(*command.split(), "jobs/ecommerce.yaml", "get_order") == [
+        "get_order",
+        "get_orders_by_status",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "backfill jobs/ecommerce.yaml --entity",
+        "backfill --limit 5 jobs/ecommerce.yaml --entity",
+        "forget jobs/ecommerce.yaml --entity",
+        "mapping try mappings/ecommerce.yaml --entity",
+    ],
+)
+def test_entities_are_offered(line: str) -> None:
+    assert offered(*line.split(), "us") == ["user"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "job: 1", "job: 1\nmapping: none.yaml", "- 1", "job: 1\nmapping: [x]"]
+)
+def test_nothing_is_offered_where_a_file_is_wrong(text: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(text)
+    assert offered("query", str(job), "") == []
+    assert offered("backfill", str(job), "--entity", "") == []
+    assert offered("findings", str(job), "--run", "") == []
+    assert offered("query", str(tmp_path / "none.yaml"), "") == []
