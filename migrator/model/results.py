@@ -331,8 +331,9 @@ class ReplayResult:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a proposed mapping came to when it was tried on a part of its rows. `replays`: by pattern; `apart`: why a pattern was
-    not asked, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried, '' where it was."""
+    """What a proposed mapping came to when it was tried on a part of its rows. `replays`: by pattern; `apart`: why a pattern
+    was not asked, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried, '' where it
+    was."""
 
     replays: Mapping[str, PatternReplay] = field(default_factory=dict)
     apart: Mapping[str, str] = field(default_factory=dict)

@@ -63,7 +63,9 @@ def worksheet(sheet: Sheet) -> str:
     calls = sum(access.question.statement.calls for access in sheet.served)
     calls += sum(other.statement.calls for other in sheet.not_served)
     template = environment.get_template("worksheet.md")
-    return template.render(sheet=sheet, reasons=REASONS, all_calls=calls or 1, rows=_rows(sheet), proof=proof_text)
+    return template.render(
+        sheet=sheet, reasons=REASONS, all_calls=calls or 1, rows=_rows(sheet), proof=proof_text
+    )
 
 
 def summary(sheet: Sheet) -> dict[str, Any]:
@@ -87,7 +89,8 @@ def _proof_data(sheet: Sheet) -> dict[str, Any]:
     return {
         "missing": sheet.proof.missing,
         "patterns": {
-            name: {"questions": replay.samples, "different": replay.different} for name, replay in replays.items()
+            name: {"questions": replay.samples, "different": replay.different}
+            for name, replay in replays.items()
         },
         "not_asked": dict(sheet.proof.apart),
         "refused": dict(sheet.proof.refused),
@@ -131,8 +134,8 @@ def _proof_lines(sheet: Sheet) -> Iterator[str]:
         yield f"not proved: {proof.missing}"
         return
     asked = [replay for replay in proof.replays.values() if replay.samples]
-    same = sum(replay.same for replay in asked)
-    yield f"proved: {same:,} of {sum(replay.samples for replay in asked):,} questions on {len(asked)} pattern(s) are answered as SQL does"
+    same, samples = sum(replay.same for replay in asked), sum(replay.samples for replay in asked)
+    yield f"proved: {same:,} of {samples:,} questions on {len(asked)} pattern(s) are answered as SQL does"
     yield from (f"not proved: {name}: {why}" for name, why in proof.apart.items())
     yield from (f"differs: {name}: {text}" for name in proof.replays if (text := proof.difference(name)))
     yield from (f"refused: {count:,} row(s) of {name} make no item" for name, count in proof.refused.items())

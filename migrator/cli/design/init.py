@@ -12,7 +12,14 @@ import click
 from migrator.cli.command_line import print_json
 from migrator.cli.design.prove import proof_of
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.design.proposal import Asked, Proposal, default_statements, proposal_of, remarked, wanted_of
+from migrator.mapping.design.proposal import (
+    Asked,
+    Proposal,
+    default_statements,
+    proposal_of,
+    remarked,
+    wanted_of,
+)
 from migrator.mapping.design.questions import Question, Statement, Unserved
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import CLEAN, DIFFERENT, Fault, MappingError, SettingsError
@@ -110,7 +117,9 @@ def init(
 def _proved(source: str, files: Files, asked: Asked, sheet: Sheet) -> Sheet:
     """The sheet with what a proof came to, and the mapping with what differs beside its patterns."""
     proof = proof_of(source, files.mapping, sheet.proposal.design, sheet.figures)
-    remarks = {access.name: difference for access in sheet.served if (difference := proof.difference(access.name))}
+    remarks = {
+        access.name: difference for access in sheet.served if (difference := proof.difference(access.name))
+    }
     return replace(sheet, proof=proof, proposal=remarked(sheet.proposal, asked, remarks))
 
 
@@ -164,7 +173,9 @@ class _Asking:
         """Statements, and questions of a team's list that are told in words."""
         if listed is None:
             return self._statements(statements or "auto"), []
-        questions = listed_questions(_file_text(listed, "--worksheet takes CSV or Markdown"), listed, self.facts.dialect)
+        questions = listed_questions(
+            _file_text(listed, "--worksheet takes CSV or Markdown"), listed, self.facts.dialect
+        )
         others = self._statements(statements) if statements is not None else []
         return merged((*questions.statements, *others), self.facts.dialect), questions.in_words
 

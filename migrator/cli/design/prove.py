@@ -48,7 +48,9 @@ def proof_of(url: str, mapping: Path, design: Design, figures: Figures) -> Proof
     with ExitStack() as until:
         stop = until.enter_context(stop_on_signals())
         endpoint = until.enter_context(embedded.for_a_while())
-        context = until.enter_context(job_wiring.open_job(_job(url, mapping, endpoint), "init", stop=stop.is_set))
+        context = until.enter_context(
+            job_wiring.open_job(_job(url, mapping, endpoint), "init", stop=stop.is_set)
+        )
         large = {name for name in design.homes if _is_large(name, figures)}
         try:
             return _Proving.of(until, context, stop, design).proof(large)
@@ -121,7 +123,13 @@ class _Proving:
         options = ReplayOptions(QUESTIONS, _SEED, settle_s=0, workers=_WORKERS)
         shown = replay_progress()
         stage = Replay(
-            mapping, self.context.checked.read, self.context.source, self.session.store, options, progress=shown, stop=self.stop
+            mapping,
+            self.context.checked.read,
+            self.context.source,
+            self.session.store,
+            options,
+            progress=shown,
+            stop=self.stop,
         )
         with shown:
             result = stage.run([mapping.patterns[name] for name in names])

@@ -53,7 +53,9 @@ class Needs:
         if question.of("in"):
             raise NoKey("list")
         leading = _leading(self.facts.tables[question.table])
-        equal = sorted(question.of("="), key=lambda condition: (condition.path not in leading, condition.path))
+        equal = sorted(
+            question.of("="), key=lambda condition: (condition.path not in leading, condition.path)
+        )
         asked = [condition for condition in equal if condition.params]
         ranges = question.of("<", "<=", ">", ">=")
         if len({condition.path for condition in ranges}) > 1:

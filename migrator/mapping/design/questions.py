@@ -160,7 +160,10 @@ REASONS: Dict[str, tuple[str, str]] = {
     ),
     "unknown": ("it is no SQL of this database, as far as it can be read", "look at the file or the log"),
     "unsafe": ("it is a SELECT that locks, writes or reaches past the tables", "leave that out"),
-    "words": ("it is told in words alone", "needs SQL: write the statement beside the words, and give the list again"),
+    "words": (
+        "it is told in words alone",
+        "needs SQL: write the statement beside the words, and give the list again",
+    ),
     "write": ("it writes", "nothing: rows and items are kept alike by capture or dual writes"),
 }
 """By its word, why a statement is not served, and what to do."""

@@ -24,7 +24,18 @@ _TITLES = {
 """What the head of a column may say, in any case; other columns are left alone."""
 _COLUMNS = {title: column for column, titles in _TITLES.items() for title in titles}
 _KNOWN = "; ".join(f"{titles[0]} (or {', '.join(titles[1:])})" for titles in _TITLES.values())
-_UNITS_S = {"s": 1, "sec": 1, "second": 1, "min": 60, "m": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400}
+_UNITS_S = {
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "min": 60,
+    "m": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86_400,
+    "day": 86_400,
+}
 _RATE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?:(?:/|per|a)\s*(?P<unit>[a-z]+))?", re.IGNORECASE)
 _WORDS_OF_RATES = {"very high": 1000.0, "high": 100.0, "medium": 10.0, "low": 1.0}
 """Where no number is told: how they weigh against each other."""
@@ -73,7 +84,9 @@ def listed_questions(text: str, file: Path, dialect: str) -> Listed:
     for line in lines:
         statement = _statement(reading, line)
         if statement.name and names.setdefault(statement.name, line.number) != line.number:
-            reading.fault(line.number, "name", f"line {names[statement.name]} has it, too; give each a name of its own")
+            reading.fault(
+                line.number, "name", f"line {names[statement.name]} has it, too; give each a name of its own"
+            )
         if line.cells.get("sql"):
             statements.append(statement)
         else:
@@ -97,7 +110,11 @@ def _lines(reading: _List, rows: Sequence[tuple[int, list[str]]]) -> Iterator[_L
         reading.fault(number, name, "two columns say it; keep one")
     for number, cells in rest:
         if len(cells) > len(head):
-            reading.fault(number, "", f"{len(cells)} cells below {len(head)} heads; put text with the separator in it in quotes")
+            reading.fault(
+                number,
+                "",
+                f"{len(cells)} cells below {len(head)} heads; put text with the separator in it in quotes",
+            )
         known = {column: cell.strip() for column, cell in zip(columns, cells, strict=False) if column}
         if any(cell.strip() for cell in cells):
             yield _Line(number, known)
@@ -163,7 +180,9 @@ def _rate(reading: _List, line: _Line) -> tuple[float, float | None]:
     seconds = _UNITS_S.get(unit) or _UNITS_S.get(unit.removesuffix("s"))
     if match is None or seconds is None:
         known = ", ".join(_WORDS_OF_RATES)
-        reading.fault(line.number, "rate", f"no rate; write 12.5/s, 300/min, 20/h or 5/day, or one of: {known}")
+        reading.fault(
+            line.number, "rate", f"no rate; write 12.5/s, 300/min, 20/h or 5/day, or one of: {known}"
+        )
         return 1.0, None
     per_s = float(match["number"]) / seconds
     return per_s, per_s

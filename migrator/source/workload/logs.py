@@ -57,7 +57,9 @@ _START = re.compile(r"^.*, Version: .*started with:\n.*\nTime\s+Id Command\s+Arg
 _ENTRY = re.compile(r"^(?=# (?:Time|User@Host): )", re.MULTILINE)
 _HEAD = re.compile(r"(?:#[^\n]*(?:\n|\Z))*")
 _SCHEMA = re.compile(r"\bSchema: (\S+)")
-_BEFORE = re.compile(r"(?:use `?(?P<database>[^\n;`]+)`?|SET timestamp=(?P<at>\d+)(?:\.\d+)?);(?:\n|\Z)", re.IGNORECASE)
+_BEFORE = re.compile(
+    r"(?:use `?(?P<database>[^\n;`]+)`?|SET timestamp=(?P<at>\d+)(?:\.\d+)?);(?:\n|\Z)", re.IGNORECASE
+)
 _ADMINISTRATION = "# administrator command"
 
 
@@ -119,9 +121,12 @@ def _general(text: str) -> Iterator[Sent]:
 # ── SQLAlchemy's own log: a message with the statement, and one with its parameters ──
 
 _MESSAGE = re.compile(
-    r"^(?P<at>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?)?[^\n]*?\bsqlalchemy\.engine(?:\.[\w.]+)?[\]\s:|>-]+", re.MULTILINE
+    r"^(?P<at>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?)?[^\n]*?\bsqlalchemy\.engine(?:\.[\w.]+)?[\]\s:|>-]+",
+    re.MULTILINE,
 )
-_OTHER = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b)", re.MULTILINE)
+_OTHER = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b)", re.MULTILINE
+)
 """A line of another logger."""
 _PARAMETERS = re.compile(r"[\[{]|\((?!\s*(?:select|with|values)\b)|(?:Row|Col) \(", re.IGNORECASE)
 _ALONE = re.compile(r"(?:BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|PRAGMA)\b", re.IGNORECASE)

@@ -46,7 +46,20 @@ def test_any_order_of_the_statements_gives_the_same_text(shop: SqlSource) -> Non
 
 
 def test_other_blanks_and_another_case_of_keywords_give_the_same_text(shop: SqlSource) -> None:
-    words = ("SELECT", "FROM", "WHERE", "AND", "ORDER BY", "LIMIT", "JOIN", "DESC", "SUM", "IS NULL", "BETWEEN", "IN")
+    words = (
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "AND",
+        "ORDER BY",
+        "LIMIT",
+        "JOIN",
+        "DESC",
+        "SUM",
+        "IS NULL",
+        "BETWEEN",
+        "IN",
+    )
     lower = QUESTIONS.replace(" = ", "=").replace(", ", " ,\n  ")
     for word in words:
         lower = lower.replace(f"{word} ", f"{word.lower()}  ")

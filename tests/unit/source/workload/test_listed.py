@@ -40,7 +40,9 @@ def listed(text: str, name: str) -> Listed:
     return listed_questions(text, Path(name), "sqlite")
 
 
-@pytest.mark.parametrize(("text", "name"), [(CSV, "team.csv"), (MARKDOWN, "team.md"), ("\ufeff" + CSV, "team.csv")])
+@pytest.mark.parametrize(
+    ("text", "name"), [(CSV, "team.csv"), (MARKDOWN, "team.md"), ("\ufeff" + CSV, "team.csv")]
+)
 def test_a_list_says_questions_rates_budgets_and_who_asks(text: str, name: str) -> None:
     made = listed(text, name)
     user, orders = made.statements
@@ -55,7 +57,9 @@ def test_a_list_says_questions_rates_budgets_and_who_asks(text: str, name: str) 
 
 
 def test_two_lines_of_one_statement_are_one_question_of_both_callers() -> None:
-    (made,) = listed("sql,who,rate,p99\nSELECT a FROM t,web,1,20\nselect  a from t,app,2,10", "t.csv").statements
+    (made,) = listed(
+        "sql,who,rate,p99\nSELECT a FROM t,web,1,20\nselect  a from t,app,2,10", "t.csv"
+    ).statements
     assert (made.who, made.calls, made.p99_ms, made.times) == ("app; web", 3, 10, 2)
 
 

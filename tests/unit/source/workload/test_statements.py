@@ -75,7 +75,9 @@ def test_blanks_and_the_case_of_keywords_make_no_other_text(dialect: str) -> Non
 
 
 def test_names_in_quotes_and_operators_stay_as_they_are() -> None:
-    (only,) = statements_of("""SELECT "From  x", a->>'k' FROM t WHERE "and" <-> b = $1 AND a @> $2 AND n=:n""", "postgresql")
+    (only,) = statements_of(
+        """SELECT "From  x", a->>'k' FROM t WHERE "and" <-> b = $1 AND a @> $2 AND n=:n""", "postgresql"
+    )
     assert only.sql == """SELECT "From  x", a->>? FROM t WHERE "and" <-> b = $1 AND a @> $2 AND n = :n"""
 
 
@@ -86,7 +88,9 @@ def test_of_a_text_that_does_not_end_nothing_is_left(dialect: str) -> None:
 
 
 def test_writes_that_differ_in_values_or_in_how_many_rows_are_one() -> None:
-    made = statements_of("INSERT INTO t VALUES (1, 'a', 2.5), (2, NULL, 3);INSERT INTO t VALUES (7, 'b', 1e3)", "mysql")
+    made = statements_of(
+        "INSERT INTO t VALUES (1, 'a', 2.5), (2, NULL, 3);INSERT INTO t VALUES (7, 'b', 1e3)", "mysql"
+    )
     assert [each.sql for each in made] == ["INSERT INTO t VALUES (?, ?, ?)"]
 
 
