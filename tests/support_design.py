@@ -17,8 +17,8 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import Fault, MappingError
 from migrator.model.facts import SchemaFacts
 from migrator.source.reader import SqlSource
+from migrator.source.workload.files import statements_of
 from migrator.source.workload.reading import question_of
-from migrator.source.workload.statements import statements_of
 from migrator.source.workload.statistics import figures_of
 
 SHOP = """

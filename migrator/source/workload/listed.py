@@ -11,7 +11,8 @@ from pathlib import Path
 
 from migrator.mapping.design.questions import Statement, Unserved
 from migrator.model.errors import Fault, MappingError
-from migrator.source.workload.statements import merged, statements_of
+from migrator.source.workload.files import statements_of
+from migrator.source.workload.statements import merged
 
 _TITLES = {
     "name": ("name", "pattern"),

@@ -1,9 +1,9 @@
-"""Statements that a source is asked: of a file of SQL, of a log, or of what its server recorded; alike ones are one."""
+"""Statements that a source is asked, without values and each form of them once; and those that a server recorded."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,14 +11,11 @@ from typing import Any
 from migrator.mapping.design.questions import CUT, Statement
 from migrator.model.errors import SettingsError, SourceError
 from migrator.source.connect import engine_of
-from migrator.source.workload.logs import Sent, sent_statements, span_s
 from migrator.source.workload.reading import asks_nothing
 
 Ask = Callable[[str, Mapping[str, Any]], Sequence[tuple[Any, ...]]]
 """Runs one SELECT."""
 
-_RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?)\s*/\s*s\b")
-_NAME = re.compile(r"^[-#/*\s]*(?:name:\s*)?(?P<name>[A-Za-z_]\w*)?[\s:,(*/]*(?:\d[\d.]*\s*/\s*s\b|$)")
 _NUMBER = r"-?\d+(?:\.\d+)?(?![\w.])"
 _COMPARED = rf"(?:[=<>]|\bBETWEEN\b|\bAND\b)\s*{_NUMBER}"
 _VALUE = rf"(?:{_NUMBER}|\?|\$\d+|%s|(?<![:\w]):\w+|%\(\w+\)s)"
@@ -29,25 +26,6 @@ _OPEN = r"(?:'|\"|`|\$(?:[^\W\d]\w*)?\$|/\*)(?s:.*)\Z"
 """A text, a name or a comment that does not end."""
 _ANY_NUMBER = r"(?<![\w.$:@?%])\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\b"
 _ROWS_OF_VALUES = re.compile(r"(?<=\))(?:\s*,\s*\([^()]*\))+")
-
-
-def statements_of(text: str, dialect: str, database: str = "") -> list[Statement]:
-    """The statements of a log (see sent_statements), or of a file of SQL.
-
-    There each has the rate of a comment such as `-- 12.5/s` before it, else one call; a word before the rate, or alone in
-    the comment, is the statement's name. `database`: the source's; what a log says was sent to another one is told so.
-    """
-    sent = sent_statements(text)
-    if sent is None:
-        return merged(_written(text, dialect), dialect)
-    logged = [statement for statement in sent if _OURS not in statement.sql]
-    seconds = span_s(logged)
-    return merged((_logged(statement, database, seconds) for statement in logged), dialect)
-
-
-def _logged(sent: Sent, database: str, seconds: float | None) -> Statement:
-    elsewhere = sent.database if sent.database.lower() != database.lower() else ""
-    return Statement(sent.sql, per_s=None if seconds is None else 1 / seconds, elsewhere=elsewhere)
 
 
 def merged(statements: Iterable[Statement], dialect: str) -> list[Statement]:
@@ -139,7 +117,8 @@ def _outside_names(sql: str, dialect: str, change: Callable[[str], str]) -> str:
 
 
 _FUNCTION = re.compile(r"\b(avg|coalesce|count|date|ifnull|lower|max|min|sum|upper) \(", re.IGNORECASE)
-_OURS = "migrator_"
+OURS = "migrator_"
+"""What our own statements have in them."""
 
 
 def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
@@ -162,41 +141,9 @@ def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
         raise SettingsError(f"{what}; {recorded.grant}")
     # A server that spells names of functions apart from their parentheses would refuse them so.
     texts = ((_FUNCTION.sub(r"\1(", str(text)), float(calls)) for text, calls in rows)
-    made = merged((Statement(text, calls) for text, calls in texts if _OURS not in text), dialect)
+    made = merged((Statement(text, calls) for text, calls in texts if OURS not in text), dialect)
     if not made:
         raise SettingsError(
             f"source: the server has recorded no statement of this database; {recorded.advice}"
         )
     return made
-
-
-def _written(text: str, dialect: str) -> Iterator[Statement]:
-    """Statements between semicolons, without their comments."""
-    rate: float | None = None
-    name, pieces, done = "", list[str](), 0
-    for match in re.finditer(rf"{engine_of(dialect).statements.quotes.pattern}|;", text):
-        pieces.append(text[done : match.start()])
-        done = match.end()
-        if match[0] == ";":
-            if sql := "".join(pieces).strip():
-                yield _rated(sql, rate, name)
-            rate, name, pieces = None, "", []
-        elif match[0].startswith(("--", "/*", "#")):
-            rate, name = _told(match[0], rate, name)
-            pieces.append(" ")
-        else:
-            pieces.append(match[0])
-    pieces.append(text[done:])
-    if sql := "".join(pieces).strip():
-        yield _rated(sql, rate, name)
-
-
-def _rated(sql: str, rate: float | None, name: str) -> Statement:
-    return Statement(sql, 1.0 if rate is None else rate, name, per_s=rate)
-
-
-def _told(comment: str, rate: float | None, name: str) -> tuple[float | None, str]:
-    """The rate and the name that a comment says, or those before."""
-    said, named = _RATE.search(comment), _NAME.match(comment.rstrip(" */\n"))
-    new = named["name"] if named is not None and named["name"] else ""
-    return float(said["rate"]) if said else rate, new or name

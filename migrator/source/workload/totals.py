@@ -47,7 +47,9 @@ def total_of_each(select: exp.Select, scope: Scope, conditions: Sequence[Conditi
 
 def _function(select: exp.Select) -> exp.Expr:
     """The only one that makes a number of rows. Raises: NoQuestion where there are several."""
-    functions = [function for output in select.expressions for function in output.find_all(exp.AggFunc)]
+    functions: list[exp.Expr] = [
+        function for output in select.expressions for function in output.find_all(exp.AggFunc)
+    ]
     if len(functions) != 1:
         raise NoQuestion("aggregate")
     return functions[0]

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from migrator.mapping.design.questions import Statement
-from migrator.source.workload.statements import merged, statements_of
+from migrator.source.workload.files import statements_of
+from migrator.source.workload.statements import merged
 
 ENGINES = ("sqlite", "postgresql", "mysql")
 

@@ -1,4 +1,4 @@
-"""Statements of logs: the slow and the general log of MariaDB and MySQL, and what SQLAlchemy writes with echo=True."""
+"""Statements of files: SQL with rates in comments, MariaDB's and MySQL's slow and general log, and SQLAlchemy's own log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from migrator.mapping.design.questions import CUT
+from migrator.mapping.design.questions import CUT, Statement
+from migrator.source.connect import engine_of
+from migrator.source.workload.statements import OURS, merged
+
+
+def statements_of(text: str, dialect: str, database: str = "") -> list[Statement]:
+    """The statements of a log (see sent_statements), or of a file of SQL.
+
+    There each has the rate of a comment such as `-- 12.5/s` before it, else one call; a word before the rate, or alone in
+    the comment, is the statement's name. `database`: the source's; what a log says was sent to another one is told so.
+    """
+    sent = sent_statements(text)
+    if sent is None:
+        return merged(_written(text, dialect), dialect)
+    logged = [statement for statement in sent if OURS not in statement.sql]
+    seconds = span_s(logged)
+    return merged((_logged(statement, database, seconds) for statement in logged), dialect)
+
+
+def _logged(sent: Sent, database: str, seconds: float | None) -> Statement:
+    elsewhere = sent.database if sent.database.lower() != database.lower() else ""
+    return Statement(sent.sql, per_s=None if seconds is None else 1 / seconds, elsewhere=elsewhere)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +183,41 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[str], Iterator[Sent]]], ...] = (
     (_COMMAND, _general),
     (re.compile(r"^[^\n]*\bsqlalchemy\.engine\b", re.MULTILINE), _echo),
 )
+
+
+# ── A file of SQL ──
+
+_RATE = re.compile(r"(?P<rate>\d+(?:\.\d+)?)\s*/\s*s\b")
+_NAME = re.compile(r"^[-#/*\s]*(?:name:\s*)?(?P<name>[A-Za-z_]\w*)?[\s:,(*/]*(?:\d[\d.]*\s*/\s*s\b|$)")
+
+
+def _written(text: str, dialect: str) -> Iterator[Statement]:
+    """Statements between semicolons, without their comments."""
+    rate: float | None = None
+    name, pieces, done = "", list[str](), 0
+    for match in re.finditer(rf"{engine_of(dialect).statements.quotes.pattern}|;", text):
+        pieces.append(text[done : match.start()])
+        done = match.end()
+        if match[0] == ";":
+            if sql := "".join(pieces).strip():
+                yield _rated(sql, rate, name)
+            rate, name, pieces = None, "", []
+        elif match[0].startswith(("--", "/*", "#")):
+            rate, name = _told(match[0], rate, name)
+            pieces.append(" ")
+        else:
+            pieces.append(match[0])
+    pieces.append(text[done:])
+    if sql := "".join(pieces).strip():
+        yield _rated(sql, rate, name)
+
+
+def _rated(sql: str, rate: float | None, name: str) -> Statement:
+    return Statement(sql, 1.0 if rate is None else rate, name, per_s=rate)
+
+
+def _told(comment: str, rate: float | None, name: str) -> tuple[float | None, str]:
+    """The rate and the name that a comment says, or those before."""
+    said, named = _RATE.search(comment), _NAME.match(comment.rstrip(" */\n"))
+    new = named["name"] if named is not None and named["name"] else ""
+    return float(said["rate"]) if said else rate, new or name

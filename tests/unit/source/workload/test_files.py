@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.mapping.design.questions import CUT
-from migrator.source.workload.logs import Sent, sent_statements, span_s
-from migrator.source.workload.statements import statements_of
+from migrator.source.workload.files import Sent, sent_statements, span_s, statements_of
 
 SLOW = """\
 /usr/sbin/mariadbd, Version: 10.11.6-MariaDB (Debian 12). started with:
