@@ -150,6 +150,10 @@ SERVER = Server(
     recorded=Recorded(
         select="SELECT DIGEST_TEXT, COUNT_STAR FROM performance_schema.events_statements_summary_by_digest"
         " WHERE SCHEMA_NAME = DATABASE() AND DIGEST_TEXT IS NOT NULL",
+        changed="SELECT OBJECT_SCHEMA, OBJECT_NAME, COUNT_INSERT + COUNT_UPDATE + COUNT_DELETE, (SELECT VARIABLE_VALUE FROM"
+        " performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime')"
+        " FROM performance_schema.table_io_waits_summary_by_table"
+        " WHERE OBJECT_TYPE = 'TABLE' AND OBJECT_SCHEMA = DATABASE()",
         hidden="",
         advice="set performance_schema=ON in the server's configuration and restart it; statements since then are recorded",
         grant="GRANT SELECT ON performance_schema.* TO the user of the source",
