@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -12,6 +12,7 @@ from migrator.mapping.design.placing import Access
 from migrator.mapping.design.proposal import Proposal
 from migrator.mapping.design.questions import NO_QUESTIONS, REASONS, Figures, Unserved
 from migrator.mapping.design.written import frequency
+from migrator.model.capacity import PatternReads
 from migrator.model.results import Proof
 from migrator.output.inert import plain
 
@@ -22,13 +23,15 @@ _SHOWN = 300
 
 @dataclass(frozen=True)
 class Sheet:
-    """What the worksheet says. `unserved`: statements that no pattern answers, those that ask nothing among them."""
+    """What the worksheet says. `unserved`: statements that no pattern answers, those that ask nothing among them; `reads`:
+    what a call of each pattern reads, by its name."""
 
     mapping: str
     proposal: Proposal
     unserved: Sequence[Unserved]
     figures: Figures
     proof: Proof = _UNTRIED
+    reads: Mapping[str, PatternReads] = field(default_factory=dict)
 
     @property
     def served(self) -> tuple[Access, ...]:
@@ -62,6 +65,7 @@ def worksheet(sheet: Sheet) -> str:
     environment.filters |= {"calls": frequency, "indented": _indented, "cell": _cell, "request": request_text}
     calls = sum(access.question.statement.calls for access in sheet.served)
     calls += sum(other.statement.calls for other in sheet.not_served)
+    environment.filters |= {"share": lambda statement: f"{100 * statement.calls / (calls or 1):.1f} %"}
     template = environment.get_template("worksheet.md")
     return template.render(
         sheet=sheet, reasons=REASONS, all_calls=calls or 1, rows=_rows(sheet), proof=proof_text
@@ -142,11 +146,20 @@ def _proof_lines(sheet: Sheet) -> Iterator[str]:
 
 
 def request_text(access: Access) -> str:
-    """Which index is asked for which key."""
+    """Which index is asked, and the condition of its key."""
     operator, values = access.condition
     where = f"GSI{access.index}" if access.index else "the table"
     sort = values[0] if operator == "equal" else f"{operator} {' and '.join(values)}"
     return f"{access.operation} {where}: {access.key}, {sort}"
+
+
+def _sizes(sheet: Sheet, name: str) -> tuple[str, str, str]:
+    """(rows, bytes, read units) of one call of the pattern on average, each said to be exact or estimated."""
+    reads = sheet.reads.get(name)
+    if reads is None or not reads.calls:
+        return ("not known",) * 3
+    how = "" if reads.exact else " (estimated)"
+    return f"{reads.items:,.4g}{how}", f"{reads.bytes:,.0f}{how}", f"{reads.units:,.4g}{how}"
 
 
 def _rows(sheet: Sheet) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from migrator.mapping.design.proposal import (
 from migrator.mapping.design.questions import Figures, Question, Statement, Unserved
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.language.parse import examine_mapping
+from migrator.model.capacity import PatternReads
 from migrator.model.errors import (
     CLEAN,
     DIFFERENT,
@@ -54,6 +56,7 @@ from migrator.source.workload.statements import merged, recorded_statements
 from migrator.source.workload.statistics import figures_of
 from migrator.stages.backfill.estimate import sends_nothing
 from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.patterns.question import statement_faults
 from migrator.stages.patterns.replay import Replay, ReplayOptions
 from migrator.target import embedded
@@ -63,6 +66,11 @@ from migrator.wiring.job import JobContext, open_named_source
 LARGEST_FILE = 200_000_000
 """Bytes of a file of statements."""
 
+_ROWS_SIZED = 20_000
+"""Tables of more rows are sized by a sample."""
+_ROWS_SAMPLED = 2_000
+QUESTIONS = 25
+"""For each pattern, when it is sized and when it is proved."""
 _JOB = """\
 # Moves what {mapping} says; MIGRATOR_SOURCE_URL says where the database is.
 job: 1
@@ -191,7 +199,8 @@ class _Asking:
         asked = Asked(questions, self.facts, figures, self.rule, self.table, max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
-        return asked, Sheet(self.file, proposal, (*in_words, *unread, *proposal.unserved), figures)
+        unserved = (*in_words, *unread, *proposal.unserved)
+        return asked, Sheet(self.file, proposal, unserved, figures, reads=self._reads(proposal))
 
     def _asked(self, statements: str | None, listed: Path | None) -> tuple[list[Statement], list[Unserved]]:
         """Statements, and questions of a team's list that are told in words."""
@@ -211,6 +220,15 @@ class _Asking:
             return recorded_statements(self.source.query, self.facts.dialect)
         text, database = _file_text(Path(where), _TAKEN), self.source.engine.url.database
         return statements_of(text, self.facts.dialect, database or "")
+
+    def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
+        """What a call of each pattern reads, of items made of some rows of each table."""
+        if not proposal.design.accesses:
+            return {}
+        checked = check_mapping(examine_mapping(proposal.text, self.file), self.facts)
+        bounds = Bounds(rows_exact=_ROWS_SIZED, sampled=_ROWS_SAMPLED, calls=QUESTIONS)
+        sizing = Sizing(self.source, checked.mapping, checked.entities, bounds, time.time())
+        return {reads.pattern: reads for reads in sizing.sized().patterns}
 
     def _faults(self, text: str) -> Sequence[Fault]:
         """Faults of a mapping's text, by its form, by the schema, and of its SQL by the source."""
@@ -246,8 +264,6 @@ def _file_text(path: Path, taken: str) -> str:
 
 ROWS = 100_000
 """Of each entity at most so many rows are moved."""
-QUESTIONS = 25
-"""For each pattern."""
 _SEED = 19
 """The same questions each time."""
 _WORKERS = 2

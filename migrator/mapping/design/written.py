@@ -37,6 +37,16 @@ def frequency(*statements: Statement) -> str:
     return f"{per_s:.3g}/s" if per_s == calls else f"{counted}, {per_s:.3g}/s"
 
 
+_UNITS = (("s", 1), ("min", 60), ("h", 3_600), ("day", 86_400))
+
+
+def _rate(per_s: float) -> str:
+    """In the first unit in which it is one at least, as `frequency:` takes it."""
+    unit, seconds = next(((unit, of) for unit, of in _UNITS if per_s * of >= 1), _UNITS[-1])
+    number = per_s * seconds
+    return f"{number:.0f}/{unit}" if number >= 100 else f"{round(number, 2):.3g}/{unit}"
+
+
 @dataclass(frozen=True)
 class Writer:
     """Writes the mapping of a design. `rule`: how the source's names are written; `remarks`: what is to be said of a pattern
@@ -163,6 +173,8 @@ class Writer:
         yield f"    returns: {text_of([names.get(path, path[1]) for path in question.outputs])}"
         if access.order == "any":
             yield "    order: any"
+        if question.statement.per_s:
+            yield f"    frequency: {_rate(question.statement.per_s)}"
         if question.statement.p99_ms is not None:
             yield f"    budget: {{p99_ms: {question.statement.p99_ms:g}}}"
         yield f"    sql: {json.dumps(question.sql, ensure_ascii=False)}"
