@@ -1,4 +1,4 @@
-"""What a design takes before it exists: items, reads of patterns, item collections, rewrites, money, and what does not fit."""
+"""What a design takes before it exists: items, reads of patterns, collections, rewrites, money, and what does not fit."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class FanOut:
     """`roots`: rows of the entity that one row of the table is in, and their `mean`; None where they were not counted, and
-    `why`. `is_root`: the table is the entity's own. `columns`: an update of no other column rewrites anything (None: each does)."""
+    `why`. `is_root`: the table is the entity's own. `columns`: an update of no other rewrites anything (None: each does)."""
 
     table: str
     entity: str

@@ -291,6 +291,14 @@ _WORDS = {
 }
 
 
+_FIRST_WORD = re.compile(r"""^\s*\{?\s*["']?job["']?\s*:""", re.MULTILINE)
+
+
+def is_job(path: Path) -> bool:
+    """Whether the file is a job, and no mapping. Raises: SettingsError when it cannot be read."""
+    return _FIRST_WORD.search(_text(path)) is not None
+
+
 def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     """The job that a file describes, with ${NAME} and ${NAME:-default} taken from `environ`.
 

@@ -207,7 +207,7 @@ class _Asking:
         if listed is None:
             return self._statements(statements or "auto"), []
         questions = listed_questions(
-            _file_text(listed, "--worksheet takes CSV or Markdown"), listed, self.facts.dialect
+            file_text(listed, "--worksheet takes CSV or Markdown"), listed, self.facts.dialect
         )
         others = self._statements(statements) if statements is not None else []
         return merged((*questions.statements, *others), self.facts.dialect), questions.in_words
@@ -218,7 +218,7 @@ class _Asking:
             return default_statements(self.facts, lambda name: quote + name.replace(quote, quote * 2) + quote)
         if where == "auto":
             return recorded_statements(self.source.query, self.facts.dialect)
-        text, database = _file_text(Path(where), _TAKEN), self.source.engine.url.database
+        text, database = file_text(Path(where)), self.source.engine.url.database
         return statements_of(text, self.facts.dialect, database or "")
 
     def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
@@ -246,7 +246,7 @@ class _Asking:
 _TAKEN = "--statements takes a log, a file of SQL, auto or none"
 
 
-def _file_text(path: Path, taken: str) -> str:
+def file_text(path: Path, taken: str = _TAKEN) -> str:
     """Raises: SettingsError where there is no such file, or no text in it; `taken`: what the option takes."""
     try:
         size_bytes = path.stat().st_size

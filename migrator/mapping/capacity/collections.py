@@ -49,8 +49,8 @@ class Measured:
 class ItemCollections:
     """The item collections of the table or of one index, counted as items come.
 
-    Where there are more than KEPT, the largest are kept, and of the others those whose key has a low hash: a sample that does
-    not depend on their order, from which the percentiles are estimated.
+    Where there are more than KEPT, the largest are kept, and of the others those whose key has a low hash: a sample that
+    does not depend on their order, from which the percentiles are estimated.
     """
 
     def __init__(self, kept: int = KEPT) -> None:

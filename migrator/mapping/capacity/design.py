@@ -1,5 +1,5 @@
-"""What the mapping alone tells of its design: entries that no pattern asks, narrower projections, columns of keys, and what of
-the source it leaves out."""
+"""What the mapping alone tells of its design: entries that no pattern asks, narrower projections, columns of keys, and what
+of the source it leaves out."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class _Query:
 
 
 def _limited(items: Sequence[tuple[int, bool]], limit: int, filters: bool) -> Iterator[list[int]]:
-    """Sizes by page: one page of `limit` items; behind a filter each twice as large as the last, until enough have passed."""
+    """Sizes by page: one page of `limit` items; behind a filter each twice as large as the last, until enough passed."""
     begin, size, passed = 0, limit, 0
     while True:
         page = items[begin : begin + size]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from migrator.mapping.capacity.collections import spread_of
 from migrator.mapping.heart.changes import captured_tables
-from migrator.model.capacity import FanOut
+from migrator.model.capacity import FanOut, Spread
 from migrator.model.errors import SourceError
 from migrator.model.facts import Captured, EntityPlan, JoinPlan, Lookup, TableFacts
 from migrator.source.connect import engine_of
@@ -20,8 +20,8 @@ _VIEW = "it stands behind a view"
 def fan_outs(
     ask: Ask, dialect: str, plans: Sequence[EntityPlan], rows: Mapping[str, int], rows_exact: int
 ) -> list[FanOut]:
-    """For each table that the plans read and each entity that reads it. `rows`: of each entity; the rows of one with more than
-    `rows_exact` are not grouped.
+    """For each table that the plans read and each entity that reads it. `rows`: of each entity; the rows of one with more
+    than `rows_exact` are not grouped.
 
     Raises: what the source raises, but where a statement takes longer than allowed.
     """

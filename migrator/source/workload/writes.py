@@ -1,4 +1,4 @@
-"""How often a source's rows change: by statements with rates, or by what its server counted, and which columns updates set."""
+"""How often a source's rows change: by statements with rates, or by what its server counted; which columns updates set."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from migrator.model.capacity import PatternReads, TypeSize
 from migrator.model.edges import Source
 from migrator.model.errors import SettingsError
 from migrator.model.mapping import Mapping as MappingModel
-from migrator.model.mapping import Pattern
 from migrator.model.table import ITEM_BYTES, Item, RowTree
 from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw
 from migrator.stages.patterns.question import Question
