@@ -67,9 +67,7 @@ def worksheet(sheet: Sheet) -> str:
     calls += sum(other.statement.calls for other in sheet.not_served)
     environment.filters |= {"share": lambda statement: f"{100 * statement.calls / (calls or 1):.1f} %"}
     template = environment.get_template("worksheet.md")
-    return template.render(
-        sheet=sheet, reasons=REASONS, all_calls=calls or 1, rows=_rows(sheet), proof=proof_text
-    )
+    return template.render(sheet=sheet, reasons=REASONS, rows=_rows(sheet), proof=proof_text, sizes=_sizes)
 
 
 def summary(sheet: Sheet) -> dict[str, Any]:

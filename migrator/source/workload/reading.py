@@ -262,7 +262,8 @@ class _Reader:
         if number in self.params and self.params[number][1] != type_:
             raise NoQuestion("condition", "one parameter is compared with two types")
         if number not in self.params:
-            given = self.names[number] or wanted
+            # Drivers take other letters in names of parameters in different ways, or not.
+            given = re.sub(r"\W", "_", self.names[number] or wanted, flags=re.ASCII).strip("_") or "value"
             self.params[number] = free_name(given, (name for name, _ in self.params.values())), type_
 
     def _with_names(self, condition: Condition) -> Condition:

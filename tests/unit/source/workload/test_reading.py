@@ -71,6 +71,13 @@ def test_texts_comments_and_casts_hold_no_placeholder(sql: str) -> None:
     assert marked(sql, "postgresql") == (sql, ())
 
 
+def test_names_of_parameters_are_ascii(tmp_path: Path) -> None:
+    script = 'CREATE TABLE "表" ("鍵" INTEGER NOT NULL PRIMARY KEY, "größe" INTEGER NOT NULL);'
+    with source_with(tmp_path, script) as source:
+        made = question('SELECT "größe" FROM "表" WHERE "鍵" = ? AND "größe" >= ? LIMIT :größe', source.facts())
+    assert [name for name, _ in made.params] == ["value", "from_gr__e", "gr__e"]
+
+
 def test_a_list_of_constants_or_placeholders_is_one_parameter(facts: SchemaFacts) -> None:
     for values in ("?, ?, ?", "1,2,3", "$1,$2", ":ids", "..."):
         made = question(f"SELECT id, name FROM customers WHERE id IN ({values})", facts)
