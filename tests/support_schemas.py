@@ -24,15 +24,30 @@ def northwind(rng: random.Random) -> Schema:
         "categories": [(n, f"C{n}") for n in range(1, 6)],
         "suppliers": [(n, f"S{n}", rng.choice(["DE", "FR", "JP"])) for n in range(1, 12)],
         "products": [
-            (n, f"P{n}", rng.randint(1, 11), rng.choice([None, 1, 2, 3]), f"{rng.randint(100, 9999) / 100:.2f}", n % 2)
+            (
+                n,
+                f"P{n}",
+                rng.randint(1, 11),
+                rng.choice([None, 1, 2, 3]),
+                f"{rng.randint(100, 9999) / 100:.2f}",
+                n % 2,
+            )
             for n in range(1, 60)
         ],
         "customers": [(f"CU{n:03}", f"Company {n}", rng.choice(["DE", "FR"])) for n in range(40)],
         "employees": [(n, f"E{n}", None if n == 1 else rng.randint(1, n - 1)) for n in range(1, 15)],
         "territories": [(f"{n:05}", f"T {n}") for n in range(20)],
-        "employee_territories": [(n, f"{t:05}") for n in range(1, 15) for t in sorted(rng.sample(range(20), 3))],
+        "employee_territories": [
+            (n, f"{t:05}") for n in range(1, 15) for t in sorted(rng.sample(range(20), 3))
+        ],
         "orders": [
-            (n, rng.choice([None, f"CU{rng.randint(0, 39):03}"]), rng.randint(1, 14), _moment(rng), rng.choice([None, _moment(rng)]))
+            (
+                n,
+                rng.choice([None, f"CU{rng.randint(0, 39):03}"]),
+                rng.randint(1, 14),
+                _moment(rng),
+                rng.choice([None, _moment(rng)]),
+            )
             for n in range(1, 300)
         ],
         "order_details": [
@@ -41,7 +56,9 @@ def northwind(rng: random.Random) -> Schema:
             for p in sorted(rng.sample(range(1, 60), 1 + o % 3))
         ],
     }
-    return Schema(_NORTHWIND + _inserts(rows), _ASKED_OF_NORTHWIND, 19, ("aggregate", "limit", "search", "shape"), 4)
+    return Schema(
+        _NORTHWIND + _inserts(rows), _ASKED_OF_NORTHWIND, 19, ("aggregate", "limit", "search", "shape"), 4
+    )
 
 
 _NORTHWIND = """

@@ -88,8 +88,8 @@ def without_values(sql: str, dialect: str) -> str:
 
 _KEYWORDS = re.compile(
     r"(?<![\w.$:@])(?:select|from|where|and|or|not|in|is|null|between|like|order|group|by|having|limit|offset|join|left|right"
-    r"|inner|outer|cross|on|using|as|asc|desc|distinct|union|all|exists|case|when|then|else|end)(?![\w(.]|\s+\.)|"
-    r"(?<![\w.$:@])(?:and|or|not|in|exists|using|on|where|by)(?=\()",
+    r"|inner|outer|cross|on|using|as|asc|desc|distinct|union|all|exists|case|when|then|else|end|true|false)(?![\w(.]|\s+\.)|"
+    r"(?<![\w.$:@])(?:and|or|not|in|exists|using|on|where|by|count|sum|min|max|avg|lower|upper|coalesce)(?=\()",
     re.IGNORECASE,
 )
 _OPERATOR = re.compile(r"\s*(?<![-+*/<>=~!@#%^&|?])(<=|>=|<>|!=|=|<|>)(?![-+*/<>=~!@#^&|])\s*")

@@ -74,7 +74,9 @@ def test_texts_comments_and_casts_hold_no_placeholder(sql: str) -> None:
 def test_names_of_parameters_are_ascii(tmp_path: Path) -> None:
     script = 'CREATE TABLE "表" ("鍵" INTEGER NOT NULL PRIMARY KEY, "größe" INTEGER NOT NULL);'
     with source_with(tmp_path, script) as source:
-        made = question('SELECT "größe" FROM "表" WHERE "鍵" = ? AND "größe" >= ? LIMIT :größe', source.facts())
+        made = question(
+            'SELECT "größe" FROM "表" WHERE "鍵" = ? AND "größe" >= ? LIMIT :größe', source.facts()
+        )
     assert [name for name, _ in made.params] == ["value", "from_gr__e", "gr__e"]
 
 
