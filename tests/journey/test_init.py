@@ -123,7 +123,7 @@ def test_every_statement_is_in_the_worksheet(shop: Project, tmp_path: Path) -> N
     assert "it searches within texts" in ended.out
     sheet = (tmp_path / "shop.patterns.md").read_text(encoding="utf-8")
     assert re.findall(r"^### (\w+)", sheet, re.MULTILINE) == ["get_artist", "search", "unknown"]
-    assert "request: `get the table: ARTIST#{artist_id}, META`" in sheet
+    assert "| `get the table: ARTIST#{artist_id}, META` | 1 |" in sheet
     assert "52.9 % of all" not in sheet
     assert "| 3/s | write | UPDATE Artist SET Name = ?" in sheet
     assert "    nonsense | <b>" in sheet

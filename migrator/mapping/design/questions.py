@@ -129,7 +129,10 @@ REASONS: Dict[str, tuple[str, str]] = {
         "it compares a column with a constant that a key cannot hold exactly",
         "make the constant a parameter",
     ),
-    "cut": ("the log holds a part of it only", "let the log keep whole statements, or give it in a file"),
+    "cut": (
+        "the log holds a part of it only, or may do so",
+        "let the server keep whole statements (max_digest_length), or give it in a file",
+    ),
     "definition": ("it changes the schema", "nothing: it is no question"),
     "distinct": ("it asks for different values only", "keep these values in a table of their own"),
     "elsewhere": ("it was sent to another database of the server", "nothing: it is no question of this one"),

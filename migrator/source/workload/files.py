@@ -9,7 +9,7 @@ from datetime import datetime
 
 from migrator.mapping.design.questions import CUT, Statement
 from migrator.source.connect import engine_of
-from migrator.source.workload.statements import OURS, merged
+from migrator.source.workload.statements import is_ours, merged
 
 
 def statements_of(text: str, dialect: str, database: str = "") -> list[Statement]:
@@ -21,7 +21,7 @@ def statements_of(text: str, dialect: str, database: str = "") -> list[Statement
     sent = sent_statements(text)
     if sent is None:
         return merged(_written(text, dialect), dialect)
-    logged = [statement for statement in sent if OURS not in statement.sql]
+    logged = [statement for statement in sent if not is_ours(statement.sql)]
     seconds = span_s(logged)
     return merged((_logged(statement, database, seconds) for statement in logged), dialect)
 

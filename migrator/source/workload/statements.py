@@ -117,8 +117,15 @@ def _outside_names(sql: str, dialect: str, change: Callable[[str], str]) -> str:
 
 
 _FUNCTION = re.compile(r"\b(avg|coalesce|count|date|ifnull|lower|max|min|sum|upper) \(", re.IGNORECASE)
-OURS = "migrator_"
-"""What our own statements have in them."""
+_OURS = re.compile(r"migrator_|\bFROM\s+\S+(?:\s*\.\s*\S+)?\s+AS\s+[`\"]?root\b", re.IGNORECASE)
+"""What our own statements have in them: an alias of figures, or that of a row tree's own table (see source/selects.py)."""
+
+
+def is_ours(sql: str) -> bool:
+    """Whether the statement is one of this toolkit's own; those of patterns are the application's."""
+    return _OURS.search(sql) is not None
+
+
 
 
 def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
@@ -141,7 +148,7 @@ def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
         raise SettingsError(f"{what}; {recorded.grant}")
     # A server that spells names of functions apart from their parentheses would refuse them so.
     texts = ((_FUNCTION.sub(r"\1(", str(text)), float(calls)) for text, calls in rows)
-    made = merged((Statement(text, calls) for text, calls in texts if OURS not in text), dialect)
+    made = merged((Statement(text, calls) for text, calls in texts if not is_ours(text)), dialect)
     if not made:
         raise SettingsError(
             f"source: the server has recorded no statement of this database; {recorded.advice}"

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.mapping.design.questions import Statement
 from migrator.source.workload.files import statements_of
-from migrator.source.workload.statements import merged
+from migrator.source.workload.statements import is_ours, merged
 
 ENGINES = ("sqlite", "postgresql", "mysql")
 
@@ -99,6 +99,20 @@ def test_comments_of_a_log_are_left_out_and_what_mysql_runs_of_them_is_kept() ->
     text = "# User@Host: a\n# Query_time: 1\nSELECT /* user 7 */ /*!40001 SQL_NO_CACHE */ a FROM t -- x\n;\n"
     (only,) = statements_of(text, "mysql")
     assert only.sql == "SELECT SQL_NO_CACHE a FROM t"
+
+
+@pytest.mark.parametrize(
+    ("sql", "ours"),
+    [
+        ('SELECT root."id" \nFROM "public"."t" AS root \nWHERE root."id" > $1', True),
+        ("SELECT `root` . `id` FROM `t` AS `root` ORDER BY `root` . `id` LIMIT ?", True),
+        ("SELECT COUNT ( * ) FROM ( SELECT ? AS `one_row` FROM `t` LIMIT ? ) AS `migrator_first_rows`", True),
+        ("SELECT root.id FROM roots root", False),
+        ("SELECT id AS root FROM t", False),
+    ],
+)
+def test_statements_of_this_toolkit_are_known(sql: str, *, ours: bool) -> None:
+    assert is_ours(sql) == ours
 
 
 def test_an_empty_file_has_no_statement() -> None:
