@@ -18,7 +18,6 @@ import click
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.control import Control
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from migrator.cli.command_line import whole
@@ -37,7 +36,7 @@ from migrator.model.errors import (
 from migrator.model.evidence import Line
 from migrator.model.journal import Finding
 from migrator.model.mapping import Template
-from migrator.output.cutover import judgement_table
+from migrator.output.cutover import evidence_shown
 from migrator.output.inert import plain
 from migrator.output.runs import Bars, Lines, live_line
 from migrator.output.text import masked
@@ -118,9 +117,11 @@ def progress() -> Bars | Lines:
     return Lines(logs.get_logger("migrator"))
 
 
-def evidence_table(lines: Sequence[Line]) -> Table:
-    """The evidence for people, who can copy the commands that mend it."""
-    return judgement_table([replace(line, mend=whole(line.mend)) for line in lines])
+def print_evidence(lines: Sequence[Line], *, every: bool, console: Console | None = None) -> None:
+    """The evidence for people, who can copy the commands that mend it. `every`: also what is ok."""
+    (console or stdout()).print(
+        evidence_shown([replace(line, mend=whole(line.mend)) for line in lines], every=every)
+    )
 
 
 def shown_live(text: Callable[[], str]) -> AbstractContextManager[object]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -129,15 +130,22 @@ def table_share(state: State) -> int:
 # ── evidence ──
 
 
-def judgement_table(lines: Sequence[Line]) -> Table:
+def evidence_shown(lines: Sequence[Line], *, every: bool) -> RenderableType:
+    """How many lines are ok, and those that are not; `every`: the others, too."""
+    ok = sum(line.verdict == "ok" for line in lines)
+    count = Text(f"evidence: {ok} of {len(lines)} ok")
+    shown = [line for line in lines if every or line.verdict != "ok"]
+    return Group(_evidence_table(shown), count) if shown else count
+
+
+def _evidence_table(lines: Sequence[Line]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for column in ("evidence", "asked", "found", "age", "", "what mends it"):
+    for column in ("", "evidence", "asked", "found", "age", "what mends it"):
         table.add_column(column, overflow="fold")
     for line in lines:
         verdict = Text(line.verdict, style=_COLOURS[line.verdict])
         age = "now" if line.age_s is None else age_text(line.age_s)
-        texts = (line.name, line.asked, line.found, age)
-        table.add_row(*map(Text, texts), verdict, Text(line.mend))
+        table.add_row(verdict, *map(Text, (line.name, line.asked, line.found, age, line.mend)))
     return table
 
 

@@ -30,7 +30,7 @@ def told(command: Command, *, is_busy: bool) -> list[str]:
     for pattern, name in (*DIFFERS, *([COUNTS] if is_busy else [])):
         text = re.sub(pattern, name, text, flags=re.MULTILINE)
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    return sorted(text.split()) if text.startswith("evidence") else lines
+    return sorted(text.split()) if text.lstrip().startswith("evidence") else lines
 
 
 @pytest.mark.runbook

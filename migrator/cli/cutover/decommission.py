@@ -11,7 +11,7 @@ from threading import Event
 
 import click
 
-from migrator.cli.options import belonging, evidence_table, need_yes, stdout, stop_on_signals
+from migrator.cli.options import belonging, need_yes, print_evidence, stop_on_signals
 from migrator.cli.runs import RunEnd, begin
 from migrator.journal.lease import RunLease
 from migrator.journal.writers import SqlWriters
@@ -56,7 +56,7 @@ def check(command_job: CommandJob, as_json: bool) -> int:
         }
         click.echo(json.dumps(data, ensure_ascii=False))
     else:
-        stdout().print(evidence_table(lines))
+        print_evidence(lines, every=True)
         if read.direct:
             click.echo(direct_line(read.direct))
         click.echo("nothing depends on SQL any more" if is_green else "not yet: mend what is not ok")

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from migrator.cli.options import belonging, evidence_table, need_yes, stdout, stop_on_signals
+from migrator.cli.options import belonging, need_yes, print_evidence, stop_on_signals
 from migrator.cli.runs import known_revision
 from migrator.model.durations import age_text
 from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError, did_you_mean
@@ -301,10 +301,10 @@ def _move(
 def _judged(
     stage: Cutover, evidence_sources: EvidenceSources, phase: PatternPhase, after: State, options: MoveOptions
 ) -> Judgement:
-    """By the evidence of now, which people are shown."""
+    """By the evidence of now, of which people are shown what is not ok; with --dry-run all of it."""
     judged = stage.judge(phase, after, evidence_sources.gatherer.lines)
     if not options.as_json:
-        stdout().print(evidence_table(judged.lines))
+        print_evidence(judged.lines, every=options.dry_run)
     return judged
 
 

@@ -12,7 +12,7 @@ import click
 
 from migrator.cli.backfill import tell_registered
 from migrator.cli.command_line import print_json
-from migrator.cli.options import belonging, console_on, evidence_table, read_job, stdout, stop_on_signals
+from migrator.cli.options import belonging, console_on, print_evidence, read_job, stop_on_signals
 from migrator.cli.runs import refuse_living
 from migrator.journal.writers import newest_of
 from migrator.model.capture import Installation, MarkedBy
@@ -156,7 +156,7 @@ def _need_direct(session: _Session, *, take_back: bool, as_json: bool) -> None:
 
 
 def _need_proof(job: Job, lines: Sequence[Line], *, as_json: bool) -> None:
-    (console_on(sys.stderr) if as_json else stdout()).print(evidence_table(lines))
+    print_evidence(lines, every=False, console=console_on(sys.stderr) if as_json else None)
     unproven = [line.name for line in lines if line.verdict != "ok"]
     if unproven:
         what = f"refused: {', '.join(job.direct)} cannot be written directly yet; not proven: {', '.join(unproven)}"
