@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,7 +53,11 @@ def plan(design: Path, compare: Path | None, html: Path | None, as_json: bool, *
         _refuse_other_file(html)
     jobs = [_job_of(path, asked) for path in (design, compare) if path is not None]
     _refuse_other_source(jobs)
-    capacities = [_capacity(job, asked) for job in jobs]
+    with ExitStack() as until:
+        stop = until.enter_context(stop_on_signals())
+        # Faults of the second design are told before the rows of the first one are read.
+        contexts = [until.enter_context(open_job(job, "plan", workers=1, stop=stop.is_set)) for job in jobs]
+        capacities = [_capacity(context, asked) for context in contexts]
     if html is not None:
         write_page(html, plan_page(capacities))
         click.echo(f"{html}: written", err=True)
@@ -97,16 +102,14 @@ def _refuse_other_file(path: Path) -> None:
 # ── figures ──
 
 
-def _capacity(job: Job, asked: Asked) -> Capacity:
-    with stop_on_signals() as stop, open_job(job, "plan", workers=1, stop=stop.is_set) as context:
-        bounds = Bounds(rows_exact=asked.rows_exact)
-        checked, source = context.checked, context.source
-        sizing = Sizing(source, checked.mapping, checked.entities, bounds, time.time())
-        sized = sizing.sized()
-        facts = source.facts()
-        around = _around(context, asked)
-        counted = fan_outs(source.query, facts.dialect, checked.plans, sized.rows, asked.rows_exact)
-        return capacity_of(checked, sized, replace(around, fan_outs=counted))
+def _capacity(context: JobContext, asked: Asked) -> Capacity:
+    checked, source = context.checked, context.source
+    around = _around(context, asked)
+    bounds = Bounds(asked.rows_exact, min(asked.rows_exact, Bounds.sampled))
+    sized = Sizing(source, checked.mapping, checked.entities, bounds, time.time()).sized()
+    dialect = source.facts().dialect
+    counted = fan_outs(source.query, dialect, checked.plans, sized.rows, asked.rows_exact)
+    return capacity_of(checked, sized, replace(around, fan_outs=counted))
 
 
 def _around(context: JobContext, asked: Asked) -> Around:

@@ -191,7 +191,8 @@ def changing_keys(columns: Sequence[KeyColumn], writes: Writes) -> Iterator[Advi
 def unasked(entries: Sequence[tuple[str, str]], types: Mapping[str, TypeSize]) -> Iterator[Advice]:
     for index, type_ in entries:
         units = types[type_].index_units.get(index, 0.0) if type_ in types else 0.0
-        what = f"no pattern asks for the entries of {type_}; each put of an item takes {units:,.3g} write unit(s) for one"
+        cost = f"; each put of an item takes {units:,.3g} write unit(s) for one" if units else ""
+        what = f"no pattern asks for the entries of {type_}{cost}"
         yield Advice("advice", "unasked entries", index, what, f"take {index} out of {type_}")
 
 

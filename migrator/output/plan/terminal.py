@@ -104,7 +104,9 @@ def hours_text(hours: float) -> str:
 def load_text(capacity: Capacity) -> str:
     load = capacity.load
     work = f"{load.pages:,} page(s) of SELECTs over {load.tables:,} table(s) read {load.rows:,} row(s)"
-    time = f"{hours_text(load.hours)} at least, with {load.units_per_s:,.0f} write units a second ({load.limit})"
+    time = (
+        f"{hours_text(load.hours)} at least, with {load.units_per_s:,.0f} write units a second ({load.limit})"
+    )
     return f"{work}; {load.write_units:,} write units, {money(capacity.bills.backfill)}; {time}"
 
 

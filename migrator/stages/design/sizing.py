@@ -152,7 +152,7 @@ class Sizing:
             self._types,
             {index: place.measured(HOTTEST) for index, place in self._places.items()},
             self._with_local.measured(HOTTEST) if self._with_local else None,
-            [self._pattern(called, sampled) for called in calls],
+            [self._pattern(called, rows) for called in calls],
         )
 
     # ── rows and items ──
@@ -240,13 +240,19 @@ class Sizing:
             calls = (
                 [] if by_sql else [self._reads.call(pattern, question.requests, one.values) for one in params]
             )
-            called.append(_Called(question, params, calls, drawn.why, by_sql))
+            called.append(_Called(question, params, calls, drawn.why, by_sql, frozenset(named)))
         return called
 
-    def _pattern(self, called: _Called, sampled: set[str]) -> PatternReads:
+    def _pattern(self, called: _Called, rows: Mapping[str, int]) -> PatternReads:
         pattern, why = called.question.pattern, called.why
+        reads: list[CallReads] = []
         try:
-            reads = self._by_sql(called) if called.by_sql else [call.reads() for call in called.calls]
+            if not any(number for name, number in rows.items() if name.partition("@")[0] in called.entities):
+                why = "there is no row that it asks for"
+            elif called.by_sql:
+                reads = self._by_sql(called)
+            else:
+                reads = [call.reads() for call in called.calls]
         except SettingsError as error:
             reads, why = [], str(error)
         number = len(reads) or 1
@@ -300,6 +306,7 @@ class _Called:
     calls: Sequence[Call]
     why: str
     by_sql: bool
+    entities: frozenset[str]
 
 
 def _add(sums: dict[str, float], name: str, number: float) -> None:
