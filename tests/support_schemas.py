@@ -24,14 +24,7 @@ def northwind(rng: random.Random) -> Schema:
         "categories": [(n, f"C{n}") for n in range(1, 6)],
         "suppliers": [(n, f"S{n}", rng.choice(["DE", "FR", "JP"])) for n in range(1, 12)],
         "products": [
-            (
-                n,
-                f"P{n}",
-                rng.randint(1, 11),
-                rng.choice([None, 1, 2, 3]),
-                f"{rng.randint(100, 9999) / 100:.2f}",
-                n % 2,
-            )
+            (n, f"P{n}", rng.randint(1, 11), rng.choice([None, 1, 2, 3]), _price(rng), n % 2)
             for n in range(1, 60)
         ],
         "customers": [(f"CU{n:03}", f"Company {n}", rng.choice(["DE", "FR"])) for n in range(40)],
@@ -51,7 +44,7 @@ def northwind(rng: random.Random) -> Schema:
             for n in range(1, 300)
         ],
         "order_details": [
-            (o, p, f"{rng.randint(100, 999) / 100:.2f}", rng.randint(1, 50))
+            (o, p, _price(rng), rng.randint(1, 50))
             for o in range(1, 300)
             for p in sorted(rng.sample(range(1, 60), 1 + o % 3))
         ],
@@ -149,6 +142,10 @@ def wide(tables: int) -> Schema:
 
 
 SCHEMAS: dict[str, Callable[[random.Random], Schema]] = {"northwind": northwind, "strange": strange}
+
+
+def _price(rng: random.Random) -> str:
+    return f"{rng.randint(100, 9999) / 100:.2f}"
 
 
 def _moment(rng: random.Random) -> str:

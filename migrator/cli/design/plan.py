@@ -17,8 +17,7 @@ from migrator.cli.options import stdout, stop_on_signals
 from migrator.cli.report import refuse_unwritable, write_page
 from migrator.model.capacity import Capacity, Writes
 from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
-from migrator.output.plan.page import plan_page
-from migrator.output.plan.terminal import plan_data, print_plan
+from migrator.output.plan import plan_data, plan_page, print_plan
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import known_regions, price_of

@@ -126,8 +126,6 @@ def is_ours(sql: str) -> bool:
     return _OURS.search(sql) is not None
 
 
-
-
 def recorded_statements(ask: Ask, dialect: str) -> list[Statement]:
     """The statements that the source's server recorded since its figures were last reset.
 

@@ -35,7 +35,7 @@ from migrator.source.engines.base import (
     Writers,
     no_replica,
 )
-from migrator.source.engines.catalogue import Recorded
+from migrator.source.engines.mysql.facts import RECORDED
 from migrator.source.engines.shared import drops_unchecked, part_of, split
 
 # ── Facts about MariaDB and MySQL servers: plans, statistics, replicas ──
@@ -137,12 +137,6 @@ def _product(version: str) -> str:
     return version if is_mariadb(version) else f"MySQL {version}"
 
 
-# A digest ends where the next token does not fit, and MariaDB does not say so: two bytes a token, four and its letters a
-# name of at most 64. What is nearer to the end than that may be cut.
-_DIGEST = (
-    "CONCAT(DIGEST_TEXT, CASE WHEN LENGTH(DIGEST_TEXT) + (LENGTH(DIGEST_TEXT) - LENGTH(REPLACE(DIGEST_TEXT, '`', ''))) / 2"
-    " > LEAST(@@max_digest_length, @@performance_schema_max_digest_length) - 68 THEN '...' ELSE '' END)"
-)
 SERVER = Server(
     # MariaDB and MySQL have different names for the time-out, and asking for the wrong one is an error.
     health="SELECT VERSION(), UNIX_TIMESTAMP(), @@read_only, ''",
@@ -153,17 +147,7 @@ SERVER = Server(
     explaining=Explaining("EXPLAIN", _partitions, _plan, _expected),
     replication=replication,
     hides_rows=False,
-    recorded=Recorded(
-        select=f"SELECT {_DIGEST}, COUNT_STAR FROM performance_schema.events_statements_summary_by_digest"
-        " WHERE SCHEMA_NAME = DATABASE() AND DIGEST_TEXT IS NOT NULL",
-        changed="SELECT OBJECT_SCHEMA, OBJECT_NAME, COUNT_INSERT + COUNT_UPDATE + COUNT_DELETE, (SELECT VARIABLE_VALUE FROM"
-        " performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime')"
-        " FROM performance_schema.table_io_waits_summary_by_table"
-        " WHERE OBJECT_TYPE = 'TABLE' AND OBJECT_SCHEMA = DATABASE()",
-        hidden="",
-        advice="set performance_schema=ON in the server's configuration and restart it; statements since then are recorded",
-        grant="GRANT SELECT ON performance_schema.* TO the user of the source",
-    ),
+    recorded=RECORDED,
 )
 
 

@@ -1,18 +1,21 @@
-"""What a design takes, on a terminal and as JSON; two designs side by side; and the words that the page has, too."""
+"""What a design takes, on a terminal, as JSON and as one HTML page in the style of the report; two designs side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from importlib.metadata import version
 from typing import Any
 
+from markupsafe import Markup
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from migrator.model.capacity import Advice, Capacity, PatternReads, Rewrite, Spread
 from migrator.output.inert import plain
+from migrator.output.report.page import environment_of_pages, part_of_page, policy_of
 from migrator.output.text import usd, whole_names
 
 HOT_SHOWN = 3
@@ -328,19 +331,28 @@ def plan_data(capacities: Sequence[Capacity]) -> dict[str, Any]:
 
 
 def _data(capacity: Capacity) -> dict[str, Any]:
+    """What is kept by name there is a list here, so that all plans have the same keys."""
     data = _plain(asdict(capacity))
     assert isinstance(data, dict)
-    price = capacity.usd_a_million_reads
+    price, writes = capacity.usd_a_million_reads, capacity.writes
     for reads, shown in zip(capacity.patterns, data["patterns"], strict=True):
         amount = reads.usd_a_month(price)
         shown["usd_a_month"] = None if amount is None else float(amount)
-    writes = capacity.writes
-    data["writes"]["updates_per_s"] = {
-        f"{table}.{column}": rate for (table, column), rate in sorted(writes.updates_per_s.items())
-    }
-    data["fits"] = not capacity.misfits
-    data["would"] = would_do(capacity)
-    return data
+    for size in data["types"]:
+        size["index_units"] = [
+            {"index": index, "units": units} for index, units in sorted(size["index_units"].items())
+        ]
+    data["writes"]["per_s"] = [
+        {"table": table, "per_s": rate} for table, rate in sorted(writes.per_s.items())
+    ]
+    data["writes"]["updates_per_s"] = [
+        {"table": table, "column": column, "per_s": rate}
+        for (table, column), rate in sorted(writes.updates_per_s.items())
+    ]
+    data["unmapped_columns"] = [
+        {"table": table, "columns": list(columns)} for table, columns in capacity.unmapped_columns.items()
+    ]
+    return data | {"fits": not capacity.misfits, "would": would_do(capacity)}
 
 
 def _plain(value: Any) -> Any:
@@ -349,3 +361,49 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
     return float(value) if isinstance(value, Decimal) else value
+
+
+# ── A page ──
+
+
+def plan_page(capacities: Sequence[Capacity], collections: Markup | None = None) -> str:
+    """The whole page, which needs no network and no script. What it holds of rows is text, never markup.
+
+    `collections`: a fragment of sample item collections, put in as it is: only templates that escape texts may make it.
+    """
+    environment = environment_of_pages()
+    environment.filters |= {
+        "size": size_text,
+        "spread": spread_text,
+        "rate": rate_text,
+        "place": place_name,
+        "number": number_text,
+        "known": known,
+        "rewritten": rewritten,
+    }
+    environment.globals |= {"weights": WEIGHTS, "monthly": monthly}
+    style = Markup(part_of_page(environment, "report.css") + "\n" + part_of_page(environment, "plan.css"))
+    capacity, other = capacities[0], capacities[1] if len(capacities) > 1 else None
+    return environment.get_template("plan.html").render(
+        plan=capacity,
+        other=other,
+        beside=list(compared(capacity, other)) if other else [],
+        would=would_do(capacity),
+        bills=list(bill_lines(capacity)),
+        choice=choice_text(capacity),
+        load=load_text(capacity),
+        left_out=list(unmapped_lines(capacity)),
+        collections=collections or "",
+        bars=_bars(capacity),
+        style=style,
+        policy=policy_of(style, ""),
+        version=version("single-table-migrator"),
+    )
+
+
+def _bars(capacity: Capacity) -> dict[str, list[float]]:
+    """For each place the width of the bar of each hot key, of the hottest one's 100."""
+    return {
+        place.index: [100 * hot.bytes / (place.hottest[0].bytes or 1) for hot in place.hottest]
+        for place in capacity.places
+    }
