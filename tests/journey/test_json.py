@@ -12,7 +12,7 @@ from tests.journey.cutover import PATTERN, cutover_shop
 from tests.unit.cli.test_command_line import LEAVES
 
 BEFORE = (
-    "init sqlite:///shop.db --statements none --out proposed.yaml",
+    "init sqlite:///shop.db --statements none --out proposed.yaml --no-prove",
     "plan mapping.yaml --source sqlite:///shop.db --region us-east-1",
     "mapping schema",
     "mapping check mapping.yaml",
