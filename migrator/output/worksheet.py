@@ -17,6 +17,8 @@ from migrator.model.results import Proof
 from migrator.output.inert import plain
 
 _UNTRIED = Proof(missing="--no-prove")
+_LINES = 20
+"""Questions that are not served, on a terminal."""
 _SHOWN = 300
 """Characters of a statement that is not served."""
 
@@ -116,10 +118,12 @@ def summary_text(sheet: Sheet) -> str:
     lines = [
         f"{len(sheet.served)} of {asked} statement(s) served, {design.indexes} index(es), {len(design.homes)} entities"
     ]
-    for other in sheet.not_served:
+    for other in sheet.not_served[:_LINES]:
         why, instead = REASONS[other.reason]
         what = f" ({plain(other.what)})" if other.what else ""
         lines.append(f"not served, {frequency(other.statement)}: {why}{what}; {instead}")
+    if len(sheet.not_served) > _LINES:
+        lines.append(f"not served: {len(sheet.not_served) - _LINES:,} more, which the worksheet has")
     lines += _proof_lines(sheet)
     lines += (
         ["to decide:", *(f"- {decision}" for decision in sheet.proposal.decisions)]

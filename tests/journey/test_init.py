@@ -145,6 +145,10 @@ def test_files_that_are_there_are_kept(shop: Project, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--statements", "missing.sql"], "missing.sql: cannot be read"),
+        (["--statements", "."], "cannot be read (Is a directory)"),
+        (["--statements", "/dev/null"], "there is no statement in it"),
+        (["--worksheet", "missing.csv"], "--worksheet takes CSV or Markdown"),
+        (["--worksheet", "/dev/null"], "there is no question in it"),
         (["--statements", "none", "--out", "shop.json"], "a mapping is a YAML file"),
         (["--statements", "none", "--out", "no/shop.yaml"], "there is no such folder"),
         (["--statements", "none", "--max-indexes", "21"], "max-indexes"),

@@ -39,6 +39,9 @@ from migrator.model.errors import (
     Interrupted,
     MappingError,
     SettingsError,
+    SourceError,
+    StoppedError,
+    TooSlowError,
     how_to_install,
 )
 from migrator.model.facts import SchemaFacts
@@ -134,7 +137,7 @@ def init(
         asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
         asked, sheet = asking.sheet(statements, listed, max_indexes=max_indexes, rows_exact=rows_exact)
     files.write(sheet.proposal, worksheet(sheet))
-    if prove and sheet.served:
+    if prove:
         sheet = _proved(source, files, asked, sheet)
         files.write(sheet.proposal, worksheet(sheet))
     names = [str(path) for path in files.all]
@@ -148,7 +151,15 @@ def init(
 
 def _proved(source: str, files: Files, asked: Asked, sheet: Sheet) -> Sheet:
     """The sheet with what a proof came to, and the mapping with what differs beside its patterns."""
-    proof = proof_of(source, files.mapping, sheet.proposal.design, sheet.figures)
+    if not sheet.served:
+        return replace(sheet, proof=Proof(missing="no question is served"))
+    try:
+        proof = proof_of(source, files.mapping, sheet.proposal.design, sheet.figures)
+    except (Interrupted, SourceError, StoppedError) as error:
+        what = "stopped" if isinstance(error, Interrupted) else f"the proof stopped: {error}"
+        advice = "the files are written, and nothing is proved: give the same command with --force, or with --no-prove"
+        kind = Interrupted if isinstance(error, Interrupted) else StoppedError
+        raise kind(f"{what}; {advice}") from None
     remarks = {
         access.name: difference for access in sheet.served if (difference := proof.difference(access.name))
     }
@@ -219,7 +230,10 @@ class _Asking:
         if where == "auto":
             return recorded_statements(self.source.query, self.facts.dialect)
         text, database = file_text(Path(where)), self.source.engine.url.database
-        return statements_of(text, self.facts.dialect, database or "")
+        statements = statements_of(text, self.facts.dialect, database or "")
+        if not statements:
+            raise SettingsError(f"{where}: there is no statement in it; {_TAKEN}")
+        return statements
 
     def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
         """What a call of each pattern reads, of items made of some rows of each table."""
@@ -228,7 +242,10 @@ class _Asking:
         checked = check_mapping(examine_mapping(proposal.text, self.file), self.facts)
         bounds = Bounds(rows_exact=_ROWS_SIZED, sampled=_ROWS_SAMPLED, calls=QUESTIONS)
         sizing = Sizing(self.source, checked.mapping, checked.entities, bounds, time.time())
-        return {reads.pattern: reads for reads in sizing.sized().patterns}
+        try:
+            return {reads.pattern: reads for reads in sizing.sized().patterns}
+        except TooSlowError:
+            return {}
 
     def _faults(self, text: str) -> Sequence[Fault]:
         """Faults of a mapping's text, by its form, by the schema, and of its SQL by the source."""
@@ -284,11 +301,7 @@ def proof_of(url: str, mapping: Path, design: Design, figures: Figures) -> Proof
             job_wiring.open_job(_job(url, mapping, endpoint), "init", stop=stop.is_set)
         )
         large = {name for name in design.homes if _is_large(name, figures)}
-        try:
-            return _Proving.of(until, context, stop, design).proof(large)
-        except Interrupted:
-            what = "stopped; the files are written, and nothing is proved"
-            raise Interrupted(f"{what}: give the same command with --force, or with --no-prove") from None
+        return _Proving.of(until, context, stop, design).proof(large)
 
 
 def _is_large(table: str, figures: Figures) -> bool:

@@ -182,6 +182,8 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[str], Iterator[Sent]]], ...] = (
     (re.compile(r"^# Query_time: ", re.MULTILINE), _slow),
     (_COMMAND, _general),
     (re.compile(r"^[^\n]*\bsqlalchemy\.engine\b", re.MULTILINE), _echo),
+    # A server has opened a log, and written nothing into it.
+    (_START, lambda _: iter(())),
 )
 
 

@@ -110,6 +110,10 @@ def test_sqlalchemys_log_is_known_by_its_content_and_its_parameters_are_not_read
     assert span_s(statements) == pytest.approx(10.013)
 
 
+def test_a_log_without_a_statement_has_none() -> None:
+    assert sent(SLOW[: SLOW.index("# Time")]) == []
+
+
 def test_a_file_of_sql_is_no_log() -> None:
     assert sent_statements("-- 9/s\nSELECT 1;\n# Time: none\nSELECT 2;") is None
 
