@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+import signal
 import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 import sqlalchemy as sa
 
 from tests.journey.command import Project
+from tests.journey.in_process import LIMIT_S
 from tests.journey.proposals import here, proposed
 from tests.support_design import SHOP, filled
 from tests.support_schemas import northwind
@@ -135,3 +138,19 @@ def test_what_sqlalchemy_writes_of_itself_is_served_without_its_parameters(
     assert (ended.data["served"], ended.data["no_questions"] >= 2) == (2, True)
     for file in tmp_path.glob("shop.*"):
         assert "secret" not in file.read_text(encoding="utf-8")
+
+
+def test_a_proof_that_is_stopped_leaves_the_files_and_no_server(trade: Project, tmp_path: Path) -> None:
+    source = trade.environment["MIGRATOR_SOURCE_URL"]
+    process = trade.start("init", source, "--out", "shop.yaml", "--statements", "none")
+    assert process.stderr is not None
+    while "entity_started" not in process.stderr.readline():
+        assert process.poll() is None
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, err
+    assert "the files are written, and nothing is proved" in err
+    assert (tmp_path / "shop.yaml").exists()
+    assert children
+    assert not psutil.wait_procs(children, timeout=LIMIT_S)[1]
