@@ -167,15 +167,19 @@ def test_a_server_that_records_nothing_is_said_with_what_to_do(
         assert setting in ended.err
 
 
-def test_statements_of_others_that_are_hidden_are_said_with_the_right_to_give(
+def test_rights_that_a_user_lacks_are_said_all_at_once_with_what_gives_them(
     here: Callable[[str], Project], chinook_dir: Path
 ) -> None:
     with recording_postgres() as server, chinook_on_postgres(server, chinook_dir) as url:
         asked_of_postgres(url)
+        parts = urlsplit(url)
+        project = here(parts._replace(netloc=f"reader@{parts.hostname}:{parts.port}").geturl())
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE ROLE reader LOGIN")
+            ended = proposed(project, "--statements", "none")
+            assert ended.code == 2, ended.err
+            assert all(f"GRANT SELECT ON {table}" in ended.err for table in ("album", "artist", "track"))
             connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
-        parts = urlsplit(url)
-        ended = proposed(here(parts._replace(netloc=f"reader@{parts.hostname}:{parts.port}").geturl()))
+        ended = proposed(project)
     assert ended.code == 2, ended.err
     assert "GRANT pg_read_all_stats" in ended.err

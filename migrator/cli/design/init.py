@@ -206,12 +206,26 @@ class _Asking:
         sent, in_words = self._asked(statements, listed)
         read = [question_of(statement, self.facts) for statement in sent]
         questions = [question for question in read if isinstance(question, Question)]
-        figures = figures_of(self.source.query, self.facts, wanted_of(questions, self.facts), rows_exact)
+        figures = self._figures(questions, rows_exact)
         asked = Asked(questions, self.facts, figures, self.rule, self.table, max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
         unserved = (*in_words, *unread, *proposal.unserved)
         return asked, Sheet(self.file, proposal, unserved, figures, reads=self._reads(proposal))
+
+    def _figures(self, questions: Sequence[Question], rows_exact: int) -> Figures:
+        """Raises: SettingsError where this user may not read some tables, with what lets it."""
+        try:
+            return figures_of(self.source.query, self.facts, wanted_of(questions, self.facts), rows_exact)
+        except SourceError:
+            selects = (f"SELECT * FROM {self._quoted(name.real)}" for name in self.facts.tables.values())
+            if faults := [fault for select in selects if (fault := self.source.query_fault(select, {}))]:
+                raise SettingsError("\n".join(faults)) from None
+            raise
+
+    def _quoted(self, name: str) -> str:
+        quote = engine_of(self.facts.dialect).sql.quote
+        return quote + name.replace(quote, quote * 2) + quote
 
     def _asked(self, statements: str | None, listed: Path | None) -> tuple[list[Statement], list[Unserved]]:
         """Statements, and questions of a team's list that are told in words."""
@@ -225,8 +239,7 @@ class _Asking:
 
     def _statements(self, where: str) -> list[Statement]:
         if where == "none":
-            quote = engine_of(self.facts.dialect).sql.quote
-            return default_statements(self.facts, lambda name: quote + name.replace(quote, quote * 2) + quote)
+            return default_statements(self.facts, self._quoted)
         if where == "auto":
             return recorded_statements(self.source.query, self.facts.dialect)
         text, database = file_text(Path(where)), self.source.engine.url.database

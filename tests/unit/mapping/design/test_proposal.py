@@ -175,6 +175,19 @@ def test_the_column_that_keys_begin_with_stands_first_in_a_partition(tmp_path: P
     ]
 
 
+def test_of_two_questions_that_need_contradictory_keys_the_most_asked_has_the_table_and_the_other_an_index(
+    shop: SqlSource,
+) -> None:
+    by_customer = "SELECT id FROM orders WHERE customer_id = ?"
+    latest = "SELECT id FROM orders WHERE customer_id = ? ORDER BY placed_at DESC, id DESC LIMIT 5"
+    asked = f"-- keyed 9/s\n{by_customer};\n-- latest 2/s\n{latest}"
+    made = proposed(shop, asked)
+    assert {access.name: access.index for access in made.design.accesses} == {"keyed": 0, "latest": 1}
+    made = proposed(shop, asked, max_indexes=0)
+    assert [access.name for access in made.design.accesses] == ["keyed"]
+    assert [(other.reason, other.statement.name) for other in made.unserved] == [("index", "latest")]
+
+
 def test_numbers_that_may_be_negative_are_no_sort_key(tmp_path: Path) -> None:
     with source_with(tmp_path, SHOP + "UPDATE orders SET total = -1 WHERE id = 42;") as source:
         made = proposed(source, "SELECT id FROM orders WHERE status = ? ORDER BY total, id LIMIT 2")
