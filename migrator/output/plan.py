@@ -127,7 +127,7 @@ def choice_text(capacity: Capacity) -> str:
     if bills.on_demand is None or bills.provisioned is None:
         return ""
     way = "provisioned capacity" if bills.provisioned < bills.on_demand else "on demand"
-    return f"At an even rate {way} costs less; provisioned capacity does so only while the rate stays near its mean."
+    return f"At an even rate {way} costs less; provisioned capacity is paid for whether it is used or not."
 
 
 def unmapped_lines(capacity: Capacity) -> Iterator[str]:
@@ -167,9 +167,9 @@ def compared(first: Capacity, second: Capacity) -> Iterator[Beside]:
         if reads.pattern in others:
             yield _units(reads, others.pop(reads.pattern))
         else:
-            yield Beside(f"{reads.pattern}, read units a call", f"{reads.units:,.4g}", "no such pattern", "")
+            yield Beside(_asked(reads), _call_units(reads), "no such pattern", "")
     for reads in others.values():
-        yield Beside(f"{reads.pattern}, read units a call", "no such pattern", f"{reads.units:,.4g}", "")
+        yield Beside(_asked(reads), "no such pattern", _call_units(reads), "")
 
 
 def _largest(capacity: Capacity) -> int:
@@ -190,10 +190,16 @@ def _priced(label: str, first: Decimal | None, second: Decimal | None) -> Beside
 
 
 def _units(first: PatternReads, second: PatternReads) -> Beside:
-    label = f"{first.pattern}, read units a call"
-    texts = [f"{reads.units:,.4g}" if reads.calls else "not measured" for reads in (first, second)]
     less = _less(first.units, second.units) if first.calls and second.calls else ""
-    return Beside(label, texts[0], texts[1], less)
+    return Beside(_asked(first), _call_units(first), _call_units(second), less)
+
+
+def _asked(reads: PatternReads) -> str:
+    return f"{reads.pattern}, read units a call"
+
+
+def _call_units(reads: PatternReads) -> str:
+    return number_text(reads.units) if reads.calls else "not measured"
 
 
 def _less(first: Any, second: Any) -> str:

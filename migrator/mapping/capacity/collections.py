@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from operator import attrgetter
@@ -12,7 +12,7 @@ from typing import Any
 from migrator.model.capacity import Spread
 
 KEPT = 50_000
-"""Item collections of collection index that are counted at the same time."""
+"""Item collections of one index that are counted at the same time."""
 _HEAVY = 2_000
 """The largest of them, which stay whatever else is dropped."""
 _FEW = 2
@@ -87,16 +87,23 @@ class ItemCollections:
         return Measured(round(self._entries), round(self._bytes), number, sizes, counts, largest, exact)
 
     def _drop(self) -> None:
-        """Halves the share of small collections that are kept, until there is room for half as many again."""
+        """Drops what is neither large nor chosen; where that does not make room for as many again, fewer are chosen."""
         heavy = nlargest(min(_HEAVY, self._kept // 4), self._by_key.values(), key=attrgetter("bytes"))
-        stay = {collection.key for collection in heavy}
+        large = {collection.key for collection in heavy}
+        if self._below == _HASHES:
+            self._below //= 2
+        self._by_key = self._left(large)
         while len(self._by_key) > self._kept // 2:
             self._below //= 2
-            self._by_key = {
-                key: collection
-                for key, collection in self._by_key.items()
-                if key in stay or _hash(key) < self._below
-            }
+            self._by_key = self._left(large)
+
+    def _left(self, large: Set[tuple[Any, ...]]) -> dict[tuple[Any, ...], ItemCollection]:
+        """Large collections, and those that are chosen."""
+        return {
+            key: collection
+            for key, collection in self._by_key.items()
+            if key in large or _hash(key) < self._below
+        }
 
     def _spread(self) -> tuple[int, Spread, Spread]:
         """(how many collections there are, their bytes, their items)."""
