@@ -21,9 +21,10 @@ def mapping() -> None:
 
 
 @mapping.command(example="> mapping.schema.json")
+@click.option("--of-jobs", is_flag=True, help="That of job files instead.")
 @json_option
 def schema() -> Work:
-    """Print the JSON Schema of mapping files, so that editors complete them and CI validates them.
+    """Print the JSON Schema of mapping files, so that editors complete and explain each word, and CI validates them.
 
     It is JSON with --json and without.
     """
@@ -47,7 +48,10 @@ def schema() -> Work:
 )
 @json_option
 def check() -> Work:
-    """Report every fault of mapping FILEs at once, against the real schema when a source is given.
+    """Report every fault of mapping or job FILEs at once, against the real schema when a source is given.
+
+    Of a job the file itself is checked, and then the mapping that it names. With --source tables that have no entity are
+    named, too, but for those that the job leaves on purpose (cutover: {leave: […]}).
 
     Exit code 0: no faults (warnings are printed); 2: faults.
     """
@@ -130,6 +134,17 @@ def init() -> Work:
     return init
 
 
+@click.command(cls=Leaf, example="shop")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("examples"))
+@force_option("Replace files that are there.")
+@json_option
+def examples() -> Work:
+    """Copy the mappings, jobs and designs that this package brings along into FOLDER (default: examples)."""
+    from migrator.cli.design.examples import examples
+
+    return examples
+
+
 @click.command(cls=Leaf, example="jobs/shop.yaml --html plan.html")
 @click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
 @click.option("--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Of a MAPPING; a JOB names its own.")
@@ -170,17 +185,6 @@ def plan() -> Work:
     from migrator.cli.design.plan import plan
 
     return plan
-
-
-@click.command(cls=Leaf, example="shop")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("examples"))
-@force_option("Replace files that are there.")
-@json_option
-def examples() -> Work:
-    """Copy the mappings, jobs and designs that this package brings along into FOLDER (default: examples)."""
-    from migrator.cli.design.examples import examples
-
-    return examples
 
 
 @click.group(cls=Branch)
