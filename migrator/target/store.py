@@ -41,8 +41,7 @@ from migrator.target.failures import (
     passes_at,
 )
 from migrator.target.scans import read_as_texts, read_one_by_one, scan_answers
-from migrator.target.throttle import TABLE, WriteLimit
-from migrator.target.units import Sent, consumed_by_meter, consumed_units
+from migrator.target.throttle import TABLE, Sent, WriteLimit, consumed_by_meter, consumed_units
 
 # ── Items cut into batches that BatchWriteItem takes ──
 

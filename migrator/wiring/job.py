@@ -49,8 +49,7 @@ from migrator.target.control import ControlItem, control_state
 from migrator.target.objects import S3Objects
 from migrator.target.store import DynamoStore, by_condition, reads_only
 from migrator.target.table import DynamoTableAdmin
-from migrator.target.throttle import WriteLimit
-from migrator.target.units import Sent
+from migrator.target.throttle import Sent, WriteLimit
 
 JOURNAL_CONNECTIONS = 15
 _AWS = TargetSettings()

@@ -14,8 +14,7 @@ from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client
 from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
-from migrator.target.throttle import TABLE, Request, WriteLimit
-from migrator.target.units import consumed_by_meter
+from migrator.target.throttle import TABLE, Request, WriteLimit, consumed_by_meter
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.support_fence import no_fence

@@ -109,7 +109,7 @@ def relay(command_job: CommandJob, once: bool, dry_run: bool, workers: int, **op
         address = address_of(options["metrics_host"], options["metrics_port"])
         watched = Watched("relay", context, journal, edges.target, report.signs, address)
         pace = watched.open(stack, report.advance, [relay_part(report)])
-        edges_of_daemon = (edges.relay, edges.heartbeats, report, edges.guard)
+        edges_of_daemon = (edges.encoding_relay, edges.heartbeats, report, edges.guard)
         daemon = Daemon(*edges_of_daemon, workers, stop, held=lambda: pace.held)
         with RunEnd(journal, run, read.hooks), shown_live(report.line):
             _run(daemon, once=once)

@@ -188,6 +188,7 @@ Trait: TypeAlias = Literal[
     "compares in hex",
     "enums by place",
     "nested as JSON",
+    "numbers as an array",
     "partitions by the first column",
     "rounds floats",
     "rows compared as a whole",
@@ -251,8 +252,7 @@ class Server:
     `sends_to_the_end`: a begun result is always sent completely, so that reading only its first rows costs the connection.
     `rows_at_least`: a number of rows that a table very probably has; None where nothing says so. `replication`: by the
     server's product, None where there are no replicas. `hides_rows`: policies may hide rows from a user.
-    `recorded`: None where it records no statements. `strains`: SELECTs of one number, by 'load' (sessions at work) and
-    'replica lag' (seconds of the one farthest behind); `strains_need`: the right to ask them."""
+    `recorded`: None where it records none. `strains`: SELECTs of 'load' and 'replica lag'; `strains_need`: their right."""
 
     health: str
     product: Callable[[str], str]
