@@ -87,7 +87,7 @@ def policy_of(style: str, script: str) -> str:
     words: Mapping[str, Any] = {
         "default-src": "'none'",
         "style-src": digest(style),
-        "script-src": digest(script),
+        "script-src": digest(script) if script else "'none'",
         "base-uri": "'none'",
         "form-action": "'none'",
         "require-trusted-types-for": "'script'",
