@@ -85,6 +85,14 @@ class FakeStore:
         outcomes = self.write(items_of(items), fresh=True)
         return [outcome for outcome in outcomes if outcome.verdict != "stored"]
 
+    def write_encoded(
+        self, items: Sequence[tuple[str, EncodedItem]], ticket: int, *, fresh: bool = False
+    ) -> list[Outcome]:
+        plain = items_of([item for _, item in items])
+        of_them = [(item[self.design.source_attribute], item[self.design.ticket_attribute]) for item in plain]
+        assert of_them == [(source, ticket) for source, _ in items]
+        return [outcome for outcome in self.write(plain, fresh=fresh) if outcome.verdict != "stored"]
+
     def write_own(self, items: Sequence[Item]) -> list[Outcome]:
         self.check()
         source = self.design.source_attribute
@@ -210,6 +218,18 @@ class FakeStore:
             wired = [dict(reversed(encode_item(item).items())) for item in page.items]
             items = orjson.loads(orjson.dumps(wired, default=base64_text))
             yield ScannedPage([each(item) for item in items], page.next_start)
+
+    def scan_texts(
+        self,
+        segment: int,
+        segments: int,
+        see: Callable[[list[bytes], bytes], list[Found]],
+        start: ItemKey | None = None,
+    ) -> Iterator[ScannedPage[Found]]:
+        for page in self.scan_encoded(segment, segments, orjson.dumps, start):
+            yield ScannedPage(
+                see([text[2:-2] for text in page.found], b",".join(page.found)), page.next_start
+            )
 
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         """A page of few items, so that the reader has to go on; filtered after it is cut, as DynamoDB does."""
