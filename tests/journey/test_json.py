@@ -12,7 +12,8 @@ from tests.journey.cutover import PATTERN, cutover_shop
 from tests.unit.cli.test_command_line import LEAVES
 
 BEFORE = (
-    "init sqlite:///shop.db --statements none --out proposed.yaml",
+    "examples copied",
+    "init sqlite:///shop.db --statements none --out proposed.yaml --no-prove",
     "plan mapping.yaml --source sqlite:///shop.db --region us-east-1",
     "mapping schema",
     "mapping check mapping.yaml",
@@ -37,6 +38,8 @@ AFTER = (
     "verify shop.yaml --settle 0",
     "status shop.yaml",
     "findings shop.yaml",
+    "look shop.yaml --pk C#1",
+    "ui shop.yaml --for 0s",
     f"query shop.yaml {PATTERN} -p id=1",
     "shadow replay shop.yaml --questions 3",
     "report shop.yaml",

@@ -43,7 +43,7 @@ def stored_keys(mapping: Mapping, index: Index) -> Iterator[StoredKey]:
     """The key of every item design that is in the index (or in the table, an index without a name)."""
     for entity in mapping.entities.values():
         for item in entity.items:
-            forms = _forms(mapping, entity, item, index)
+            forms = forms_of(mapping, entity, item, index)
             count = len(index.partition)
             # An item that lacks one attribute of an index's key is not in the index.
             if len(forms) == len(index.attributes):
@@ -95,6 +95,26 @@ def _at_most(begin: str, beyond: bool, bound: tuple[str, bool]) -> bool:
     return begin < text or (begin == text and not beyond)
 
 
+def forms_of(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -> list[Form]:
+    """Forms of the key's attributes in the index, up to the first one that the item does not have."""
+    entry = next((entry.values for entry in item.entries if entry.index == index.name), ())
+    attributes = {**entity.attributes, **item.attributes}
+    keys = {attribute.name: form for attribute, form in zip(mapping.table.key, item.key, strict=False)}
+    own = index.own_attributes(mapping.table)
+    keys |= {attribute.name: form for attribute, form in zip(own, entry, strict=False)}
+    forms: list[Form] = []
+    for name in (attribute.name for attribute in index.attributes):
+        if name in keys:
+            forms.append(keys[name])
+        elif name in attributes:
+            forms.append(_attribute_form(attributes[name]))
+        elif _keeps(mapping, item, index, name):
+            forms.append(None)
+        else:
+            break
+    return forms
+
+
 def same_forms(templates: Sequence[Template], stored: Sequence[Form]) -> bool:
     """Whether the templates agree in literals, formats and filters; names may differ."""
     return all(
@@ -117,43 +137,24 @@ def shown(forms: Sequence[Sequence[Form]]) -> str:
     return ", ".join(sorted(texts)) or "none"
 
 
-def _forms(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -> list[Form]:
-    """Forms of the key's attributes, up to the first one that the item does not have."""
-    entry = next((entry.values for entry in item.entries if entry.index == index.name), ())
-    attributes = {**entity.attributes, **item.attributes}
-    keys = {attribute.name: form for attribute, form in zip(mapping.table.key, item.key, strict=False)}
-    own = index.own_attributes(mapping.table)
-    keys |= {attribute.name: form for attribute, form in zip(own, entry, strict=False)}
-    forms: list[Form] = []
-    by_entry = any(
-        item_entry.index == index.name
-        for e in mapping.entities.values()
-        for i in e.items
-        for item_entry in i.entries
-    )
-    for name in (attribute.name for attribute in index.attributes):
-        if name in keys:
-            forms.append(keys[name])
-        elif name in attributes:
-            forms.append(_attribute_form(attributes[name]))
-        elif _keeps(item, name, by_entry=by_entry):
-            forms.append(None)
-        else:
-            break
-    return forms
-
-
 def _attribute_form(expression: Expression) -> Form:
     if isinstance(expression, Const):
         return Template((str(expression.value),), str(expression.value))
     return expression if isinstance(expression, Template) else None
 
 
-def _keeps(item: ItemDesign, name: str, *, by_entry: bool) -> bool:
+def _keeps(mapping: Mapping, item: ItemDesign, index: Index, name: str) -> bool:
     """Whether a kept column may be the key attribute. `keep: all` says nothing where items write the key of the index."""
     if isinstance(item.keep, tuple):
         return name in item.keep
-    return item.keep == "all" and name not in item.keep_except and not by_entry
+    if item.keep != "all" or name in item.keep_except:
+        return False
+    return not any(
+        entry.index == index.name
+        for entity in mapping.entities.values()
+        for design in entity.items
+        for entry in design.entries
+    )
 
 
 def _form(template: Template) -> list[object]:
