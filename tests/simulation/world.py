@@ -227,6 +227,10 @@ class World:
         return live_entities() if self.atomic else apart_entities()
 
     @property
+    def encoders(self) -> Mapping[str, Encoder]:
+        return live_encoders(atomic=self.atomic)
+
+    @property
     def revision(self) -> str:
         return checked().mapping.revision
 
@@ -282,7 +286,7 @@ class World:
         refresh = refresh or self.refresh(no_fence)
         if marks % 2:
             # Both ways beside each other.
-            refresh.encoders = live_encoders(atomic=self.atomic)
+            refresh.encoders = self.encoders
         return Relay(
             self.database,
             Reader(self.database),
