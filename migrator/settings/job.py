@@ -282,7 +282,7 @@ class _JobFile(Settings):
 
 
 _OURS = Ours(
-    "job", frozenset(_JobFile.model_fields), "this is no job; start it with 'job: 1' (see README.md)"
+    "job", frozenset(_JobFile.model_fields), "this is no job; start it with 'job: 1' (see docs/job.md)"
 )
 _NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
 _WORDS = {
