@@ -17,14 +17,14 @@ from migrator.cli.commands.backfill import backfill, doctor, findings, report, s
 from migrator.cli.commands.capture import capture, purge, relay
 from migrator.cli.commands.cutover import cutover
 from migrator.cli.commands.local import completion, local
-from migrator.cli.commands.mapping import init, mapping, table
+from migrator.cli.commands.mapping import examples, init, mapping, table
 from migrator.cli.commands.removal import decommission, forget, undo
 from migrator.cli.commands.verify import query, shadow, verify
 from migrator.model.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 from migrator.output.inert import plain
 
 SECTIONS = {
-    "Design": ("init", "mapping", "query"),
+    "Design": ("init", "mapping", "query", "examples"),
     "Prepare": ("doctor", "table", "capture", "local"),
     "Move": ("backfill", "relay", "verify", "status", "findings"),
     "Cut over": ("shadow", "report", "cutover", "decommission"),
@@ -49,7 +49,20 @@ def cli(ctx: click.Context) -> None:
 
 
 for _command in (
-    *(backfill, capture, completion, cutover, decommission, doctor, findings, forget, init, local, mapping),
+    *(
+        backfill,
+        capture,
+        completion,
+        cutover,
+        decommission,
+        doctor,
+        examples,
+        findings,
+        forget,
+        init,
+        local,
+        mapping,
+    ),
     *(purge, query, relay, report, shadow, status, table, undo, verify),
 ):
     cli.add_command(_command)

@@ -81,8 +81,8 @@ purge JOB
 capture uninstall JOB --discard-marks
 decommission strip JOB --dry-run
 """
-_ELSEWHERE = {("completion",), ("local", "status"), ("local", "stop"), ("mapping", "schema")}
-"""What says the same whatever the job; tests/journey/test_json.py runs them."""
+_ELSEWHERE = {("completion",), ("examples",), ("local", "status"), ("local", "stop"), ("mapping", "schema")}
+"""What says the same whatever the job; tests/journey/test_json.py or test_examples.py runs them."""
 
 
 @pytest.fixture(scope="module")

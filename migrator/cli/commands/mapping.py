@@ -75,7 +75,7 @@ def try_() -> Work:
     return try_
 
 
-@click.command(cls=Leaf, example="env:SHOP_URL --out shop")
+@click.command(cls=Leaf, example="env:SHOP_URL --out shop.yaml")
 @click.argument("source", envvar="MIGRATOR_SOURCE_URL")
 @click.option(
     "--statements",
@@ -114,6 +114,17 @@ def init() -> Work:
     from migrator.cli.design.init import init
 
     return init
+
+
+@click.command(cls=Leaf, example="shop")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path("examples"))
+@force_option("Replace files that are there.")
+@json_option
+def examples() -> Work:
+    """Copy the mappings, jobs and designs that this package brings along into FOLDER (default: examples)."""
+    from migrator.cli.design.examples import examples
+
+    return examples
 
 
 @click.group(cls=Branch)

@@ -24,7 +24,7 @@ NEEDED_OPTIONS = {
     "--source": "sqlite:///none.db",
     "--out": "shop.yaml",
 }
-WITHOUT_FILES = [["completion"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]
+WITHOUT_FILES = [["completion"], ["examples"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]
 
 
 def leaves(
