@@ -43,7 +43,8 @@ def _commands_page() -> str:
         "# Commands\n\nEvery command with its options, from the command line's own help. All of them take `-v`, `-q`, "
         "`--log-format`, `--log-file` and `--help`, too. [Exit codes](../scripts.md#exit-codes) are the same everywhere.\n"
     )
-    root = click.Context(cli, info_name="migrator", obj=None)
+    # A command keeps the option of help that its first context asks for.
+    root = click.Context(cli, info_name="migrator", **cli.context_settings)
     return "\n".join([head, *(part for name in cli.list_commands(root) for part in _command(root, name))])
 
 
@@ -62,13 +63,13 @@ def _command(parent: click.Context, name: str) -> Iterator[str]:
     example = getattr(command, "example", "")
     yield f"```\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
     options = [_option(param, context) for param in command.params if param.name not in _EVERYWHERE]
-    yield from _table(("option", "meaning"), [row for row in options if row])
+    yield from _table(("option", "meaning"), [row for row in options if row and row[1]])
     yield f"Example: `{context.command_path} {example}`\n" if example else ""
 
 
 def _option(param: click.Parameter, context: click.Context) -> tuple[str, str] | None:
     record = param.get_help_record(context)
-    return record and (f"`{record[0]}`", plain(record[1]))
+    return record and (f"`{record[0].replace(' RANGE', '')}`", plain(record[1]))
 
 
 # ── Words of a mapping and of a job ──
@@ -123,8 +124,8 @@ def _name(place: Mapping[str, Any]) -> str:
 
 
 def _words_of(name: str) -> str:
-    """`SourceSettings` as a heading: Source settings."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.strip("_")).capitalize()
+    """`BatchGetForm` as a heading: Batch get."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.strip("_").removesuffix("Form")).capitalize()
 
 
 # ── Metrics ──

@@ -6,6 +6,7 @@ here and there; docs/README.md says in which order they come. A broken link is a
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ FRONT = "README.md"
 CONTENTS = "docs/README.md"
 GENERATED = "docs/reference"
 _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
+_LISTED = re.compile(r"^- \[(.+)\]\((.+)\)$", re.MULTILINE)
 _ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$', re.MULTILINE)
 _SECTION = re.compile(
     r"^## (Tutorial|How to|Reference|Explanation)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL
@@ -52,8 +54,8 @@ def pages_of(folder: str) -> Iterator[str]:
 
 def _linked(name: str, text: str) -> list[str]:
     """Files of the repository that the page links to. A link to what is not there is left for Sphinx to find."""
-    found = [(ROOT / name).parent.joinpath(link[1]).resolve() for link in _LINK.finditer(text)]
-    return [file.relative_to(ROOT).as_posix() for file in found if file.is_file() and ROOT in file.parents]
+    linked = (_file(name, link[1]) for link in _LINK.finditer(text))
+    return [file for file in linked if not file.startswith("..")]
 
 
 def _place(name: str) -> str:
@@ -70,20 +72,24 @@ def _for_the_site(name: str, text: str) -> str:
     if name != FRONT:
         return _LINK.sub(lambda link: _to_front(name, link), text)
     contents = (ROOT / CONTENTS).read_text(encoding="utf-8")
-    trees = [_tree("", [CONTENTS])]
+    trees, generated = [_tree("", [CONTENTS])], [f"{GENERATED}/{one}" for one in pages()]
     for title, section in _SECTION.findall(contents):
-        listed = [Path("docs", link[1]) for link in _LINK.finditer(section)]
-        names = [(ROOT / one).resolve().relative_to(ROOT).as_posix() for one in listed]
-        trees.append(
-            _tree(title, names + ([f"{GENERATED}/{one}" for one in pages()] if title == "Reference" else []))
-        )
+        entries = [
+            f"{said.replace('`', '')} <{_file(CONTENTS, page).removesuffix('.md')}>"
+            for said, page in _LISTED.findall(section)
+        ]
+        trees.append(_tree(title, entries + (generated if title == "Reference" else [])))
     return text + "\n" + "\n".join(trees)
+
+
+def _file(name: str, link: str) -> str:
+    """The path in the repository of what a page links to."""
+    return os.path.normpath(Path(name).parent / link)
 
 
 def _to_front(name: str, link: re.Match[str]) -> str:
     """The link as it was, or to the front page where it led to the repository's README.md."""
-    leads_to_front = (ROOT / name).parent.joinpath(link[1]).resolve() == ROOT / FRONT
-    return link[0].replace("README.md", "index.md") if leads_to_front else link[0]
+    return link[0].replace(FRONT, "index.md") if _file(name, link[1]) == FRONT else link[0]
 
 
 def _tree(title: str, names: list[str]) -> str:
