@@ -114,5 +114,6 @@ def built(folder: Path) -> subprocess.CompletedProcess[str]:
 
 if __name__ == "__main__":
     ended = built(ROOT / "build" / "docs")
-    print(ended.stderr, end="", file=sys.stderr)
+    told = ended.stderr.replace(f"{ROOT / 'build' / 'docs' / 'pages'}/", "").replace("index.md:", f"{FRONT}:")
+    print(told, end="", file=sys.stderr)
     sys.exit(ended.returncode)
