@@ -94,9 +94,11 @@ def _schema_page(title: str, schema: Mapping[str, Any]) -> str:
 
 def _told(place: Mapping[str, Any]) -> tuple[str, str]:
     examples = ", ".join(f"`{json.dumps(one, ensure_ascii=False)}`" for one in place.get("examples", ()))
-    said = [plain(place.get("description", "")), f"Example: {examples}" if examples else ""]
+    said = [plain(place.get("description", "")), f"Example: {examples}." if examples else ""]
     default = place.get("default")
-    said.append(f"Default: `{json.dumps(default)}`" if default not in (None, {}, [], "") else "")
+    # A part's defaults stand with its own words.
+    is_told = not isinstance(default, dict) and default not in (None, [], "")
+    said.append(f"Default: `{json.dumps(default)}`." if is_told else "")
     return _kind(place), " ".join(filter(None, said))
 
 
