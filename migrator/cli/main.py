@@ -17,25 +17,26 @@ from migrator.cli.commands.backfill import backfill, doctor, findings, report, s
 from migrator.cli.commands.capture import capture, purge, relay
 from migrator.cli.commands.cutover import cutover
 from migrator.cli.commands.local import completion, local
-from migrator.cli.commands.mapping import examples, init, mapping, table
+from migrator.cli.commands.mapping import examples, init, mapping, plan, table
 from migrator.cli.commands.removal import decommission, forget, undo
 from migrator.cli.commands.verify import query, shadow, verify
 from migrator.model.errors import INTERRUPTED, STOPPED, WRONG_USE, Fault, MappingError, MigratorError
 from migrator.output.inert import plain
 
 SECTIONS = {
-    "Design": ("init", "mapping", "query", "examples"),
-    "Prepare": ("doctor", "table", "capture", "local"),
-    "Move": ("backfill", "relay", "verify", "status", "findings"),
-    "Cut over": ("shadow", "report", "cutover", "decommission"),
-    "Mend": ("undo", "forget", "purge"),
-    "Shell": ("completion",),
+    "Design": (init, plan, mapping, query, examples),
+    "Prepare": (doctor, table, capture, local),
+    "Move": (backfill, relay, verify, status, findings),
+    "Cut over": (shadow, report, cutover, decommission),
+    "Mend": (undo, forget, purge),
+    "Shell": (completion,),
 }
+"""Every command, under the heading that the help lists it by."""
 
 
 @click.group(
     cls=Branch,
-    sections=SECTIONS,
+    sections={heading: [str(one.name) for one in commands] for heading, commands in SECTIONS.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(package_name="single-table-migrator", prog_name="migrator")
@@ -48,24 +49,9 @@ def cli(ctx: click.Context) -> None:
     log_from(**ctx.meta.get(LOG, {}))
 
 
-for _command in (
-    *(
-        backfill,
-        capture,
-        completion,
-        cutover,
-        decommission,
-        doctor,
-        examples,
-        findings,
-        forget,
-        init,
-        local,
-        mapping,
-    ),
-    *(purge, query, relay, report, shadow, status, table, undo, verify),
-):
-    cli.add_command(_command)
+for _commands in SECTIONS.values():
+    for _command in _commands:
+        cli.add_command(_command)
 
 
 def main(args: list[str] | None = None) -> NoReturn:

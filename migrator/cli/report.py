@@ -41,7 +41,7 @@ def report(
     samples = how["samples"]
     options = ReportOptions(since_s, samples is not False, bool(samples), bool(how["whole_keys"]))
     if html is not None:
-        _refuse_unwritable(html)
+        refuse_unwritable(html)
     with ExitStack() as stack:
         stack.enter_context(stop_on_signals())
         journal, file = command_job.journal(), command_job.path
@@ -53,7 +53,7 @@ def report(
             )
         model = stage.gather()
     if html is not None:
-        _write(html, html_page(model))
+        write_page(html, html_page(model))
         click.echo(f"{html}: {model.verdict.title}", err=True)
     if as_json:
         click.echo(json.dumps(report_data(model), ensure_ascii=True))
@@ -115,7 +115,7 @@ def _sides(stack: ExitStack, job: Job) -> ReportSides:
 # ── the file ──
 
 
-def _refuse_unwritable(path: Path) -> None:
+def refuse_unwritable(path: Path) -> None:
     """Raises: SettingsError, before minutes of work."""
     # Not Path.is_dir(): it raises for a name that is too long, and the reason is shown when the file is written.
     if os.path.isdir(path):
@@ -128,7 +128,7 @@ def _refuse_unwritable(path: Path) -> None:
         raise SettingsError(f"--html {path}: the folder {path.parent} cannot be written to")
 
 
-def _write(path: Path, text: str) -> None:
+def write_page(path: Path, text: str) -> None:
     """Writes all of the file or nothing: a reader that has the old one open sees no half of the new one."""
     temporary = None
     try:

@@ -210,7 +210,7 @@ class Pattern:
     order; of `get` and `batch_get` both are the table's whole key, all equal. `limit` is a number or a parameter's
     name. `atomic`: those of one row are written together. `schema`: the parameter that names the schema SQL reads.
     `redact`: attributes and parameters whose values are never shown. `p99_ms`: what DynamoDB's answers may take; None
-    where the mapping sets no budget.
+    where the mapping sets no budget. `calls_per_s`: how often it is asked; None where the mapping does not say.
     """
 
     name: str
@@ -232,6 +232,7 @@ class Pattern:
     compare: CompareRules = CompareRules()
     redact: tuple[str, ...] = ()
     p99_ms: float | None = None
+    calls_per_s: float | None = None
 
     @property
     def star(self) -> Ref | None:

@@ -291,6 +291,14 @@ _WORDS = {
 }
 
 
+_FIRST_WORD = re.compile(r"""^\s*\{?\s*["']?job["']?\s*:""", re.MULTILINE)
+
+
+def is_job(path: Path) -> bool:
+    """Whether the file is a job, and no mapping. Raises: SettingsError when it cannot be read."""
+    return _FIRST_WORD.search(_text(path, "job or mapping")) is not None
+
+
 def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     """The job that a file describes, with ${NAME} and ${NAME:-default} taken from `environ`.
 
@@ -334,15 +342,15 @@ def _stem(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", path.stem)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, what: str = "job") -> str:
     try:
         return small_text(path)
     except FileNotFoundError:
-        raise SettingsError(f"{path}: there is no such job file") from None
+        raise SettingsError(f"{path}: there is no such {what} file") from None
     except IsADirectoryError:
-        raise SettingsError(f"{path}: this is a folder; name a job file in it") from None
+        raise SettingsError(f"{path}: this is a folder; name a {what} file in it") from None
     except UnicodeDecodeError:
-        raise SettingsError(f"{path}: this is no UTF-8 text, so no job") from None
+        raise SettingsError(f"{path}: this is no UTF-8 text, so no {what}") from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
 

@@ -175,19 +175,20 @@ def _revision(parsed: ParsedMapping, functions: dict[str, Transform]) -> str:
 # ── What DynamoDB costs in a region, by the dated file beside this module ──
 
 FILE = "prices.yaml"
-_NAMES = ("write", "read", "storage")
+_NAMES = ("write", "read", "storage", "write_hour", "read_hour")
 
 
 def price_of(region: str | None, table_class: str | None = None) -> Price | None:
-    """The on-demand prices of a region for tables of a class (None: standard); None where the file has none."""
+    """The prices of a region for tables of a class (None: standard); None where the file has none."""
     table = _read()
     prices = table["regions"].get(region)
     if region is None or prices is None:
         return None
     rare = table_class == "standard_infrequent_access"
     times = table["infrequent_access"] if rare else dict.fromkeys(_NAMES, 1)
-    write, read, storage = (Decimal(str(prices[name])) * Decimal(str(times[name])) for name in _NAMES)
-    return Price(region, write, read, storage, f"{table['as_of']}, {table['source']}", infrequent=rare)
+    source = f"{table['as_of']}, {table['source']}"
+    write, read, storage, *hour = (Decimal(str(prices[name])) * Decimal(str(times[name])) for name in _NAMES)
+    return Price(region, write, read, storage, source, infrequent=rare, write_hour=hour[0], read_hour=hour[1])
 
 
 def known_regions() -> list[str]:

@@ -17,7 +17,7 @@ from migrator.journal.traces import SqlTraces
 from migrator.journal.writers import SqlInstances, SqlRevisions, SqlWriters, digests_of, newest_of
 from migrator.mapping.plan import columns_digest
 from migrator.mapping.reach import image_keys
-from migrator.model.capture import Installation
+from migrator.model.capture import Installation, Step
 from migrator.model.instances import Lifetimes, Newest, Revision, Revisions, ServiceRegistry
 from migrator.model.journal import Run
 from migrator.model.live import ActivityCounts, Root
@@ -138,6 +138,12 @@ def capture_refusals(context: JobContext) -> list[str]:
     """Why capture cannot be installed in the job's source by its user."""
     with open_live(context.job, "doctor", patience=ONCE, source=context.source) as live:
         return capture_stage(live, context).refusals(context.plans)
+
+
+def capture_steps(context: JobContext) -> list[Step]:
+    """What an install of capture by triggers would do in the job's source now."""
+    with open_live(context.job, "plan", patience=ONCE, source=context.source) as live:
+        return capture_stage(live, context).steps(context.plans)
 
 
 def try_marks(context: JobContext) -> None:

@@ -32,8 +32,11 @@ class Browser:
         self.requests()
 
     def open(self, model: ReportModel, hash_: str = "") -> None:
-        file = self.folder / "report.html"
-        file.write_bytes(html_page(model).encode("utf-8", "backslashreplace"))
+        self.open_page(html_page(model), hash_)
+
+    def open_page(self, text: str, hash_: str = "") -> None:
+        file = self.folder / "page.html"
+        file.write_bytes(text.encode("utf-8", "backslashreplace"))
         self.driver.get("about:blank")
         self.requests()
         self.driver.get(f"{file.as_uri()}{hash_}")

@@ -263,3 +263,14 @@ def test_its_own_policy_would_stop_what_slipped_in(browser: Browser) -> None:
     sent = browser.requests(sent=True)
     assert not [url for url in sent if not url.startswith("file://")]
     assert browser.log()
+
+
+def test_no_column_is_lost_on_a4(browser: Browser) -> None:
+    # As wide as A4 is between its margins of 14 mm, at 96 pixels an inch.
+    browser.look((688, 900))
+    browser.open(MODEL)
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    wanted, given = browser.run(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert wanted <= given == 688

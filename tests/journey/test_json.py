@@ -13,6 +13,7 @@ from tests.unit.cli.test_command_line import LEAVES
 
 BEFORE = (
     "init sqlite:///shop.db --statements none --out proposed.yaml",
+    "plan mapping.yaml --source sqlite:///shop.db --region us-east-1",
     "mapping schema",
     "mapping check mapping.yaml",
     "mapping try mapping.yaml --source sqlite:///shop.db --entity customer --key 1",

@@ -19,7 +19,7 @@ WRITERS = {
 """Commands that change the table or what is in it, the source, or the side that answers."""
 OTHERS = {
     "capture status", "completion", "doctor", "examples", "findings", "init", "local status", "local stop", "mapping check", "mapping schema",
-    "mapping try", "query", "shadow replay", "status", "table check", "report", "decommission check",
+    "mapping try", "plan", "query", "shadow replay", "status", "table check", "report", "decommission check",
     "cutover status", "cutover history", "cutover rollback", "cutover watch",
 }  # fmt: skip
 """Commands that change at most the journal (SQL answers again, without asking, where something is wrong), write files, or end the

@@ -43,6 +43,7 @@ def _paths(document: Any, path: str = "") -> Iterator[str]:
 _SCRIPT = f"""
 mapping check mapping.yaml
 init sqlite:///shop.db --statements mapping.yaml --out proposed.yaml
+plan mapping.yaml --source sqlite:///shop.db --region us-east-1 --statements mapping.yaml
 mapping try mapping.yaml --source sqlite:///shop.db --entity customer --key 1
 table create JOB --dry-run
 table create JOB

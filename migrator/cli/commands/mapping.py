@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from migrator.cli import names
-from migrator.cli.command_line import Branch, Leaf, Work, force_option, job_argument, json_option
+from migrator.cli.command_line import Branch, Leaf, Work, force_option, job_argument, json_option, keys_option
 
 _FILE = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 _SOURCE = (
@@ -125,6 +125,48 @@ def examples() -> Work:
     from migrator.cli.design.examples import examples
 
     return examples
+
+
+@click.command(cls=Leaf, example="jobs/shop.yaml --html plan.html")
+@click.argument("design", type=click.Path(path_type=Path), metavar="JOB|MAPPING")
+@click.option("--source", envvar="MIGRATOR_SOURCE_URL", help=f"{_SOURCE} Of a MAPPING; a JOB names its own.")
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path),
+    metavar="OTHER",
+    help="Another job or mapping of the same source, to be shown beside it.",
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write it as one HTML file, too."
+)
+@click.option(
+    "--statements",
+    default="auto",
+    show_default=True,
+    metavar="auto|none|FILE",
+    help="How often rows change. auto: what the server counted; FILE: statements that write, with rates (-- 12.5/s).",
+)
+@click.option(
+    "--rows-exact",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Read all rows of an entity of up to so many; of a larger one some by chance.",
+)
+@click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
+@keys_option
+@json_option
+def plan() -> Work:
+    """Say what a mapping's table would take, from the rows of its source: nothing is created and nothing is written.
+
+    Reads, pages and dollars of each access pattern, item collections and their largest keys, what one change rewrites,
+    what does not fit and what could be less, time and cost of filling the table.
+
+    Exit code 0: it fits; 1: something does not; 2: wrong use; 3: the source is away.
+    """
+    from migrator.cli.design.plan import plan
+
+    return plan
 
 
 @click.group(cls=Branch)

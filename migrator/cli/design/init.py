@@ -149,7 +149,7 @@ class _Asking:
             return default_statements(self.facts, lambda name: quote + name.replace(quote, quote * 2) + quote)
         if where == "auto":
             return recorded_statements(self.source.query, self.facts.dialect)
-        return statements_of(_file_text(Path(where)), self.facts.dialect)
+        return statements_of(file_text(Path(where)), self.facts.dialect)
 
     def _faults(self, text: str) -> Sequence[Fault]:
         """Faults of a mapping's text, by its form, by the schema, and of its SQL by the source."""
@@ -164,7 +164,7 @@ class _Asking:
         ]
 
 
-def _file_text(path: Path) -> str:
+def file_text(path: Path) -> str:
     """Raises: SettingsError where there is no such file, or no text in it."""
     try:
         size_bytes = path.stat().st_size

@@ -234,8 +234,8 @@ _GB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars: a million write and read request units, a GB stored for a month. `source`: date and page;
-    `infrequent`: of the table class for infrequent access."""
+    """US dollars: a million write and read request units, a GB stored for a month; an hour of a provisioned unit. `source`:
+    date and page; `infrequent`: of the table class for infrequent access."""
 
     region: str
     write: Decimal
@@ -243,6 +243,8 @@ class Price:
     storage: Decimal
     source: str
     infrequent: bool = False
+    write_hour: Decimal = Decimal(0)
+    read_hour: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, Tag
 
 from migrator.mapping.language.value_forms import (
     COLUMN_TYPE,
+    FREQUENCY,
     ConditionForm,
     Form,
     Name,
@@ -147,6 +148,7 @@ class PatternForm(Form):
     atomic: bool = False
     schema_: Name | None = Field(default=None, alias="schema")
     budget: BudgetForm | None = None
+    frequency: Annotated[str, Field(pattern=FREQUENCY)] | None = None
     sql: SqlForm
 
 

@@ -99,10 +99,10 @@ def _follows(fault: Fault, taken_out: set[str]) -> bool:
 
 
 def _worded(fault: Fault, document: Document) -> Fault:
-    """The fault, with a better message for an obsolete word of a pattern and for an unknown index of an item."""
+    """The fault, with a better message for a pattern's frequency and for an unknown index of an item."""
     path = fault.where.split(".")
     if path[0] == "access_patterns" and path[2:] == ["frequency"]:
-        return document.fault(path, "frequency is not used: delete the line")
+        return document.fault(path, "write how often it is asked: 12.5/s, 300/min, 40/h or 5/day")
     if (
         len(path) != 5
         or path[0] != "entities"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from migrator.mapping.heart.filters import FILTERS
 from migrator.mapping.language import forms as pattern_forms
 from migrator.mapping.language.document import Path
+from migrator.mapping.language.value_forms import FREQUENCY
 from migrator.model.errors import did_you_mean
 from migrator.model.mapping import (
     CompareRules,
@@ -226,6 +228,7 @@ class PatternParser:
             compare=rules_of(form.compare),
             redact=tuple(form.redact),
             p99_ms=form.budget.p99_ms if form.budget else None,
+            calls_per_s=_calls_per_s(form.frequency),
         )
         rule_faults(self.reader, made, form, self.at)
         self._check_params(made)
@@ -336,6 +339,14 @@ class PatternParser:
         elif pattern.operation != "batch_get" and used:
             what = f"'{used[0]}' is a list; only the key of batch_get takes one"
             self.reader.fault((*self.at, pattern.operation), what)
+
+
+_SECONDS = {"s": 1, "min": 60, "h": 3_600, "day": 86_400}
+
+
+def _calls_per_s(frequency: str | None) -> float | None:
+    match = re.match(FREQUENCY, frequency or "")
+    return None if match is None else float(match[1]) / _SECONDS[match[2]]
 
 
 def _names(pattern: Pattern) -> set[str]:

@@ -44,6 +44,8 @@ def _listed(members: list[str]) -> str:
 
 # ── The forms of a table and of values in a mapping file, and what all forms share ──
 
+FREQUENCY = r"^([0-9]{1,12}(?:\.[0-9]{1,6})?)/(s|min|h|day)$"
+"""How often a pattern is asked: calls, and the time in which they are."""
 COLUMN_TYPE = r"^(integer|number(\((0|[1-9]\d?)\))?|float|text|boolean|date|time|timestamp( with zone)?|uuid|binary|json)$"
 """Types of computed columns: number(2) is an exact number with two decimals."""
 

@@ -142,7 +142,7 @@ class Requests:
         """Checks the parameters without building the request. Raises: SettingsError, as `of`."""
         pattern = self._pattern
         if pattern.operation == "query":
-            self._tests(params)
+            self.tests(params)
         elif pattern.operation == "get":
             _whole_key(self._table, Renderer(self._templates, params))
         else:
@@ -151,7 +151,7 @@ class Requests:
     def _request(self, params: Dict[str, Any]) -> Request:
         pattern, key = self._pattern, self._key
         if pattern.operation == "query":
-            return self._query(self._tests(params))
+            return self._query(self.tests(params))
         if pattern.operation == "get":
             whole_key = _whole_key(self._table, Renderer(self._templates, params))
             return Request("get", ({"Key": whole_key, "ConsistentRead": pattern.consistent},), key)
@@ -162,7 +162,7 @@ class Requests:
         )
         return Request("batch_get", sent, key)
 
-    def _query(self, made: _QueryParts) -> Request:
+    def _query(self, made: QueryParts) -> Request:
         pattern, index = self._pattern, self._index
         assert index is not None
         return Request(
@@ -175,13 +175,14 @@ class Requests:
             near=made.near,
         )
 
-    def _tests(self, params: Dict[str, Any]) -> _QueryParts:
+    def tests(self, params: Dict[str, Any]) -> QueryParts:
+        """What the pattern's query compares. Raises: SettingsError, as `of`."""
         pattern, index, star = self._pattern, self._index, self._star
         assert index is not None
         render = Renderer(self._templates, params)
         sort = _sort(pattern, index, render)
         partitions = [] if sort is None else _partitions(pattern, index, star, render)
-        return _QueryParts(
+        return QueryParts(
             partitions,
             sort or [],
             _filters(pattern, render) if partitions else [],
@@ -223,8 +224,8 @@ def _key_templates(pattern: Pattern) -> list[Template]:
 
 
 @dataclass(frozen=True)
-class _Test:
-    """One condition with its values."""
+class KeyTest:
+    """One condition on an attribute, of a key or another, with its values."""
 
     attribute: str
     operator: Operator
@@ -232,21 +233,21 @@ class _Test:
 
 
 @dataclass(frozen=True)
-class _QueryParts:
+class QueryParts:
     """A Query with its parameters put in: tests of each partition, of the sort key and of filtered attributes."""
 
-    partitions: list[list[_Test]]
-    sort: list[_Test]
-    filters: list[_Test]
+    partitions: list[list[KeyTest]]
+    sort: list[KeyTest]
+    filters: list[KeyTest]
     limit: int | None
     near: Nearby | None
 
 
-def _partitions(pattern: Pattern, index: Index, star: Ref | None, render: Renderer) -> list[list[_Test]]:
+def _partitions(pattern: Pattern, index: Index, star: Ref | None, render: Renderer) -> list[list[KeyTest]]:
     """The partitions to query: one, or one for each text of a `*`."""
     return [
         [
-            _Test(attribute.name, "equal", [render.set_key(template, attribute)])
+            KeyTest(attribute.name, "equal", [render.set_key(template, attribute)])
             for attribute, template in zip(index.partition, templates, strict=True)
         ]
         for templates in ([pattern.key] if star is None else _starred(pattern, star, render))
@@ -262,9 +263,9 @@ def _starred(pattern: Pattern, star: Ref, render: Renderer) -> Iterator[tuple[Te
         )
 
 
-def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[_Test] | None:
+def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[KeyTest] | None:
     """Conditions on the sort key, without those of unset parameters; None where no item can satisfy them."""
-    tests: list[_Test] = []
+    tests: list[KeyTest] = []
     for number, (attribute, condition) in enumerate(zip(index.sort, pattern.sort, strict=False)):
         values = [render.key(template, attribute) for template in condition.values]
         if None in values:
@@ -275,11 +276,11 @@ def _sort(pattern: Pattern, index: Index, render: Renderer) -> list[_Test] | Non
             raise SettingsError(f"{pattern.name}: {attribute.name} can be asked only together with {missing}")
         if condition.operator == "between" and values[0] > values[1]:
             return None
-        tests.append(_Test(attribute.name, condition.operator, values))
+        tests.append(KeyTest(attribute.name, condition.operator, values))
     return tests
 
 
-def _parameters(pattern: Pattern, partition: list[_Test], made: _QueryParts) -> dict[str, Any]:
+def _parameters(pattern: Pattern, partition: list[KeyTest], made: QueryParts) -> dict[str, Any]:
     names: dict[str, str] = {}
     bound: dict[str, Any] = {}
     conditions = [*_clauses("p", partition, names, bound), *_clauses("s", made.sort, names, bound)]
@@ -299,17 +300,19 @@ def _parameters(pattern: Pattern, partition: list[_Test], made: _QueryParts) -> 
     return query
 
 
-def _filters(pattern: Pattern, render: Renderer) -> list[_Test]:
+def _filters(pattern: Pattern, render: Renderer) -> list[KeyTest]:
     """Conditions on other attributes, without those of unset parameters."""
     tests = [
-        _Test(comparison.attribute, comparison.operator, [render.value(value) for value in comparison.values])
+        KeyTest(
+            comparison.attribute, comparison.operator, [render.value(value) for value in comparison.values]
+        )
         for comparison in pattern.filters
     ]
     return [test for test in tests if None not in test.values]
 
 
 def _clauses(
-    letter: str, tests: Sequence[_Test], names: dict[str, str], bound: dict[str, Any]
+    letter: str, tests: Sequence[KeyTest], names: dict[str, str], bound: dict[str, Any]
 ) -> Iterator[str]:
     """The conditions as DynamoDB writes them, such as `#s0 BETWEEN :s0 AND :s1`; names and values are added."""
     count = 0

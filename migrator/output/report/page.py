@@ -32,13 +32,13 @@ _EXAMPLES = 3
 
 def html_page(model: ReportModel) -> str:
     """The whole page. What it holds of rows is text, never markup."""
-    environment = _environment()
-    style, script = (_part(environment, name) for name in ("report.css", "report.js"))
+    environment = environment_of_pages()
+    style, script = (part_of_page(environment, name) for name in ("report.css", "report.js"))
     return environment.get_template("report.html").render(
         model=model,
         style=style,
         script=script,
-        policy=_policy(style, script),
+        policy=policy_of(style, script),
         bars=bars_of(model.timeline),
         curves={pattern.name: curves_of(pattern.latency) for pattern in model.patterns if pattern.latency},
         examples=_EXAMPLES,
@@ -46,7 +46,7 @@ def html_page(model: ReportModel) -> str:
     )
 
 
-def _environment() -> Environment:
+def environment_of_pages() -> Environment:
     environment = Environment(
         loader=PackageLoader("migrator.output.report"),
         autoescape=True,
@@ -74,19 +74,19 @@ def _environment() -> Environment:
     return environment
 
 
-def _part(environment: Environment, name: str) -> Markup:
+def part_of_page(environment: Environment, name: str) -> Markup:
     """Style or script as it stands; nothing is filled in, so its hash is that of the file."""
     loader = environment.loader
     assert loader is not None
     return Markup(loader.get_source(environment, name)[0].strip())
 
 
-def _policy(style: str, script: str) -> str:
+def policy_of(style: str, script: str) -> str:
     """Only this style and this script; no address, no form, no frame, no text that becomes code."""
     words: Mapping[str, Any] = {
         "default-src": "'none'",
         "style-src": _hash(style),
-        "script-src": _hash(script),
+        "script-src": _hash(script) if script else "'none'",
         "base-uri": "'none'",
         "form-action": "'none'",
         "require-trusted-types-for": "'script'",

@@ -236,10 +236,11 @@ class Links:
 class Recorded:
     """Statements that a server recorded. `select`: SQL for (statement, calls) of this database. `hidden`: what stands in
     place of a statement that this user may not read, '' where nothing does. `advice`: what makes the server record; `grant`:
-    what lets a user read it.
+    what lets a user read it. `changed`: SQL for (schema, table, rows that were written, in so many seconds).
     """
 
     select: str
+    changed: str
     hidden: str
     advice: str
     grant: str

@@ -102,8 +102,7 @@ def test_every_help_ends_with_an_example_that_can_be_read(name: str, tmp_path: P
 
 
 def test_the_help_lists_every_command_once_and_cuts_no_sentence(tmp_path: Path) -> None:
-    listed = [name for names in SECTIONS.values() for name in names]
-    assert sorted(listed) == sorted(cli.commands)
+    assert set(SECTIONS) < {line.rstrip(":") for line in ran(tmp_path, "--help").out.splitlines()}
     for words in (
         [],
         *([name] for name, command in cli.commands.items() if isinstance(command, click.Group)),

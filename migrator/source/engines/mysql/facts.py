@@ -17,6 +17,7 @@ from migrator.source.engines.catalogue import (
     NESTED,
     REFUSED,
     Kinds,
+    Recorded,
     Reflected,
     TypeRule,
     the_users,
@@ -367,3 +368,18 @@ def _grouped(
     for row in connection.execute(statement, {"schema": schema}):
         by_table.setdefault(row.table_name, {}).setdefault(row.name, []).append(row)
     return by_table
+
+
+# ── What the server records of its statements and of its tables' writes ──
+
+RECORDED = Recorded(
+    select="SELECT DIGEST_TEXT, COUNT_STAR FROM performance_schema.events_statements_summary_by_digest"
+    " WHERE SCHEMA_NAME = DATABASE() AND DIGEST_TEXT IS NOT NULL",
+    changed="SELECT OBJECT_SCHEMA, OBJECT_NAME, COUNT_INSERT + COUNT_UPDATE + COUNT_DELETE, (SELECT VARIABLE_VALUE FROM"
+    " performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime')"
+    " FROM performance_schema.table_io_waits_summary_by_table"
+    " WHERE OBJECT_TYPE = 'TABLE' AND OBJECT_SCHEMA = DATABASE()",
+    hidden="",
+    advice="set performance_schema=ON in the server's configuration and restart it; statements since then are recorded",
+    grant="GRANT SELECT ON performance_schema.* TO the user of the source",
+)

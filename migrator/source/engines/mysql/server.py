@@ -35,7 +35,7 @@ from migrator.source.engines.base import (
     Writers,
     no_replica,
 )
-from migrator.source.engines.catalogue import Recorded
+from migrator.source.engines.mysql.facts import RECORDED
 from migrator.source.engines.shared import drops_unchecked, part_of, split
 
 # ── Facts about MariaDB and MySQL servers: plans, statistics, replicas ──
@@ -147,13 +147,7 @@ SERVER = Server(
     explaining=Explaining("EXPLAIN", _partitions, _plan, _expected),
     replication=replication,
     hides_rows=False,
-    recorded=Recorded(
-        select="SELECT DIGEST_TEXT, COUNT_STAR FROM performance_schema.events_statements_summary_by_digest"
-        " WHERE SCHEMA_NAME = DATABASE() AND DIGEST_TEXT IS NOT NULL",
-        hidden="",
-        advice="set performance_schema=ON in the server's configuration and restart it; statements since then are recorded",
-        grant="GRANT SELECT ON performance_schema.* TO the user of the source",
-    ),
+    recorded=RECORDED,
 )
 
 

@@ -122,12 +122,23 @@ def test_a_job_that_is_given_as_a_mapping_is_told_as_one() -> None:
         assert "the file that its `mapping:` names" in fault.what
 
 
-def test_frequency_which_the_language_had_is_told_to_go() -> None:
+@pytest.mark.parametrize(
+    ("written", "calls_per_s"), [("12.5/s", 12.5), ("300/min", 5.0), ("36/h", 0.01), ("86400/day", 1.0)]
+)
+def test_a_frequency_is_calls_a_second(written: str, calls_per_s: float) -> None:
     data = copy.deepcopy(WHOLE)
     pattern = next(iter(data["access_patterns"]))
-    data["access_patterns"][pattern]["frequency"] = "often"
+    data["access_patterns"][pattern]["frequency"] = written
+    assert parse_mapping(json.dumps(data), "m.yaml").mapping.patterns[pattern].calls_per_s == calls_per_s
+
+
+@pytest.mark.parametrize("written", ["often", "12.5", "-1/s", "1/month", 5, "1e9/s", ["1/s"]])
+def test_a_frequency_in_other_words_is_told_how_to_be_written(written: object) -> None:
+    data = copy.deepcopy(WHOLE)
+    pattern = next(iter(data["access_patterns"]))
+    data["access_patterns"][pattern]["frequency"] = written
     (fault,) = examine_mapping(json.dumps(data), "m.yaml").faults
     assert (fault.where, fault.what) == (
         f"access_patterns.{pattern}.frequency",
-        "frequency is not used: delete the line",
+        "write how often it is asked: 12.5/s, 300/min, 40/h or 5/day",
     )

@@ -1,0 +1,212 @@
+"""What of a design does not fit DynamoDB, what will not for long, and what could be less; each with a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from migrator.mapping.capacity.collections import ItemCollection, Measured
+from migrator.mapping.capacity.design import (
+    KeyColumn,
+    asking,
+    forms_of,
+    has_time,
+    is_bucketed,
+    is_constant,
+    places_of,
+)
+from migrator.model.capacity import Advice, PatternReads, Rewrite, TypeSize, Writes
+from migrator.model.mapping import Mapping as MappingModel
+from migrator.model.mapping import Pattern
+from migrator.model.table import ITEM_BYTES, Index
+
+LOCAL_COLLECTION_BYTES = 10 * 1024**3
+"""Of one item collection where the table has a local index. Source: AWS Developer Guide, "Local secondary indexes"."""
+PARTITION_WRITE_UNITS = 1_000
+PARTITION_READ_UNITS = 3_000
+"""A second, of one partition. Source: AWS Developer Guide, "Best practices for designing partition keys"."""
+NEAR = 0.8
+"""Of a limit: what is above is near it."""
+LARGE_ITEMS = 1_000
+LARGE_BYTES = 1024 * 1024
+"""An item collection of more is no page of one Query any more."""
+_MB = 1024**2
+
+
+@dataclass(frozen=True)
+class Design:
+    """What was measured of a mapping, for advice. `totals`: items by type."""
+
+    mapping: MappingModel
+    types: Mapping[str, TypeSize]
+    places: Mapping[str, Measured]
+    with_local: Measured | None
+    writes: Writes
+    rates: Mapping[str, float]
+    """Puts a second, by type."""
+
+
+def advice_of(design: Design, patterns: Sequence[PatternReads], rewrites: Sequence[Rewrite]) -> list[Advice]:
+    """All of it, what does not fit first."""
+    order = {"misfit": 0, "warning": 1, "advice": 2}
+    advice = [
+        *_items(design),
+        *_local(design),
+        *_busy(design),
+        *_asked_partitions(design, patterns),
+        *_unbounded(design),
+        *_rewrites(rewrites),
+    ]
+    return sorted(advice, key=lambda one: order[one.weight])
+
+
+# ── limits of DynamoDB ──
+
+
+def refusals(refused: Mapping[str, float], reasons: Mapping[str, str]) -> Iterator[Advice]:
+    """Rows that make no items. `reasons`: of the first of each entity, without values."""
+    for entity, rows in sorted(refused.items()):
+        what = f"{rows:,.0f} row(s) make no items; the first: {reasons[entity]}"
+        yield Advice(
+            "misfit", "refused rows", entity, what, "mend the rows, or the mapping as the reason says"
+        )
+
+
+def _items(design: Design) -> Iterator[Advice]:
+    for size in design.types.values():
+        if size.near or size.largest_bytes > NEAR * ITEM_BYTES:
+            what = f"{size.near:,} item(s) of more than {NEAR:.0%} of 400 KB; the largest has {size.largest_bytes:,} bytes"
+            way_out = "keep its largest attribute in S3 ({from: …, to: s3}), or split the item"
+            yield Advice("warning", "large items", size.type, what, way_out)
+
+
+def _local(design: Design) -> Iterator[Advice]:
+    largest = design.with_local.largest[0].bytes if design.with_local and design.with_local.largest else 0
+    if largest > NEAR * LOCAL_COLLECTION_BYTES:
+        weight = "misfit" if largest > LOCAL_COLLECTION_BYTES else "warning"
+        what = f"the largest item collection takes {largest / 1024**3:,.1f} GB with its entries in local indexes, of 10 GB"
+        way_out = "make the local index a global one, or end the partition key with a time or a shard"
+        yield Advice(weight, "local index", "the table", what, way_out)  # type: ignore[arg-type]
+
+
+def write_units_per_s(design: Design, index: str, collection: ItemCollection) -> float | None:
+    """Of one partition, if changes are spread over a type's items; None where no rate is known."""
+    if not design.writes.source:
+        return None
+    total = 0.0
+    for type_, items in collection.types.items():
+        size = design.types[type_]
+        own = size.units - sum(size.index_units.values())
+        units = size.index_units.get(index, 0.0) if index else own
+        total += design.rates.get(type_, 0.0) * units * items / (size.items or 1)
+    return total
+
+
+def _busy(design: Design) -> Iterator[Advice]:
+    for index, measured in design.places.items():
+        for collection in measured.largest:
+            units = write_units_per_s(design, index, collection)
+            if units is None or units <= NEAR * PARTITION_WRITE_UNITS:
+                continue
+            weight = "misfit" if units > PARTITION_WRITE_UNITS else "warning"
+            types = ", ".join(sorted(collection.types))
+            what = f"one partition ({types}) takes {units:,.0f} write units a second, of {PARTITION_WRITE_UNITS:,}"
+            way_out = "spread it: a shard of the row's key at the end of the partition key, all shards asked with a *"
+            yield Advice(weight, "write units", _at(index), what, way_out)  # type: ignore[arg-type]
+            break
+
+
+def _asked_partitions(design: Design, patterns: Sequence[PatternReads]) -> Iterator[Advice]:
+    """Patterns that ask one partition alone, whatever their parameters are."""
+    for reads in patterns:
+        pattern = design.mapping.patterns[reads.pattern]
+        units = reads.units * (reads.calls_per_s or 0.0)
+        if is_constant(pattern.key) and units > NEAR * PARTITION_READ_UNITS:
+            weight = "misfit" if units > PARTITION_READ_UNITS else "warning"
+            what = f"reads one partition with {units:,.0f} read units a second, of {PARTITION_READ_UNITS:,}"
+            way_out = "spread the partition over shards, or keep the answer in a cache"
+            yield Advice(weight, "read units", reads.pattern, what, way_out)  # type: ignore[arg-type]
+
+
+# ── what grows ──
+
+
+def _unbounded(design: Design) -> Iterator[Advice]:
+    """For each place the types that fill its large item collections."""
+    for index in places_of(design.mapping):
+        forms = forms_of(design.mapping, index)
+        named: set[str] = set()
+        for collection in design.places[index.name].largest:
+            type_ = max(collection.types, key=lambda name: (collection.types[name], name))
+            large = collection.items >= LARGE_ITEMS or collection.bytes >= LARGE_BYTES
+            key = forms.get(type_)
+            if not large or key is None or type_ in named or is_bucketed(key.partition):
+                continue
+            named.add(type_)
+            kind = "all of them in one partition" if is_constant(key.partition) else "the largest"
+            partition = " ".join(form.source if form else "an attribute" for form in key.partition)
+            what = (
+                f"{type_} under {partition}: {kind} has {collection.items:,.0f} items, {collection.bytes / _MB:,.1f} MB,"
+                " and nothing bounds it"
+            )
+            way_out = _way_out(asking(design.mapping, index, type_), time=has_time(key.sort))
+            yield Advice("warning", "unbounded collection", _at(index.name), what, way_out)
+
+
+def _way_out(patterns: Sequence[Pattern], *, time: bool) -> str:
+    if patterns and all(pattern.limit is not None for pattern in patterns):
+        return "top-N: every pattern here asks for the first few; keep those alone (collect: with first: on the parent)"
+    if time:
+        return "bucket: end the partition key with the month or the day of its time, and ask the buckets of a range with a *"
+    return "shard: end the partition key with a shard of the row's key, and ask all shards with a *"
+
+
+def _rewrites(rewrites: Sequence[Rewrite]) -> Iterator[Advice]:
+    for rewrite in rewrites:
+        if rewrite.items >= LARGE_ITEMS:
+            what = f"one change of a row rewrites {rewrite.items:,.0f} items of {rewrite.entity} (p99)"
+            way_out = "leave what changes of it out of these items, and read it from an item of its own"
+            yield Advice("warning", "rewrites", rewrite.table, what, way_out)
+
+
+# ── what could be less ──
+
+
+def changing_keys(columns: Sequence[KeyColumn], writes: Writes) -> Iterator[Advice]:
+    """Columns of keys that are updated, the most often first."""
+    rated = [(writes.updates_per_s.get((key.table, key.column), 0.0), key) for key in columns]
+    for rate, key in sorted(rated, key=lambda pair: (-pair[0], pair[1].table, pair[1].column, pair[1].type)):
+        if rate > 0:
+            what = f"{key.column} stands in a key of {key.type} and changes {rate:,.4g} times a second"
+            if key.index:
+                way_out = "each change writes that index twice (a delete and a put): ask by something that stays, and filter"
+                yield Advice("advice", "changing key", f"{key.table}, {key.index}", what, way_out)
+            else:
+                way_out = (
+                    "each change deletes an item and writes another: take the column out of the table's key"
+                )
+                yield Advice("warning", "changing key", f"{key.table}, the table", what, way_out)
+
+
+def unasked(entries: Sequence[tuple[str, str]], types: Mapping[str, TypeSize]) -> Iterator[Advice]:
+    for index, type_ in entries:
+        units = types[type_].index_units.get(index, 0.0) if type_ in types else 0.0
+        cost = f"; each put of an item takes {units:,.3g} write unit(s) for one" if units else ""
+        what = f"no pattern asks for the entries of {type_}{cost}"
+        yield Advice("advice", "unasked entries", index, what, f"take {index} out of {type_}")
+
+
+def narrowed(
+    indexes: Mapping[str, Index], now: Mapping[str, float], then: Mapping[str, float]
+) -> Iterator[Advice]:
+    """`now`, `then`: bytes of each index's entries as they are, and as its patterns would do with."""
+    for name, index in indexes.items():
+        if now.get(name) and then[name] < NEAR * now[name]:
+            saved = 1 - then[name] / now[name]
+            names = ", ".join(index.projection) if isinstance(index.projection, tuple) else ""
+            what = f"its patterns need {saved:.0%} less than it holds ({now[name] / _MB:,.1f} MB)"
+            yield Advice("advice", "projection", name, what, f"project: [{names}]")
+
+
+def _at(index: str) -> str:
+    return index or "the table"

@@ -1,0 +1,245 @@
+"""What the mapping alone tells of its design: entries that no pattern asks, narrower projections, columns of keys, and what
+of the source it leaves out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from migrator.mapping.heart.changes import captured_name
+from migrator.mapping.heart.filters import FILTERS, unit_of
+from migrator.mapping.patterns.param_sources import Form, StoredKey, reachable_keys, stored_keys
+from migrator.mapping.show.redaction import mask, masked_keys, redaction_of
+from migrator.model.facts import (
+    CollectionPlan,
+    EntityPlan,
+    JoinPlan,
+    SchemaFacts,
+    Slot,
+    TableFacts,
+    kept_columns,
+)
+from migrator.model.mapping import Mapping as MappingModel
+from migrator.model.mapping import Pattern, Template, paths_in
+from migrator.model.table import Index
+
+PROJECTED = 20
+"""Attributes of one index that DynamoDB lets a table name, so that all its indexes together stay below its limit of 100."""
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of a table that a key is made of. `index`: '' for the table's own key."""
+
+    table: str
+    column: str
+    type: str
+    index: str
+
+
+def places_of(mapping: MappingModel) -> list[Index]:
+    """The table, seen as an index without a name, then its indexes."""
+    table = mapping.table.asked(None)
+    assert table is not None
+    return [table, *mapping.table.indexes]
+
+
+# ── entries and attributes that no pattern asks for ──
+
+
+def asking(mapping: MappingModel, index: Index, type_: str) -> list[Pattern]:
+    """The patterns whose key can match items of the type in the index (or in the table)."""
+    patterns = (one for one in mapping.patterns.values() if (one.index or "") == index.name)
+    return [
+        pattern
+        for pattern in patterns
+        if any(key.item.type == type_ for key in reachable_keys(mapping, pattern, index))
+    ]
+
+
+def unasked_entries(mapping: MappingModel) -> list[tuple[str, str]]:
+    """(index, type) of entries that the key of no pattern can match."""
+    return [
+        (index.name, key.item.type)
+        for index in mapping.table.indexes
+        for key in stored_keys(mapping, index)
+        if not asking(mapping, index, key.item.type)
+    ]
+
+
+def narrower(mapping: MappingModel) -> dict[str, Index]:
+    """Indexes that project everything, with a projection of what their patterns return, filter by and need."""
+    table = mapping.table
+    made = {}
+    for index in table.indexes:
+        patterns = [one for one in mapping.patterns.values() if one.index == index.name]
+        keys = {attribute.name for attribute in (*table.key, *index.attributes)}
+        needed = {name for pattern in patterns for name in _needed(pattern)}
+        needed |= {table.type_attribute, *((table.ttl,) if table.ttl else ())}
+        names = tuple(sorted(needed - keys))
+        if patterns and index.projection == "all" and len(names) <= PROJECTED:
+            made[index.name] = replace(index, projection=names)
+    return made
+
+
+def _needed(pattern: Pattern) -> Iterator[str]:
+    yield from (condition.attribute for condition in pattern.filters)
+    yield from pattern.near.at if pattern.near else ()
+    yield from (name for part in pattern.parts for name in part.attributes)
+
+
+# ── what keys are made of ──
+
+
+def key_columns(mapping: MappingModel, plans: Sequence[EntityPlan]) -> list[KeyColumn]:
+    """Columns of the entities' own rows, and of rows joined to them, that a key of the table or of an index is made of."""
+    columns: dict[KeyColumn, None] = {}
+    for plan in plans:
+        places = dict(_columns_of(plan))
+        for design in plan.entity.items:
+            forms = [("", design.key), *((entry.index, entry.values) for entry in design.entries)]
+            for index, templates in forms:
+                for path in paths_in(templates):
+                    if path in places:
+                        table, column = places[path]
+                        columns[KeyColumn(table, column, design.type, index)] = None
+    return list(columns)
+
+
+def _columns_of(plan: EntityPlan) -> Iterator[tuple[str, tuple[str, str]]]:
+    """(path, (table, column)) of what the row tree holds, lists aside."""
+    tables = {"": plan.table} | {join.alias: join.table for join in plan.joins}
+    for slot in plan.slots:
+        if slot.alias in tables and slot.column.sql is None:
+            yield slot.path, (captured_name(tables[slot.alias]), slot.column.real)
+
+
+def forms_of(mapping: MappingModel, index: Index) -> dict[str, StoredKey]:
+    """The keys of the index's items, by type."""
+    return {key.item.type: key for key in stored_keys(mapping, index)}
+
+
+def is_constant(forms: Sequence[Form]) -> bool:
+    """Whether all items of a type are in one partition."""
+    return all(form is not None and not form.refs for form in forms)
+
+
+def is_bucketed(forms: Sequence[Form]) -> bool:
+    """Whether a partition ends with a time."""
+    refs = (ref for form in forms if form is not None for ref in form.refs)
+    return any(unit_of(used) for ref in refs for used in ref.filters)
+
+
+def has_time(forms: Sequence[Form]) -> bool:
+    """Whether the items of a partition are in the order of a time."""
+    refs = (ref for form in forms if form is not None for ref in form.refs)
+    return any(FILTERS[used.name].writes_time for ref in refs for used in ref.filters)
+
+
+# ── keys as they may be shown ──
+
+
+@dataclass(frozen=True)
+class KeyMask:
+    """Masks partition keys: of what a pattern redacts wholly, of others the parts that may name a person."""
+
+    templates: Mapping[str, Sequence[Template]]
+    secret: frozenset[tuple[str, str]]
+    whole: bool
+
+    @classmethod
+    def of(cls, mapping: MappingModel, plans: Sequence[EntityPlan], *, whole: bool) -> KeyMask:
+        redaction = redaction_of(mapping, plans)
+        templates = {
+            index.name: sorted(
+                {form for key in stored_keys(mapping, index) for form in key.partition if form is not None},
+                key=lambda form: (
+                    -sum(len(part) for part in form.parts if isinstance(part, str)),
+                    form.source,
+                ),
+            )
+            for index in places_of(mapping)
+        }
+        secret = {
+            (index.name, design.type)
+            for plan in plans
+            for index in places_of(mapping)
+            for design in plan.entity.items
+            for key in stored_keys(mapping, index)
+            if key.item.type == design.type
+            and any(form is not None and redaction.hides_key(plan, form) for form in key.partition)
+        }
+        return cls(templates, frozenset(secret), whole)
+
+    def text(self, index: str, key: Sequence[object], types: Sequence[str]) -> str:
+        if any((index, type_) in self.secret for type_ in types):
+            return " ".join(mask(str(value)) for value in key)
+        if self.whole:
+            return " ".join(map(str, key))
+        text = masked_keys(json.dumps([str(value) for value in key]), self.templates[index])
+        return " ".join(json.loads(text))
+
+
+# ── what of the source no entity reads ──
+
+
+def unmapped_tables(facts: SchemaFacts, plans: Sequence[EntityPlan]) -> tuple[str, ...]:
+    """Tables that no entity reads, by their written names."""
+    read = {captured_name(table) for plan in plans for table, _ in _read(plan)}
+    return tuple(sorted(name for name, table in facts.tables.items() if captured_name(table) not in read))
+
+
+def unmapped_columns(plans: Sequence[EntityPlan]) -> dict[str, tuple[str, ...]]:
+    """By table the columns, by their written names, that no entity reads of it."""
+    read: dict[str, set[str]] = {}
+    tables: dict[str, TableFacts] = {}
+    for plan in plans:
+        for table, reals in _read(plan):
+            name = captured_name(table)
+            tables.setdefault(name, table)
+            read.setdefault(name, set()).update(reals)
+    left = {
+        name: tuple(
+            column.name for column in table.columns if column.sql is None and column.real not in read[name]
+        )
+        for name, table in sorted(tables.items())
+    }
+    return {name: columns for name, columns in left.items() if columns}
+
+
+def _read(plan: EntityPlan) -> Iterator[tuple[TableFacts, set[str]]]:
+    """(table, real names of its columns) that the plan reads, links among them."""
+    written = {column.name: column.real for column in plan.table.columns}
+    kept = {
+        written[name]
+        for design in plan.entity.items
+        for name in kept_columns(plan, design)
+        if name in written
+    }
+    own = {column.real for column in plan.key} | kept | {column.real for column, _ in plan.where}
+    own |= {theirs for collection in plan.collections for _, theirs in collection.link}
+    yield from _joined(plan.table, own, plan.joins, plan.slots)
+    for collection in plan.collections:
+        yield from _joined(collection.table, _of_child(collection), collection.joins, collection.slots)
+    yield from ((table, set(columns)) for table, columns in plan.changes)
+
+
+def _of_child(collection: CollectionPlan) -> set[str]:
+    reals = {own for own, _ in collection.link}
+    return reals | ({collection.column.real} if collection.column is not None else set())
+
+
+def _joined(
+    root: TableFacts, own: set[str], joins: Sequence[JoinPlan], slots: Sequence[Slot]
+) -> Iterator[tuple[TableFacts, set[str]]]:
+    tables = {"": root} | {join.alias: join.table for join in joins}
+    read: dict[str, set[str]] = {alias: set() for alias in tables}
+    read[""] |= own
+    for join in joins:
+        read[join.parent] |= {theirs for theirs, _ in join.on}
+        read[join.alias] |= {mine for _, mine in join.on}
+    for slot in slots:
+        if slot.alias in read:
+            read[slot.alias].add(slot.column.real)
+    yield from ((table, read[alias]) for alias, table in tables.items())

@@ -1,0 +1,1 @@
+"""What a design takes, measured on the rows of its source before a table exists."""

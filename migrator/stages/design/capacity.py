@@ -1,0 +1,277 @@
+"""Everything that a design takes, joined: what was measured of its items, what the source says, and prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from migrator.mapping.capacity.advice import (
+    Design,
+    advice_of,
+    changing_keys,
+    narrowed,
+    refusals,
+    unasked,
+    write_units_per_s,
+)
+from migrator.mapping.capacity.collections import ItemCollection, Measured
+from migrator.mapping.capacity.design import (
+    KeyMask,
+    key_columns,
+    narrower,
+    unasked_entries,
+    unmapped_columns,
+    unmapped_tables,
+)
+from migrator.mapping.check.check import Checked
+from migrator.mapping.heart.wire import Price
+from migrator.model.capacity import (
+    SECONDS_A_MONTH,
+    Advice,
+    Bills,
+    Capacity,
+    FanOut,
+    HotKey,
+    Load,
+    Place,
+    Rewrite,
+    TypeSize,
+    Writes,
+)
+from migrator.model.facts import SchemaFacts
+from migrator.stages.design.sizing import Sized
+
+NEW_TABLE_UNITS = 4_000
+"""Write units a second that a new table on demand takes at once. Source: AWS Developer Guide, "On-demand capacity mode"."""
+USED = 0.7
+"""Of provisioned capacity: what auto scaling aims at. Source: AWS Developer Guide, "DynamoDB auto scaling"."""
+_GB = 1024**3
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a design is judged by, beside its items. `triggers`: that capture would install; `page_rows`: of a backfill;
+    `units_per_s`: that the table may be written with, as `limit` says; `unpriced`: why there is no price."""
+
+    mapping: str
+    triggers: int
+    facts: SchemaFacts
+    fan_outs: Sequence[FanOut]
+    writes: Writes
+    page_rows: int
+    units_per_s: float
+    limit: str
+    price: Price | None
+    unpriced: str
+    notes: tuple[str, ...] = ()
+    whole_keys: bool = False
+
+
+def capacity_of(checked: Checked, sized: Sized, around: Around) -> Capacity:
+    return _Joining(checked, sized, around).capacity()
+
+
+class _Joining:
+    """Joins one design's figures."""
+
+    def __init__(self, checked: Checked, sized: Sized, around: Around) -> None:
+        self.mapping = checked.mapping
+        self.plans = checked.plans
+        self.sized = sized
+        self.around = around
+        self.types = {
+            name: totals.size(name, exact=sized.is_exact(totals.entity))
+            for name, totals in sized.types.items()
+        }
+        self.rewrites = list(map(self._rewrite, around.fan_outs))
+        self.rates = {name: self._puts_per_s(size) for name, size in self.types.items()}
+        self.design = Design(
+            self.mapping, self.types, sized.places, sized.with_local, around.writes, self.rates
+        )
+
+    def capacity(self) -> Capacity:
+        around, sized, table = self.around, self.sized, self.mapping.table
+        price = around.price
+        return Capacity(
+            table=table.name,
+            mapping=around.mapping,
+            indexes=tuple(index.name for index in table.indexes),
+            triggers=around.triggers,
+            captured=len({fan_out.table for fan_out in around.fan_outs}),
+            rows=sum(sized.rows.values()),
+            items=sum(size.items for size in self.types.values()),
+            stored_bytes=round(sum(totals.stored_bytes for totals in sized.types.values())),
+            write_units=round(self._units(""))
+            + sum(round(self._units(name)) for name in self._index_names()),
+            index_units=sum(round(self._units(name)) for name in self._index_names()),
+            refused=round(sum(sized.refused.values())),
+            exact=sized.exact,
+            types=sorted(self.types.values(), key=lambda size: (-size.bytes, size.type)),
+            patterns=sized.patterns,
+            places=list(self._places()),
+            rewrites=self.rewrites,
+            writes=around.writes,
+            advice=self._advice(),
+            bills=self._bills(),
+            load=self._load(),
+            unmapped_tables=unmapped_tables(around.facts, self.plans),
+            unmapped_columns=unmapped_columns(self.plans),
+            usd_a_million_reads=price.read if price else None,
+            notes=around.notes,
+        )
+
+    # ── writes ──
+
+    def _index_names(self) -> list[str]:
+        return [index.name for index in self.mapping.table.indexes]
+
+    def _units(self, index: str) -> float:
+        """Write units of putting every item once, of the table or of one index."""
+        every = self.sized.types.values()
+        return sum(totals.index_units.get(index, 0.0) if index else totals.table_units for totals in every)
+
+    def _items_a_row(self, entity: str) -> tuple[float, float]:
+        """(items, write units) that a refresh of one row of the entity puts."""
+        of_entity = [size for size in self.types.values() if size.entity == entity]
+        rows = self.sized.rows[entity] or 1
+        return sum(size.items for size in of_entity) / rows, sum(s.items * s.units for s in of_entity) / rows
+
+    def _rewrite(self, fan_out: FanOut) -> Rewrite:
+        items, units = self._items_a_row(fan_out.entity)
+        roots = fan_out.roots.p99 if fan_out.roots else 0
+        exact = self.sized.is_exact(fan_out.entity) and fan_out.roots is not None
+        return Rewrite(
+            fan_out.table,
+            fan_out.entity,
+            fan_out.roots,
+            roots * items,
+            roots * units,
+            exact,
+            fan_out.columns,
+            fan_out.why,
+        )
+
+    def _puts_per_s(self, size: TypeSize) -> float:
+        """Puts of items of the type a second, by changes of its own rows and of those that they hold values of."""
+        writes = self.around.writes
+        changed = 0.0
+        for fan_out in self.around.fan_outs:
+            if fan_out.entity == size.entity:
+                rate = writes.per_s.get(fan_out.table, 0.0)
+                if not fan_out.is_root and writes.updates_per_s and fan_out.columns is not None:
+                    updates = (
+                        writes.updates_per_s.get((fan_out.table, name), 0.0) for name in fan_out.columns
+                    )
+                    rate = min(rate, sum(updates))
+                changed += rate * fan_out.mean
+        return changed * size.items / (self.sized.rows[size.entity] or 1)
+
+    # ── item collections ──
+
+    def _places(self) -> Iterator[Place]:
+        masking = KeyMask.of(self.mapping, self.plans, whole=self.around.whole_keys)
+        for index, measured in self.sized.places.items():
+            hottest = tuple(
+                self._hot(masking, index, measured, collection) for collection in measured.largest
+            )
+            yield Place(
+                index,
+                measured.entries,
+                measured.bytes,
+                measured.collections,
+                measured.sizes,
+                measured.counts,
+                hottest,
+                measured.exact,
+            )
+
+    def _hot(self, masking: KeyMask, index: str, measured: Measured, collection: ItemCollection) -> HotKey:
+        types = tuple(sorted(collection.types))
+        return HotKey(
+            masking.text(index, collection.key, types),
+            round(collection.items),
+            round(collection.bytes),
+            collection.bytes / (measured.bytes or 1),
+            types,
+            write_units_per_s(self.design, index, collection),
+        )
+
+    # ── advice ──
+
+    def _advice(self) -> list[Advice]:
+        sized, mapping = self.sized, self.mapping
+        every = sized.types.values()
+        indexes = narrower(mapping)
+        now = {name: sum(totals.entry_bytes.get(name, 0.0) for totals in every) for name in indexes}
+        then = {name: sum(totals.narrow_bytes.get(name, 0.0) for totals in every) for name in indexes}
+        return [
+            *refusals(sized.refused, sized.reasons),
+            *advice_of(self.design, sized.patterns, self.rewrites),
+            *changing_keys(key_columns(mapping, self.plans), self.around.writes),
+            *unasked(unasked_entries(mapping), self.types),
+            *narrowed(indexes, now, then),
+        ]
+
+    # ── money and time ──
+
+    def _bills(self) -> Bills:
+        price = self.around.price
+        if price is None:
+            return Bills(None, None, None, None, None, why=self.around.unpriced)
+        stored = round(sum(totals.stored_bytes for totals in self.sized.types.values()))
+        reads_per_s, writes_per_s = self._read_units_per_s(), self._write_units_per_s()
+        known = reads_per_s is not None and writes_per_s is not None
+        return Bills(
+            reads=_monthly(reads_per_s, price.read),
+            writes=_monthly(writes_per_s, price.write),
+            storage=price.storage * stored / _GB,
+            provisioned=_provisioned(reads_per_s or 0.0, writes_per_s or 0.0, price) if known else None,
+            backfill=price.write * round(sum(map(self._units, ["", *self._index_names()]))) / _MILLION,
+            source=f"{price.region}, {price.source}",
+            why=self._unknown_rates(),
+        )
+
+    def _read_units_per_s(self) -> float | None:
+        """None where no pattern says how often it is asked."""
+        rated = [reads for reads in self.sized.patterns if reads.calls_per_s is not None and reads.calls]
+        return sum(reads.units * (reads.calls_per_s or 0.0) for reads in rated) if rated else None
+
+    def _write_units_per_s(self) -> float | None:
+        if not self.around.writes.source:
+            return None
+        return sum(self.rates[name] * size.units for name, size in self.types.items())
+
+    def _unknown_rates(self) -> str:
+        silent = [reads.pattern for reads in self.sized.patterns if reads.calls_per_s is None]
+        whys = []
+        if silent:
+            whys.append(
+                f"{len(silent)} of {len(self.sized.patterns)} patterns say no frequency, and are not counted"
+            )
+        if not self.around.writes.source:
+            whys.append(f"writes a second are not known: {self.around.writes.why}")
+        return "; ".join(whys)
+
+    def _load(self) -> Load:
+        around, rows = self.around, self.sized.rows
+        most = max((self._units(name) for name in ["", *self._index_names()]), default=0.0)
+        return Load(
+            rows=sum(rows.values()),
+            pages=sum(-(-number // around.page_rows) for number in rows.values()),
+            tables=len({fan_out.table for fan_out in around.fan_outs}),
+            write_units=round(sum(map(self._units, ["", *self._index_names()]))),
+            units_per_s=around.units_per_s,
+            hours=most / around.units_per_s / 3_600,
+            limit=around.limit,
+        )
+
+
+def _monthly(units_per_s: float | None, price: Decimal) -> Decimal | None:
+    return None if units_per_s is None else price * Decimal(str(units_per_s * SECONDS_A_MONTH)) / _MILLION
+
+
+def _provisioned(reads_per_s: float, writes_per_s: float, price: Price) -> Decimal:
+    reads, writes = Decimal(str(reads_per_s / USED)), Decimal(str(writes_per_s / USED))
+    return (reads * price.read_hour + writes * price.write_hour) * 730

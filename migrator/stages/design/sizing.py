@@ -1,0 +1,313 @@
+"""The items of a design, made of its source's rows and thrown away: their sizes, item collections, and reads of patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from migrator.mapping.capacity.collections import ItemCollections, Measured
+from migrator.mapping.capacity.design import narrower
+from migrator.mapping.capacity.reads import Call, CallReads, Reads, condition_text, reads_of
+from migrator.mapping.heart.items import CompiledEntity, project, stamp
+from migrator.mapping.heart.wire import (
+    ENTRY_OVERHEAD_BYTES,
+    entry_bytes,
+    item_bytes,
+    write_units,
+)
+from migrator.mapping.patterns.param_sources import reachable_keys
+from migrator.model.capacity import PatternReads, TypeSize
+from migrator.model.edges import Source
+from migrator.model.errors import SettingsError
+from migrator.model.mapping import Mapping as MappingModel
+from migrator.model.table import ITEM_BYTES, Item, RowTree
+from migrator.stages.patterns.param_sampling import ParamSet, RowSample, draw
+from migrator.stages.patterns.question import Question
+
+NEAR = 0.8
+"""Of a limit: what is larger is near it."""
+HOTTEST = 10
+_PAGE_ROWS = 1_000
+_KEYS_AT_ONCE = 200
+_CALLS_BY_SQL = 10
+"""Of a pattern whose rows are too many to be read: each call is a statement that the application sends, too."""
+_MORE = 1.25
+"""A tenth of the drawn parameters are in no row, and are left out here."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """`rows_exact`: an entity of at most so many rows is read as a whole, of a larger one `sampled` rows by chance; `calls`:
+    of each pattern."""
+
+    rows_exact: int = 100_000
+    sampled: int = 10_000
+    calls: int = 100
+    seed: int = 0
+
+
+@dataclass
+class TypeTotals:
+    """Sums over the items of one type; `weight` of them stand for all."""
+
+    entity: str
+    items: float = 0.0
+    bytes: float = 0.0
+    stored_bytes: float = 0.0
+    table_units: float = 0.0
+    index_units: dict[str, float] = field(default_factory=dict)
+    entry_bytes: dict[str, float] = field(default_factory=dict)
+    entries: dict[str, float] = field(default_factory=dict)
+    narrow_bytes: dict[str, float] = field(default_factory=dict)
+    largest_bytes: int = 0
+    near: float = 0.0
+
+    def size(self, type_: str, *, exact: bool) -> TypeSize:
+        items = self.items or 1.0
+        by_index = {index: units / items for index, units in self.index_units.items()}
+        units = self.table_units / items + sum(by_index.values())
+        return TypeSize(
+            type_,
+            self.entity,
+            round(self.items),
+            round(self.bytes),
+            self.largest_bytes,
+            units,
+            by_index,
+            round(self.near),
+            exact,
+        )
+
+
+@dataclass(frozen=True)
+class Sized:
+    """`rows` and `read`: of each entity, how many there are and how many were read; `refused`: of these; `reasons`: of
+    refusals, by entity. `with_local`: the table's item collections with the entries of its local indexes."""
+
+    rows: Mapping[str, int]
+    read: Mapping[str, int]
+    refused: Mapping[str, float]
+    reasons: Mapping[str, str]
+    types: Mapping[str, TypeTotals]
+    places: Mapping[str, Measured]
+    with_local: Measured | None
+    patterns: Sequence[PatternReads]
+
+    def is_exact(self, entity: str) -> bool:
+        return self.read[entity] >= self.rows[entity]
+
+    @property
+    def exact(self) -> bool:
+        return all(map(self.is_exact, self.rows))
+
+
+class Sizing:
+    """Reads rows, makes their items and counts them; nothing is written anywhere, and no item is kept."""
+
+    def __init__(
+        self,
+        source: Source,
+        mapping: MappingModel,
+        entities: Sequence[CompiledEntity],
+        bounds: Bounds,
+        now_s: float,
+    ) -> None:
+        self.source = source
+        self.mapping = mapping
+        self.entities = entities
+        self.bounds = bounds
+        self.now_s = now_s
+        self._table = mapping.table
+        self._reads = Reads(mapping)
+        self._places = {
+            "": ItemCollections(),
+            **{index.name: ItemCollections() for index in self._table.indexes},
+        }
+        self._local = {index.name for index in self._table.indexes if index.local}
+        self._with_local = ItemCollections() if self._local else None
+        self._types: dict[str, TypeTotals] = {}
+        self._narrower = narrower(mapping)
+
+    def sized(self) -> Sized:
+        """Raises: what the source raises."""
+        rows = {entity.name: self.source.rows_about(entity.plan) for entity in self.entities}
+        sampled = {name for name, number in rows.items() if number > self.bounds.rows_exact}
+        calls = self._calls(sampled)
+        read: dict[str, int] = {}
+        refused: dict[str, float] = {}
+        reasons: dict[str, str] = {}
+        for entity in self.entities:
+            name = entity.name
+            read[name], refusals, reason = self._measure(entity, rows[name])
+            if name not in sampled:
+                rows[name] = read[name]
+            if refusals:
+                refused[name], reasons[name] = refusals, reason
+        return Sized(
+            rows,
+            read,
+            refused,
+            reasons,
+            self._types,
+            {index: place.measured(HOTTEST) for index, place in self._places.items()},
+            self._with_local.measured(HOTTEST) if self._with_local else None,
+            [self._pattern(called, rows) for called in calls],
+        )
+
+    # ── rows and items ──
+
+    def _measure(self, entity: CompiledEntity, rows: int) -> tuple[int, float, str]:
+        """(rows read, rows refused of all that they stand for, why the first one was)."""
+        read, refused, reason = 0, 0, ""
+        pages = self._whole(entity) if rows <= self.bounds.rows_exact else self._by_chance(entity, rows)
+        weight = 1.0
+        for trees, wanted in pages:
+            weight = rows / wanted if wanted else 1.0
+            projected = project(entity, trees, self.now_s)
+            stamp(projected.items, self._table, 0)
+            for item in projected.items:
+                self._see(entity.name, item, max(1.0, weight))
+            read += projected.rows
+            refused += len(projected.refused)
+            reason = reason or next((finding.reason for finding in projected.refused), "")
+        return read, refused * max(1.0, weight), reason
+
+    def _whole(self, entity: CompiledEntity) -> Iterator[tuple[list[RowTree], int]]:
+        bounds = self.source.page_bounds(entity.plan, _PAGE_ROWS)
+        for after, upto in pairwise([None, *bounds, None]):
+            yield self.source.read_page(entity.plan, after, upto), 0
+
+    def _by_chance(self, entity: CompiledEntity, rows: int) -> Iterator[tuple[list[RowTree], int]]:
+        keys = self.source.random_keys(entity.plan, self.bounds.sampled, rows, self.bounds.seed)
+        for begin in range(0, len(keys), _KEYS_AT_ONCE):
+            yield self.source.read_rows(entity.plan, keys[begin : begin + _KEYS_AT_ONCE]), len(keys)
+
+    def _see(self, entity: str, item: Item, weight: float) -> None:
+        table, sizes = self._table, self._sizes(item)
+        type_ = table.type_of(item)
+        totals = self._types.setdefault(type_, TypeTotals(entity))
+        totals.items += weight
+        totals.bytes += sizes[""] * weight
+        totals.table_units += write_units(sizes[""]) * weight
+        totals.largest_bytes = max(totals.largest_bytes, sizes[""])
+        totals.near += weight if sizes[""] > NEAR * ITEM_BYTES else 0.0
+        for index, size_bytes in sizes.items():
+            totals.stored_bytes += (size_bytes + ENTRY_OVERHEAD_BYTES) * weight
+            if index:
+                _add(totals.entries, index, weight)
+                _add(totals.entry_bytes, index, size_bytes * weight)
+                _add(totals.index_units, index, write_units(size_bytes) * weight)
+                if index in self._narrower:
+                    narrow = entry_bytes(item, self._narrower[index], table) or 0
+                    _add(totals.narrow_bytes, index, narrow * weight)
+            asked = table.asked(index or None)
+            assert asked is not None
+            key = tuple(item[attribute.name] for attribute in asked.partition)
+            self._places[index].add(key, type_, size_bytes, weight)
+            if self._with_local is not None and (not index or index in self._local):
+                self._with_local.add(key, type_, size_bytes, weight)
+        self._reads.see(item, sizes)
+
+    def _sizes(self, item: Item) -> dict[str, int]:
+        """Bytes of the item in the table (''), and of its entry in each index that it is in."""
+        whole = item_bytes(item)
+        sizes = {"": whole}
+        for index in self._table.indexes:
+            if index.projection == "all":
+                size = whole if all(attribute.name in item for attribute in index.attributes) else None
+            else:
+                size = entry_bytes(item, index, self._table)
+            if size is not None:
+                sizes[index.name] = size
+        return sizes
+
+    # ── patterns ──
+
+    def _calls(self, sampled: set[str]) -> list[_Called]:
+        """Calls of every pattern with parameters of real rows; those that no chosen rows can answer wait for no item."""
+        pool = RowSample(self.source, self.entities, self.bounds.seed)
+        called = []
+        for pattern in self.mapping.patterns.values():
+            index = self.mapping.table.asked(pattern.index)
+            assert index is not None
+            named = {key.entity.name for key in reachable_keys(self.mapping, pattern, index)}
+            by_sql = any(name.partition("@")[0] in named for name in sampled)
+            wanted = _CALLS_BY_SQL if by_sql else self.bounds.calls
+            drawn = draw(self.mapping, pattern, pool, round(wanted * _MORE), self.bounds.seed)
+            params = [chosen for chosen in drawn.draws if not chosen.absent][:wanted]
+            question = Question(self.mapping, pattern, pool.plans)
+            calls = (
+                [] if by_sql else [self._reads.call(pattern, question.requests, one.values) for one in params]
+            )
+            called.append(_Called(question, params, calls, drawn.why, by_sql, frozenset(named)))
+        return called
+
+    def _pattern(self, called: _Called, rows: Mapping[str, int]) -> PatternReads:
+        pattern, why = called.question.pattern, called.why
+        reads: list[CallReads] = []
+        try:
+            if not any(number for name, number in rows.items() if name.partition("@")[0] in called.entities):
+                why = "there is no row that it asks for"
+            elif called.by_sql:
+                reads = self._by_sql(called)
+            else:
+                reads = [call.reads() for call in called.calls]
+        except SettingsError as error:
+            reads, why = [], str(error)
+        number = len(reads) or 1
+        return PatternReads(
+            pattern=pattern.name,
+            index=pattern.index or "",
+            condition=condition_text(pattern),
+            operation=pattern.operation,
+            calls_per_s=pattern.calls_per_s,
+            calls=len(reads),
+            items=sum(call.items for call in reads) / number,
+            bytes=sum(call.bytes for call in reads) / number,
+            pages=sum(call.pages for call in reads) / number,
+            most_pages=max((call.pages for call in reads), default=0),
+            units=sum(call.units for call in reads) / number,
+            most_units=max((call.units for call in reads), default=0.0),
+            exact=not called.by_sql,
+            why="" if reads else why or "no parameters could be drawn",
+        )
+
+    def _by_sql(self, called: _Called) -> list[CallReads]:
+        """As many items as SQL gives rows, each of its type's mean size."""
+        pattern = called.question.pattern
+        reads = []
+        for params in called.params:
+            parts = called.question.of_sql(params.values, self.source).parts
+            sizes = [
+                size
+                for part in pattern.parts
+                for size in [self._mean_bytes(pattern.index or "", part.type)] * len(parts[part.name])
+            ]
+            partitions = max(1, len(called.question.requests.of(params.values).sent))
+            reads.append(reads_of(pattern, sizes, partitions))
+        return reads
+
+    def _mean_bytes(self, index: str, type_: str) -> int:
+        """Of the index's entries of a type; of all where it is ''."""
+        of_types = [totals for name, totals in self._types.items() if type_ in ("", name)]
+        if not index:
+            return round(sum(one.bytes for one in of_types) / (sum(one.items for one in of_types) or 1.0))
+        sizes = sum(totals.entry_bytes.get(index, 0.0) for totals in of_types)
+        return round(sizes / (sum(totals.entries.get(index, 0.0) for totals in of_types) or 1.0))
+
+
+@dataclass(frozen=True)
+class _Called:
+    """A pattern with the parameters that it is tried with. `by_sql`: SQL counts its items; `calls`: otherwise."""
+
+    question: Question
+    params: Sequence[ParamSet]
+    calls: Sequence[Call]
+    why: str
+    by_sql: bool
+    entities: frozenset[str]
+
+
+def _add(sums: dict[str, float], name: str, number: float) -> None:
+    sums[name] = sums.get(name, 0.0) + number
