@@ -45,6 +45,8 @@ lint: setup ## style, form, types, the arrows of the house, the shipped mappings
 	$(BIN)/python -m pytest -q tests/test_house.py
 	@$(BIN)/migrator mapping schema >$(VENV)/mapping.schema.json
 	$(BIN)/check-jsonschema --quiet --schemafile $(VENV)/mapping.schema.json $(MAPPINGS)
+	@$(BIN)/migrator mapping schema --of-jobs >$(VENV)/job.schema.json
+	$(BIN)/check-jsonschema --quiet --schemafile $(VENV)/job.schema.json jobs/*.yaml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/compose.yaml
 	$(BIN)/hadolint docker/Dockerfile
 	@$(BIN)/migrator mapping check $(MAPPINGS) >$(VENV)/mappings.txt 2>&1 || { cat $(VENV)/mappings.txt; exit 1; }
@@ -90,6 +92,7 @@ docs: setup ## make the site of docs/ in build/docs/html; a broken link is an er
 
 pages: setup ## write the pages of docs/ and the schema that are made from the code
 	$(BIN)/migrator mapping schema >mappings/mapping.schema.json
+	$(BIN)/migrator mapping schema --of-jobs >jobs/job.schema.json
 	$(BIN)/python -m docs.generate_patterns
 	$(BIN)/python docs/generate_types.py
 	$(BIN)/python docs/generate_licences.py

@@ -31,7 +31,6 @@ LONG_ON_PURPOSE: dict[str, str] = {}
 SHORT_ON_PURPOSE = {
     "__main__": "`python -m migrator`, nothing else",
     "cli/local": "imported when it is asked for, and nothing with it",
-    "cli/design/mapping": "a check of a mapping's form loads no SQL: what does is in mapping_source",
     "cli/commands/local": "one declaration a group",
     "mapping/language/expression_reader": "the three parsers above it share it",
 }

@@ -17,6 +17,7 @@ from migrator.cli.commands.backfill import backfill, doctor, findings, report, s
 from migrator.cli.commands.capture import capture, purge, relay
 from migrator.cli.commands.cutover import cutover
 from migrator.cli.commands.local import completion, local
+from migrator.cli.commands.look import look, ui
 from migrator.cli.commands.mapping import examples, init, mapping, plan, table
 from migrator.cli.commands.removal import decommission, forget, undo
 from migrator.cli.commands.verify import query, shadow, verify
@@ -26,7 +27,7 @@ from migrator.output.inert import plain
 SECTIONS = {
     "Design": (init, plan, mapping, query, examples),
     "Prepare": (doctor, table, capture, local),
-    "Move": (backfill, relay, verify, status, findings),
+    "Move": (backfill, relay, verify, look, ui, status, findings),
     "Cut over": (shadow, report, cutover, decommission),
     "Mend": (undo, forget, purge),
     "Shell": (completion,),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import Context, Decimal
 from typing import Any
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.heart.items import CompiledEntity
+from migrator.mapping.key_lookups import bindable, is_held
 from migrator.model.errors import SettingsError, did_you_mean
 from migrator.model.facts import Column, EntityPlan
 from migrator.model.table import SourceKey, decode_key, encode_key
-
-_EXACT = Context(prec=400)
 
 
 def entity_named(checked: Checked, name: str) -> CompiledEntity:
@@ -51,7 +49,7 @@ def _key_of_finding(entity: CompiledEntity, text: str) -> SourceKey:
         what = f"--key […] is no key of {entity.name}"
         raise SettingsError(f"{what}; write it as `migrator findings --show-keys` shows it, such as '[42]'")
     for column, value in zip(entity.plan.key, values, strict=True):
-        if column.kind.name == "integer" and (type(value) is not int or not _is_held(value)):
+        if column.kind.name == "integer" and (type(value) is not int or not is_held(value)):
             raise SettingsError(f"the key column {column.name} is an integer of 64 bits")
         if column.kind.name == "text" and not isinstance(value, str):
             raise SettingsError(f"the key column {column.name} is text")
@@ -66,33 +64,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _value(text: str, column: Column, plan: EntityPlan) -> Any:
-    """The value as the source's driver gives it, so that its text is that of the row's key."""
-    kind = column.kind
     try:
-        if kind.name == "integer":
-            return _storable(int(text))
-        if kind.name == "float":
-            return float(text)
-        if kind.name == "number" and plan.loosely_typed:
-            # SQLite keeps a number without decimals as an integer.
-            return int(float(text)) if float(text).is_integer() else float(text)
-        if kind.name == "number" and kind.scale is not None:
-            return Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+        return bindable(text, column, plan)
     except (ValueError, ArithmeticError):
-        what = "an integer of 64 bits" if kind.name == "integer" else "a number"
+        what = "an integer of 64 bits" if column.kind.name == "integer" else "a number"
         raise SettingsError(f"the key column {column.name} is {what}") from None
-    return text
-
-
-def _storable(number: int) -> int:
-    if not _is_held(number):
-        raise ValueError("no source holds it")
-    return number
-
-
-def _is_held(number: int) -> bool:
-    """Whether any source has such a number in an integer column."""
-    return -(2**63) <= number < 2**64
 
 
 def _is_text(text: str) -> bool:

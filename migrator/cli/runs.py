@@ -15,7 +15,7 @@ import click
 from rich.table import Table
 
 from migrator.cli.command_line import print_json
-from migrator.cli.lag import lag_of
+from migrator.cli.lag import Lag, lag_of
 from migrator.cli.options import (
     belonging,
     findings_to_print,
@@ -241,31 +241,53 @@ def status(command_job: CommandJob, as_json: bool, same_job: bool, table_away: s
     if same_job:
         for kind, name in job_wiring.keep_names(read).items():
             click.echo(f"on record as job {read.name}'s {kind}: {name}", err=True)
-    journal = command_job.journal()
-    runs = [_run_data(journal, run) for run in journal.runs(read.name)]
-    lag = lag_of(read, journal)
-    service_registry = live_wiring.registry_of(read, journal)
-    where = journal.name
-    revision = known_revision(read) if service_registry.known or lag.newest is not None else None
+    found = status_of(read, command_job.journal(), table_away)
     if as_json:
-        live = lag.data() | {
-            "instances": instances_data(service_registry, revision),
-            "table_away": table_away,
-        }
-        about = {"job": read.name, "journal": where, "runs": runs, "live": live}
-        click.echo(json.dumps(about, sort_keys=True))
+        click.echo(json.dumps(found.data(), sort_keys=True))
         return 0
-    click.echo(f"journal: {shown_path(where)}")
-    if runs:
-        _print_runs(runs)
+    click.echo(f"journal: {shown_path(found.journal)}")
+    if found.runs:
+        _print_runs(found.runs)
     else:
         click.echo(f"job {read.name}: nothing has run yet")
-    if table_away:
-        click.echo(f"table: DynamoDB cannot be asked: {table_away}")
-    for line in lag.lines(revision):
+    for line in found.lines():
         click.echo(line)
-    print_instances(service_registry, revision)
+    print_instances(found.instances, found.revision)
     return 0
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """What is known of a job. `revision`: of its mapping file, where it was asked for and can be read; `table_away`: why
+    DynamoDB cannot be asked, '' where it can."""
+
+    job: str
+    journal: str
+    runs: list[dict[str, Any]]
+    lag: Lag
+    instances: ServiceRegistry
+    revision: str | None
+    table_away: str
+
+    def data(self) -> dict[str, Any]:
+        live = self.lag.data() | {
+            "instances": instances_data(self.instances, self.revision),
+            "table_away": self.table_away,
+        }
+        return {"job": self.job, "journal": self.journal, "runs": self.runs, "live": live}
+
+    def lines(self) -> Iterator[str]:
+        """What it says of the table and of live change, for people."""
+        if self.table_away:
+            yield f"table: DynamoDB cannot be asked: {self.table_away}"
+        yield from self.lag.lines(self.revision)
+
+
+def status_of(job: Job, journal: SqlJournal, table_away: str = "") -> JobStatus:
+    runs = [_run_data(journal, run) for run in journal.runs(job.name)]
+    lag, instances = lag_of(job, journal), live_wiring.registry_of(job, journal)
+    revision = known_revision(job) if instances.known or lag.newest is not None else None
+    return JobStatus(job.name, journal.name, runs, lag, instances, revision, table_away)
 
 
 def _print_runs(runs: list[dict[str, Any]]) -> None:

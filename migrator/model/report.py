@@ -216,15 +216,16 @@ class SampleItem:
 
 @dataclass(frozen=True)
 class ItemCollection:
-    """Items with one partition key."""
+    """Items with one partition key. `more`: how many others of it the rows that were read make."""
 
     partition: str
     items: Sequence[SampleItem]
+    more: int = 0
 
 
 @dataclass(frozen=True)
 class View:
-    """The table (`name` '') or an index of it."""
+    """The table (`name` '') or an index of it. `more`: how many other collections the rows that were read make."""
 
     name: str
     partition: Sequence[str]
@@ -232,6 +233,12 @@ class View:
     projection: str
     facets: Sequence[Facet]
     collections: Sequence[ItemCollection] = ()
+    more: int = 0
+
+    def columns(self, type_: str) -> list[str]:
+        """The attributes that any of the shown items of the type has, so that theirs stand below each other."""
+        items = [item for found in self.collections for item in found.items if item.type == type_]
+        return list(dict.fromkeys(name for item in items for name in item.attributes))
 
 
 # ── work ──
@@ -316,3 +323,61 @@ class ReportModel:
     @property
     def never_compared(self) -> list[str]:
         return [pattern.name for pattern in self.patterns if not pattern.compared]
+
+
+# ── An item collection: what is stored in it beside what rows make now ──
+
+LookState = Literal[
+    "same",
+    "different",
+    "missing",
+    "unexpected",
+    "foreign",
+    "collision",
+    "expired",
+    "tombstone",
+    "control",
+    "direct",
+]
+"""What verify calls such an item, and beside it: an item past its TTL, our own items, and those that a service writes."""
+FINE: frozenset[LookState] = frozenset({"same", "expired", "tombstone", "control", "direct"})
+
+
+@dataclass(frozen=True)
+class LookedItem:
+    """One base key. `key`, `row` (of `entity`) and the values of `cells` as texts that may be shown; `row` '' where no row
+    is known. `at`: the key of the collection's index. `reason`: verify's words, '' where cells say it."""
+
+    state: LookState
+    type: str
+    at: Mapping[str, str]
+    key: str
+    entity: str
+    row: str
+    cells: Sequence[Cell]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class LookReport:
+    """An item collection of the table (`index` '') or an index, as it may be shown. `refused`: rows that may belong to it
+    and make no item. `is_cut`: more items are stored behind these. `notes`: what was not looked at, and why."""
+
+    job: str
+    table: str
+    index: str
+    partition: Mapping[str, str]
+    items: Sequence[LookedItem]
+    refused: Sequence[str] = ()
+    is_cut: bool = False
+    notes: Sequence[str] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.refused and all(item.state in FINE for item in self.items)
+
+    @property
+    def counts(self) -> dict[LookState, int]:
+        """Items by state, those that are as they should be last."""
+        states = [item.state for item in self.items]
+        return {state: states.count(state) for state in sorted(set(states), key=lambda s: (s in FINE, s))}

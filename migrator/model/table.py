@@ -179,6 +179,18 @@ def item_key_of(text: str, table: TableDesign) -> ItemKey:
     return tuple(made[attribute.type](str(v) if attribute.type == "number" else v) for attribute, v in values)
 
 
+KeyOrder: TypeAlias = tuple[Decimal, str]
+"""Where a value stands among those of one key attribute."""
+
+
+def key_order(value: Value) -> KeyOrder:
+    """Numbers in numeric order, texts and bytes in the order of their bytes, as DynamoDB sorts them."""
+    if isinstance(value, (int, Decimal)):
+        return Decimal(value), ""
+    shown = value.hex() if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass").hex()
+    return Decimal(0), shown
+
+
 def _canonical(number: Decimal) -> int | Decimal:
     whole = number == number.to_integral_value(context=_EXACT)
     return int(number) if whole else number.normalize(_EXACT)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from migrator.mapping.language.document import Document, Ours, load_document, schema_faults
+from migrator.mapping.language.document import Document, Ours, is_job_text, load_document, schema_faults
 from migrator.model.errors import Fault, MappingError, SettingsError
 from migrator.runtime.system import small_text
 from migrator.settings.source import (
@@ -140,6 +140,11 @@ IN_SOURCE = "source"
 """What `journal:` says where it is in the source's own database."""
 
 
+def _written_as(pattern: str) -> Any:
+    """What the JSON Schema says of such a text."""
+    return Field(json_schema_extra={"pattern": f"^({pattern})$"})
+
+
 def _like(pattern: str, advice: str) -> AfterValidator:
     """Lets text pass that is wholly like the pattern; anything else hears the advice."""
 
@@ -151,17 +156,22 @@ def _like(pattern: str, advice: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-_Name = Annotated[str, _like(_JOB_NAME, "a job's name has 1 to 64 letters, digits, _ or -")]
-_TableName = Annotated[
-    str, _like(r"[A-Za-z0-9_.-]{3,255}", "a table's name has 3 to 255 letters, digits, _, . or -")
+_Name = Annotated[
+    str, _like(_JOB_NAME, "a job's name has 1 to 64 letters, digits, _ or -"), _written_as(_JOB_NAME)
 ]
+_TABLE = r"[A-Za-z0-9_.-]{3,255}"
+_TableName = Annotated[
+    str, _like(_TABLE, "a table's name has 3 to 255 letters, digits, _, . or -"), _written_as(_TABLE)
+]
+_ENDPOINT = r"embedded|https?://.+"
 _Endpoint = Annotated[
     str,
     _like(
-        r"embedded|https?://.+",
+        _ENDPOINT,
         "write 'embedded' or a URL such as http://127.0.0.1:8000; leave it out for AWS",
     ),
     AfterValidator(lambda text: _no_user(text)),
+    _written_as(_ENDPOINT),
 ]
 
 
@@ -174,9 +184,8 @@ def _no_user(text: str) -> str:
     return text
 
 
-_RoleArn = Annotated[
-    str, _like(r"arn:aws[a-z-]*:iam::\d{12}:role/.+", "write arn:aws:iam::123456789012:role/name")
-]
+_ROLE = r"arn:aws[a-z-]*:iam::\d{12}:role/.+"
+_RoleArn = Annotated[str, _like(_ROLE, "write arn:aws:iam::123456789012:role/name"), _written_as(_ROLE)]
 
 
 class TargetSettings(Settings):
@@ -259,13 +268,13 @@ class Job:
         return replace(self, tuning=tuning, source=self.source.model_copy(update={"max_connections": None}))
 
 
-class _Writes(Settings):
+class Writes(Settings):
     """Entities, by their names in the mapping, that the service writes to the table itself."""
 
     direct: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
 
-class _JobFile(Settings):
+class JobFile(Settings):
     """A job file; what it says of one thing each is a value already."""
 
     job: Literal[1]
@@ -278,12 +287,10 @@ class _JobFile(Settings):
     cutover: CutoverSettings = CutoverSettings()
     hooks: tuple[Hook, ...] = ()
     reads: ReadSettings = ReadSettings()
-    writes: _Writes = _Writes()
+    writes: Writes = Writes()
 
 
-_OURS = Ours(
-    "job", frozenset(_JobFile.model_fields), "this is no job; start it with 'job: 1' (see docs/job.md)"
-)
+_OURS = Ours("job", frozenset(JobFile.model_fields), "this is no job; start it with 'job: 1' (see docs/job.md)")
 _NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
 _WORDS = {
     part.__name__: [field.alias or name for name, field in part.model_fields.items()]
@@ -291,12 +298,9 @@ _WORDS = {
 }
 
 
-_FIRST_WORD = re.compile(r"""^\s*\{?\s*["']?job["']?\s*:""", re.MULTILINE)
-
-
 def is_job(path: Path) -> bool:
     """Whether the file is a job, and no mapping. Raises: SettingsError when it cannot be read."""
-    return _FIRST_WORD.search(_text(path, "job or mapping")) is not None
+    return is_job_text(_text(path, "job or mapping"))
 
 
 def load_job(path: Path, environ: Mapping[str, str]) -> Job:
@@ -308,7 +312,7 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     faults: list[Fault] = []
     data = _short_forms(_filled(document.data, (), environ, document, faults))
     try:
-        form = _JobFile.model_validate(data)
+        form = JobFile.model_validate(data)
     except ValidationError as error:
         form_faults = schema_faults(error, document, _WORDS)
         faults += [fault for fault in form_faults if not _is_reported(fault, faults)]
@@ -322,7 +326,7 @@ def load_job(path: Path, environ: Mapping[str, str]) -> Job:
     return _job(path, form)
 
 
-def _job(path: Path, form: _JobFile) -> Job:
+def _job(path: Path, form: JobFile) -> Job:
     return Job(
         name=form.name or _stem(path),
         path=path,

@@ -86,7 +86,9 @@ _Place = Annotated[str, Field(min_length=1), AfterValidator(place), _empty_is(""
 _Word = Annotated[str, Field(min_length=1)]
 Integer = Annotated[int, BeforeValidator(no_switch)]
 Number = Annotated[float, BeforeValidator(no_switch)]
-Duration = Annotated[float, BeforeValidator(duration_s)]
+IS_DURATION = "x-duration"
+"""The word by which a JSON Schema that is made of settings knows a duration."""
+Duration = Annotated[float, BeforeValidator(duration_s), Field(json_schema_extra={IS_DURATION: True})]
 """Of any setting that says how long, whether its name ends in _s or not: see durations.py."""
 _Timeout = Annotated[Duration, AfterValidator(_limit)]
 

@@ -25,7 +25,7 @@ from migrator.source.adapter.in_transaction import InTransaction, within
 from migrator.source.connect import Address, engine_at, engine_of, place_of, read_engine
 from migrator.source.engines.base import ConnectionOptions, Mark
 from migrator.source.random_keys import random_keys
-from migrator.source.reflect import expression_advice, reflect, statement_advice
+from migrator.source.reflect import expression_advice, reflect, statement_advice, view_names
 from migrator.source.related import climb_select, collection_select, roots_select
 from migrator.source.selects import Key, KeyRange, KeySet, RootSelect, entity_words
 from migrator.source.server_facts import (
@@ -134,6 +134,10 @@ class SqlSource(SqlTotals):
         schema = self._reading.read(doing, lambda connection: reflect(connection, self._names, self._schemas))
         self._facts = schema
         return schema
+
+    def views(self) -> set[str]:
+        """By their real names."""
+        return self._reading.read("listing views", view_names)
 
     def computed_fault(self, table: TableFacts, column: Column) -> str:
         """What the database has against the SQL of a computed column; '' for nothing."""

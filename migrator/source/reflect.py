@@ -38,6 +38,14 @@ def written_names(real: Iterable[str], rule: NameRule) -> dict[str, str]:
     return {name: snake_case(name) if rule == "snake_case" else name for name in real}
 
 
+def view_names(connection: Connection) -> set[str]:
+    """The views of the default schema, by their real names."""
+    inspector = sa.inspect(connection)
+    has_both = engine_at(connection).schema.has_materialized_views
+    materialized = inspector.get_materialized_view_names() if has_both else ()
+    return {*inspector.get_view_names(), *materialized}
+
+
 def clashes(written: dict[str, str]) -> list[str]:
     """One sentence for every written name that more than one real name has."""
     owners: dict[str, list[str]] = {}

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from migrator.mapping.key_lookups import AskedKey
 from migrator.settings.transforms import read_mapping
+from migrator.stages.look import Look
+from migrator.stages.partitions import Partitions
 from migrator.stages.patterns.question import statement_faults
+from migrator.stages.verify.scan import direct_items
 from tests.designs.golden import DESIGNS, GOLDEN, NAMES, exactly, read_golden, rows_exactly, script_of
 from tests.designs.moved import Moved, moved
 from tests.language.conftest import database_on
 from tests.language.engines import ENGINES
 
+NOW_S = 1_780_000_000.0
+"""In 2026, as the golden files have it."""
 FOLDERS = {".yaml": DESIGNS, ".sql": DESIGNS, ".md": DESIGNS, "golden": GOLDEN}
 
 
@@ -45,6 +51,7 @@ def test_a_design_is_what_its_golden_file_says(
         _check_items(design)
         _check_indexes(design)
         _check_queries(design)
+        _check_collections(design)
         result = design.verify()
         assert result.findings == {}, design.journal.findings(result.run)
         assert result.scanned == design.golden.count
@@ -75,6 +82,28 @@ def _check_queries(design: Moved) -> None:
         found = {one.part.name: _ordered(one.items, order) for one in answer.parts}
         assert found == {name: _ordered(rows, order) for name, rows in query.answer.items()}, query.name
         assert answer.same, (query.name, {one.part.name: one.rows for one in answer.parts})
+
+
+def _check_collections(design: Moved) -> None:
+    """Every collection of the table and of each index is found again from its key: from rows alone, and as what is stored."""
+    checked, table = design.checked, design.store.design
+    stored = [item for page in design.store.scan(0, 1) for item in page.items]
+    partitions = Partitions(design.source, checked.mapping, checked.entities)
+    look = Look(
+        design.source, design.store, checked.mapping, table, checked.entities, direct_items(checked), 1000
+    )
+    for index in filter(None, map(table.asked, (None, *(other.name for other in table.indexes)))):
+        names = [attribute.name for attribute in index.attributes]
+        collections: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
+        for item in stored:
+            if all(item.get(name) is not None for name in names):
+                partition = tuple(item[attribute.name] for attribute in index.partition)
+                collections.setdefault(partition, set()).add(table.key_of(item))
+        for partition, keys in collections.items():
+            asked = AskedKey(index, partition)
+            assert {table.key_of(item) for _, item in partitions.made(asked, NOW_S).items} == keys, asked
+            looked = look.look(asked, NOW_S)
+            assert {(one.key, one.state) for one in looked.items} == {(key, "same") for key in keys}, asked
 
 
 def _ordered(rows: list[Any], order: str) -> list[Any]:

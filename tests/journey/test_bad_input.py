@@ -131,7 +131,7 @@ def test_an_endpoint_that_does_not_answer(new: New) -> None:
     [
         (["backfill", "none.yaml"], "there is no such job file"),
         (["backfill", "."], "this is a folder"),
-        (["mapping", "check", "none.yaml"], "there is no such file"),
+        (["mapping", "check", "none.yaml"], "there is no such job or mapping file"),
         (["mapping", "check", "shop.db"], "no UTF-8"),
         (["backfill", "shop.yaml", "--entity", "user"], "no entity 'user'"),
         (["mapping", "try", "mapping.yaml", "--entity", "users", "--key", "x"], "is an integer"),

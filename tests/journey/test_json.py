@@ -12,6 +12,7 @@ from tests.journey.cutover import PATTERN, cutover_shop
 from tests.unit.cli.test_command_line import LEAVES
 
 BEFORE = (
+    "examples copied",
     "init sqlite:///shop.db --statements none --out proposed.yaml",
     "plan mapping.yaml --source sqlite:///shop.db --region us-east-1",
     "mapping schema",
@@ -37,6 +38,8 @@ AFTER = (
     "verify shop.yaml --settle 0",
     "status shop.yaml",
     "findings shop.yaml",
+    "look shop.yaml --pk C#1",
+    "ui shop.yaml --for 0s",
     f"query shop.yaml {PATTERN} -p id=1",
     "shadow replay shop.yaml --questions 3",
     "report shop.yaml",

@@ -18,7 +18,7 @@ WRITERS = {
 }  # fmt: skip
 """Commands that change the table or what is in it, the source, or the side that answers."""
 OTHERS = {
-    "capture status", "completion", "doctor", "examples", "findings", "init", "local status", "local stop", "mapping check", "mapping schema",
+    "capture status", "completion", "doctor", "examples", "findings", "init", "look", "ui", "local status", "local stop", "mapping check", "mapping schema",
     "mapping try", "plan", "query", "shadow replay", "status", "table check", "report", "decommission check",
     "cutover status", "cutover history", "cutover rollback", "cutover watch",
 }  # fmt: skip

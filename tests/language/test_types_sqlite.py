@@ -75,6 +75,8 @@ CASES = [
     Case("DATE", "'-0044-03-15'", refused="years 1 to 9999", text="-0044-03-15"),
     Case("DATE", "'31/12/2024'", refused="not a date", text="31/12/2024"),
     Case("DATE", "'2024-01-01 00:00:00'", "2024-01-01"),
+    Case("DATE", "'2400-02-03'", "2400-02-03"),
+    Case("DATETIME", "' 2400-02-03 01:00:00'", "2400-02-03T01:00:00.000000"),
     Case("DATE", "'2024-01-01 12:00'", refused="time of day", text="2024-01-01 12:00"),
     Case("DATETIME", "1700000000", refused="no timestamp", text="1700000000"),
     Case("DATETIME", "2460000.5", refused="no timestamp", text="2460000.5"),

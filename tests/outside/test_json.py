@@ -57,6 +57,8 @@ backfill JOB --dry-run
 backfill JOB
 query JOB {PATTERN} -p id=1
 query JOB {PATTERN} -p id=1 --explain
+look JOB --pk C#1
+ui JOB --for 0s
 shadow replay JOB --questions 40 --seed 1
 verify JOB
 findings JOB --run 2

@@ -21,9 +21,10 @@ def mapping() -> None:
 
 
 @mapping.command(example="> mapping.schema.json")
+@click.option("--of-jobs", is_flag=True, help="That of job files instead.")
 @json_option
 def schema() -> Work:
-    """Print the JSON Schema of mapping files, so that editors complete them and CI validates them.
+    """Print the JSON Schema of mapping files, so that editors complete and explain each word, and CI validates them.
 
     It is JSON with --json and without.
     """
@@ -47,7 +48,10 @@ def schema() -> Work:
 )
 @json_option
 def check() -> Work:
-    """Report every fault of mapping FILEs at once, against the real schema when a source is given.
+    """Report every fault of mapping or job FILEs at once, against the real schema when a source is given.
+
+    Of a job the file itself is checked, and then the mapping that it names. With --source tables that have no entity are
+    named, too, but for those that the job leaves on purpose (cutover: {leave: […]}).
 
     Exit code 0: no faults (warnings are printed); 2: faults.
     """

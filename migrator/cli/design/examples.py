@@ -15,7 +15,8 @@ SHARE = f"share/{DISTRIBUTION}/"
 """Where an installed package has them, below the environment's folder (`data-files` of pyproject.toml)."""
 _CLONE = Path(__file__).parents[3]
 _OF_A_CLONE = (
-    "mappings/*.yaml", "mappings/README.md", "mappings/designs/*.*", "jobs/ecommerce.yaml", "jobs/chinook.yaml",
+    "mappings/*.yaml", "mappings/mapping.schema.json", "mappings/README.md", "mappings/designs/*.*",
+    "jobs/ecommerce.yaml", "jobs/chinook.yaml", "jobs/job.schema.json",
 )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""`migrator mapping`: look at a mapping file before anything moves."""
+"""`migrator mapping`: look at a mapping or a job file before anything moves."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,14 +11,18 @@ import click
 
 from migrator.mapping.check.check import check_form
 from migrator.mapping.language.forms import mapping_schema
+from migrator.mapping.language.parse import ParsedMapping
 from migrator.model.errors import CLEAN, WRONG_USE, Fault, MappingError
 from migrator.output.inert import FAULT_FORMS
+from migrator.settings.job import is_job, load_job
+from migrator.settings.job_schema import job_schema
 from migrator.settings.transforms import read_mapping
 
 
-def schema(as_json: bool) -> int:
+def schema(of_jobs: bool, as_json: bool) -> int:
     """The exit code of `migrator mapping schema`."""
-    click.echo(json.dumps(mapping_schema(), ensure_ascii=False, indent=2))
+    printed = job_schema() if of_jobs else mapping_schema()
+    click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
     return 0
 
 
@@ -47,12 +52,20 @@ def _examined(file: Path, source: str | None) -> tuple[Sequence[Fault], str]:
 
 
 def _faults_and_summary(file: Path, url: str | None) -> tuple[Sequence[Fault], str]:
-    """Faults and warnings, and what can be said of a mapping without faults."""
-    parsed = read_mapping(file)
+    """Faults and warnings, and what can be said of a file without faults."""
+    if not is_job(file):
+        return _of_mapping(read_mapping(file), url)
+    job = load_job(file, os.environ)
+    faults, verdict = _of_mapping(read_mapping(job.mapping), url, job.cutover.leave)
+    return faults, f"a job whose form is right; its mapping: {verdict}"
+
+
+def _of_mapping(
+    parsed: ParsedMapping, url: str | None, leave: Sequence[str] = ()
+) -> tuple[Sequence[Fault], str]:
     if url is None:
         return check_form(parsed), "its form is right; give --source to check it against the schema"
-    from migrator.cli.design.mapping_source import (
-        check_on_source,
-    )  # here: the form alone waits for no SQL and no AWS
+    # Here: the form alone waits for no SQL and no AWS.
+    from migrator.cli.design.mapping_source import check_on_source
 
-    return check_on_source(url, parsed)
+    return check_on_source(url, parsed, leave)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
 from migrator.cli.command_line import print_json
 from migrator.cli.row_keys import entity_named, row_key
+from migrator.mapping.heart.changes import unread_tables
 from migrator.mapping.heart.encoder import compile_encoder
 from migrator.mapping.heart.items import CompiledEntity, items_for
 from migrator.mapping.language.parse import ParsedMapping
@@ -20,13 +22,19 @@ from migrator.settings.transforms import checked_on, read_mapping, volatile_warn
 from migrator.stages.patterns.question import statement_faults
 from migrator.wiring import job
 
+_TABLES_NAMED = 20
 
-def check_on_source(url: str, parsed: ParsedMapping) -> tuple[Sequence[Fault], str]:
-    """Faults and warnings by the source's schema, and what can be said of a mapping without faults. Raises: MappingError."""
+
+def check_on_source(
+    url: str, parsed: ParsedMapping, leave: Sequence[str] = ()
+) -> tuple[Sequence[Fault], str]:
+    """Faults and warnings by the source's schema, and what can be said of a mapping without faults. `leave`: tables that
+    have no entity on purpose, with * for anything. Raises: MappingError."""
     with job.open_source(SourceSettings.model_construct(url=url), parsed) as source:
         checked = checked_on(source, parsed)
         refused = list(statement_faults(source, checked.mapping))
         doubts = volatile_warnings(source, parsed, checked)
+        unread = unread_tables(source.facts(), checked.plans, source.views())
     faults = [
         parsed.document.fault(
             ("access_patterns", refusal.pattern, "sql", *([refusal.part] if refusal.part else [])),
@@ -34,8 +42,22 @@ def check_on_source(url: str, parsed: ParsedMapping) -> tuple[Sequence[Fault], s
         )
         for refusal in refused
     ]
+    faults += _unmapped(
+        parsed, [name for name in unread if not any(fnmatchcase(name, glob) for glob in leave)]
+    )
     count = len(checked.entities)  # compiled, too: a check is to find whatever stands in the way of items
     return [*checked.warnings, *doubts, *faults], f"{count} entities fit the source"
+
+
+def _unmapped(parsed: ParsedMapping, unread: Sequence[str]) -> list[Fault]:
+    """A warning that names the tables which no entity reads: their rows stay behind."""
+    if not unread:
+        return []
+    named = ", ".join(unread[:_TABLES_NAMED])
+    more = f" and {len(unread) - _TABLES_NAMED} more" if len(unread) > _TABLES_NAMED else ""
+    what = f"{len(unread)} table(s) of the source have no entity: {named}{more}"
+    advice = "map them, or name them in the job when they stay on purpose: cutover: {leave: […]}"
+    return [parsed.document.fault(("entities",), f"{what}; {advice}", warning=True)]
 
 
 def try_(file: Path, source: str, entity: str, keys: tuple[str, ...], show_code: bool, as_json: bool) -> int:

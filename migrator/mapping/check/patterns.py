@@ -12,6 +12,7 @@ from migrator.mapping.language.document import Document, Path
 from migrator.mapping.patterns.param_sources import (
     Form,
     StoredKey,
+    may_give,
     reachable_keys,
     same_forms,
     shown,
@@ -261,6 +262,8 @@ def _sort_fault(condition: SortCondition, stored: Sequence[Form]) -> str:
         upper = condition.operator in _UPPER and value is condition.values[-1]
         if not any(_compatible(begin, form) or (upper and _closes(begin, form)) for form in stored):
             return f"no sort key of this partition begins with '{begin}'"
+    if not any(may_give(condition, form) for form in stored):
+        return "no sort key of this partition is one that this asks for"
     return ""
 
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from migrator.mapping.heart.rows import Places
-from migrator.model.facts import Captured, CollectionPlan, EntityPlan, JoinPlan, Lookup, TableFacts
+from migrator.model.facts import (
+    Captured,
+    CollectionPlan,
+    EntityPlan,
+    JoinPlan,
+    Lookup,
+    SchemaFacts,
+    TableFacts,
+)
 from migrator.model.mapping import ItemDesign, paths_in
 
 
 def captured_name(table: TableFacts) -> str:
     return table.real if table.schema is None else f"{table.schema}.{table.real}"
+
+
+def unread_tables(facts: SchemaFacts, plans: Sequence[EntityPlan], views: Container[str] = ()) -> list[str]:
+    """Tables that no plan reads, as marks name them; those that `views` names by their real names are left out."""
+    read = captured_tables(plans).keys()
+    tables = {captured_name(table): table.real for table in facts.tables.values()}
+    return sorted(name for name, real in tables.items() if name not in read and real not in views)
 
 
 def captured_tables(plans: Sequence[EntityPlan]) -> dict[str, Captured]:

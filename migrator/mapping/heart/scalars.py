@@ -188,7 +188,8 @@ def _is_single(number: float, raw: float) -> bool:
 # ── Dates, times of day and timestamps: from what a driver gives to Python's own ──
 
 # Python takes it for the next midnight from 3.13 on; a time of day has no such thing, and no two versions may differ.
-_END_OF_DAY = re.compile(r"(?:^|[T ])24")
+_END_OF_DAY = {datetime: re.compile(r"[T ]24"), time: re.compile(r"^T?24")}
+"""By what is read, since the text of a date may begin with 24, too: the year 2400."""
 
 
 def date_decoder(_: Kind) -> Callable[[Any], date]:
@@ -243,13 +244,14 @@ def moment_of(value: Any) -> datetime:
 
 
 def _from_iso(raw: str, form: Any, called: str) -> Any:
+    text = raw.strip()
     try:
-        if not _END_OF_DAY.search(raw):
-            return form.fromisoformat(raw.strip())
+        if not _END_OF_DAY[form].search(text):
+            return form.fromisoformat(text)
     except ValueError:
         pass
     as_text = "write |text to keep it as text"
-    unknown = next((name for form, name in _BEYOND if form.fullmatch(raw.strip())), "")
+    unknown = next((name for form, name in _BEYOND if form.fullmatch(text)), "")
     if unknown:
         what = f"the value is {unknown}; {called} of an item is in the years 1 to 9999"
         raise NotHeldError(f"{what}; {as_text}", raw)

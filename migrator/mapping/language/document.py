@@ -49,6 +49,19 @@ class Ours:
         return _MISTAKEN[self.first] if others & data.keys() and self.words & data.keys() else ""
 
 
+def is_job_text(text: str) -> bool:
+    """Whether the text is a job file, as far as its words say; what is no YAML is none."""
+    try:
+        data = YAML(typ="safe", pure=True).load(text)
+    except (YAMLError, ValueError, RecursionError):
+        return False
+    return (
+        isinstance(data, dict)
+        and bool(_OWN_WORDS["job"] & data.keys())
+        and not _OWN_WORDS["mapping"] & data.keys()
+    )
+
+
 _OWN_WORDS = {
     "mapping": frozenset({"table", "entities", "access_patterns"}),
     "job": frozenset({"job", "target"}),

@@ -17,6 +17,7 @@ from migrator.mapping.language.value_forms import (
     ValueForm,
     choice,
 )
+from migrator.mapping.language.words import WORDS, described
 from migrator.model.mapping import NameRule, Normaliser, Order
 
 # ── Access patterns ──
@@ -292,9 +293,8 @@ class MappingForm(Form):
 
 def mapping_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of mapping files."""
-    schema = MappingForm.model_json_schema(by_alias=True)
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "migrator mapping"}
-    return {**head, **{word: value for word, value in schema.items() if word != "title"}}
+    schema = described(MappingForm.model_json_schema(by_alias=True), WORDS, MappingForm.__name__)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "migrator mapping", **schema}
 
 
 def known_words() -> dict[str, list[str]]:

@@ -43,7 +43,7 @@ def stored_keys(mapping: Mapping, index: Index) -> Iterator[StoredKey]:
     """The key of every item design that is in the index (or in the table, an index without a name)."""
     for entity in mapping.entities.values():
         for item in entity.items:
-            forms = _forms(mapping, entity, item, index)
+            forms = forms_of(mapping, entity, item, index)
             count = len(index.partition)
             # An item that lacks one attribute of an index's key is not in the index.
             if len(forms) == len(index.attributes):
@@ -95,30 +95,8 @@ def _at_most(begin: str, beyond: bool, bound: tuple[str, bool]) -> bool:
     return begin < text or (begin == text and not beyond)
 
 
-def same_forms(templates: Sequence[Template], stored: Sequence[Form]) -> bool:
-    """Whether the templates agree in literals, formats and filters; names may differ."""
-    return all(
-        form is None or _form(template) == _form(form)
-        for template, form in zip(templates, stored, strict=False)
-    )
-
-
-def same_ref(wanted: Ref, stored: Ref) -> bool:
-    """Whether both make the same text of the same value."""
-    return _ref_form(wanted) == _ref_form(stored)
-
-
-def shown(forms: Sequence[Sequence[Form]]) -> str:
-    """The forms as they are written in the mapping, each once."""
-    texts = {
-        " + ".join("(an attribute)" if template is None else template.source for template in form)
-        for form in forms
-    }
-    return ", ".join(sorted(texts)) or "none"
-
-
-def _forms(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -> list[Form]:
-    """Forms of the key's attributes, up to the first one that the item does not have."""
+def forms_of(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -> list[Form]:
+    """Forms of the key's attributes in the index, up to the first one that the item does not have."""
     entry = next((entry.values for entry in item.entries if entry.index == index.name), ())
     attributes = {**entity.attributes, **item.attributes}
     keys = {attribute.name: form for attribute, form in zip(mapping.table.key, item.key, strict=False)}
@@ -141,6 +119,28 @@ def _forms(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -> 
         else:
             break
     return forms
+
+
+def same_forms(templates: Sequence[Template], stored: Sequence[Form]) -> bool:
+    """Whether the templates agree in literals, formats and filters; names may differ."""
+    return all(
+        form is None or _form(template) == _form(form)
+        for template, form in zip(templates, stored, strict=False)
+    )
+
+
+def same_ref(wanted: Ref, stored: Ref) -> bool:
+    """Whether both make the same text of the same value."""
+    return _ref_form(wanted) == _ref_form(stored)
+
+
+def shown(forms: Sequence[Sequence[Form]]) -> str:
+    """The forms as they are written in the mapping, each once."""
+    texts = {
+        " + ".join("(an attribute)" if template is None else template.source for template in form)
+        for form in forms
+    }
+    return ", ".join(sorted(texts)) or "none"
 
 
 def _attribute_form(expression: Expression) -> Form:

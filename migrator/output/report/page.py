@@ -32,9 +32,9 @@ _EXAMPLES = 3
 
 def html_page(model: ReportModel) -> str:
     """The whole page. What it holds of rows is text, never markup."""
-    environment = environment_of_pages()
-    style, script = (part_of_page(environment, name) for name in ("report.css", "report.js"))
-    return environment.get_template("report.html").render(
+    pages = environment_of_pages()
+    style, script = (part_of_page(pages, name) for name in ("report.css", "report.js"))
+    return pages.get_template("report.html").render(
         model=model,
         style=style,
         script=script,
@@ -47,7 +47,8 @@ def html_page(model: ReportModel) -> str:
 
 
 def environment_of_pages() -> Environment:
-    environment = Environment(
+    """The templates of pages, with the words and forms that all of them share."""
+    pages = Environment(
         loader=PackageLoader("migrator.output.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -56,7 +57,7 @@ def environment_of_pages() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    pages.filters |= {
         "plain": plain,
         "moment": minute,
         "age": age_text,
@@ -70,23 +71,23 @@ def environment_of_pages() -> Environment:
         # Not capitalize: it makes all the rest small, and SQL with it.
         "sentence": lambda text: f"{text[:1].upper()}{text[1:]}",
     }
-    environment.globals |= {"kinds": KIND_WORDS, "sides": SIDE_WORDS, "next_steps": next_steps}
-    return environment
+    pages.globals |= {"kinds": KIND_WORDS, "sides": SIDE_WORDS, "next_steps": next_steps}
+    return pages
 
 
-def part_of_page(environment: Environment, name: str) -> Markup:
+def part_of_page(pages: Environment, name: str) -> Markup:
     """Style or script as it stands; nothing is filled in, so its hash is that of the file."""
-    loader = environment.loader
+    loader = pages.loader
     assert loader is not None
-    return Markup(loader.get_source(environment, name)[0].strip())
+    return Markup(loader.get_source(pages, name)[0].strip())
 
 
 def policy_of(style: str, script: str) -> str:
     """Only this style and this script; no address, no form, no frame, no text that becomes code."""
     words: Mapping[str, Any] = {
         "default-src": "'none'",
-        "style-src": _hash(style),
-        "script-src": _hash(script) if script else "'none'",
+        "style-src": digest(style),
+        "script-src": digest(script) if script else "'none'",
         "base-uri": "'none'",
         "form-action": "'none'",
         "require-trusted-types-for": "'script'",
@@ -94,5 +95,6 @@ def policy_of(style: str, script: str) -> str:
     return "; ".join(f"{name} {value}" for name, value in words.items())
 
 
-def _hash(text: str) -> str:
+def digest(text: str) -> str:
+    """Style or script as a policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"

@@ -18,6 +18,7 @@ from migrator.source.capture.marks import FIRST_EPOCH, counter
 from migrator.source.connect import engine_at
 from migrator.source.engines.ddl import VERSION, Ddl, ExistingTrigger, Trigger, columns_named
 from migrator.source.engines.postgresql.capture import PARTS
+from migrator.source.reflect import view_names
 from migrator.source.transactions import Writing
 
 # ── Our triggers and tables in the source's catalogue ──
@@ -330,15 +331,7 @@ class SqlActivity:
         return self._writing.read("looking at changes", work)
 
     def views(self) -> set[str]:
-        def work(connection: Connection) -> set[str]:
-            inspector = sa.inspect(connection)
-            has_both = engine_at(connection).schema.has_materialized_views
-            return {
-                *inspector.get_view_names(),
-                *(inspector.get_materialized_view_names() if has_both else ()),
-            }
-
-        return self._writing.read("listing views", work)
+        return self._writing.read("listing views", view_names)
 
     def waiting(self) -> Mapping[str, int]:
         def work(connection: Connection, ddl: Ddl) -> dict[str, int]:

@@ -134,7 +134,8 @@ class Showing:
             replace(item, key=self._all_masked(item.key), attributes=self._all_masked(item.attributes))
             for item in collection.items
         ]
-        return ItemCollection(" ".join(items[0].key[name] for name in view.partition), items)
+        partition = " ".join(items[0].key[name] for name in view.partition)
+        return ItemCollection(partition, items, collection.more)
 
     def _all_masked(self, texts: Mapping[str, str]) -> dict[str, str]:
         return {name: self._masked(name, text) or "" for name, text in texts.items()}

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from migrator.mapping.heart.items import CompiledEntity, items_for
+from migrator.mapping.key_lookups import AskedKey
 from migrator.model.edges import Rows
-from migrator.model.errors import Interrupted, MigratorError, RowError
+from migrator.model.errors import Interrupted, MigratorError, RowError, SettingsError
 from migrator.model.facts import kept_columns
 from migrator.model.mapping import Entity, ItemDesign
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.report import Facet, ItemCollection, SampleItem, View
-from migrator.model.table import Index, Item, RowTree, Value
+from migrator.model.table import Index, Item, KeyOrder, RowTree, TableDesign, key_order
+from migrator.stages.partitions import Made, Partitions, asked_key
 from migrator.stages.report.shown import Showing
 
 _ROWS = 60
 """Rows of an entity to find item collections in; related rows are rarely the very first ones of both tables."""
 _COLLECTIONS = 4
 _ITEMS = 6
-_Place: TypeAlias = tuple[tuple[Decimal, str], ...]
+_ITEMS_OF_ONE = 50
+"""Of a collection that was asked for by its key."""
+_Place: TypeAlias = tuple[KeyOrder, ...]
 _Found: TypeAlias = list[tuple[_Place, SampleItem]]
 """Items of a partition, each with its sort position."""
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """How many collections of a view, and items of each, are shown at most."""
+
+    collections: int = _COLLECTIONS
+    items: int = _ITEMS
 
 
 @dataclass
@@ -36,14 +47,32 @@ class Views:
     showing: Showing
     source: Rows | None = None
     failed: str = ""
-    _items: list[tuple[str, Item]] = field(default_factory=list)
 
     def all(self) -> list[View]:
         """The table first, then its indexes in the mapping's order."""
-        self._items = self._sampled()
+        items = self._sampled()
+        return [self._view(index, items, _Bounds()) for index in self._indexes()]
+
+    def under(self, key: str, now_s: float) -> tuple[list[View], list[str]]:
+        """The collections of one partition key, of the table and of each index that has one, and what was not looked at.
+
+        Raises: SourceError where rows cannot be read.
+        """
+        assert self.source is not None
+        partitions = Partitions(self.source, self.mapping, self.entities)
+        views, notes = [], []
+        for index in self._indexes():
+            asked = _asked(self.mapping.table, index, key)
+            made = partitions.made(asked, now_s) if asked is not None else Made()
+            if made.items:
+                views.append(self._view(index, made.items, _Bounds(1, _ITEMS_OF_ONE)))
+            notes += made.notes
+        return views, list(dict.fromkeys(notes))
+
+    def _indexes(self) -> list[Index]:
         table = self.mapping.table.asked(None)
         assert table is not None
-        return [self._view(index) for index in (table, *self.mapping.table.indexes)]
+        return [table, *self.mapping.table.indexes]
 
     # ── rows ──
 
@@ -70,7 +99,8 @@ class Views:
 
     # ── one view ──
 
-    def _view(self, index: Index) -> View:
+    def _view(self, index: Index, items: Sequence[tuple[str, Item]], bounds: _Bounds) -> View:
+        by_partition = self._collections(index, items)
         facets = [
             facet
             for entity in self.mapping.entities.values()
@@ -83,7 +113,15 @@ class Views:
             sort=[attribute.name for attribute in index.sort],
             projection=index.projection if isinstance(index.projection, str) else ", ".join(index.projection),
             facets=facets,
-            collections=self._collections(index),
+            collections=[
+                ItemCollection(
+                    " ".join(key),
+                    [sample for _, sample in samples[: bounds.items]],
+                    max(0, len(samples) - bounds.items),
+                )
+                for key, samples in _chosen(by_partition, bounds.collections)
+            ],
+            more=max(0, len(by_partition) - bounds.collections),
         )
 
     def _facet(self, entity: Entity, design: ItemDesign, index: Index) -> Facet | None:
@@ -114,24 +152,18 @@ class Views:
             return list(names)
         return [name for name in names if name in index.projection] if index.projection != "keys" else []
 
-    def _collections(self, index: Index) -> list[ItemCollection]:
-        """A few item collections, each chosen for types that the ones before do not show."""
+    def _collections(self, index: Index, items: Sequence[tuple[str, Item]]) -> dict[tuple[str, ...], _Found]:
+        """The items that are in the index, by partition, each in the order of its sort key."""
         names = [attribute.name for attribute in index.attributes]
         partition = [attribute.name for attribute in index.partition]
         by_partition: dict[tuple[str, ...], _Found] = defaultdict(list)
-        for entity, item in self._items:
+        for entity, item in items:
             if all(item.get(name) is not None for name in names):
                 shown = self.showing.item(entity, item)
                 sample = self._sample(index, item, shown)
-                place = tuple(_in_order(item[attribute.name]) for attribute in index.sort)
+                place = tuple(key_order(item[attribute.name]) for attribute in index.sort)
                 by_partition[tuple(shown[name] for name in partition)].append((place, sample))
-        return [
-            ItemCollection(
-                " ".join(key),
-                [sample for _, sample in sorted(samples, key=lambda placed: placed[0])[:_ITEMS]],
-            )
-            for key, samples in _chosen(by_partition)
-        ]
+        return {key: sorted(found, key=lambda placed: placed[0]) for key, found in by_partition.items()}
 
     def _sample(self, index: Index, item: Item, shown: Mapping[str, str]) -> SampleItem:
         own = [attribute.name for attribute in index.attributes]
@@ -148,23 +180,26 @@ class Views:
         )
 
 
-def _chosen(by_partition: Mapping[tuple[str, ...], _Found]) -> Iterator[tuple[tuple[str, ...], _Found]]:
+def _asked(table: TableDesign, index: Index, key: str) -> AskedKey | None:
+    """None where the text is no partition key of the index."""
+    try:
+        return asked_key(table, index.name, (key,))
+    except SettingsError:
+        return None
+
+
+def _chosen(
+    by_partition: Mapping[tuple[str, ...], _Found], at_most: int
+) -> Iterator[tuple[tuple[str, ...], _Found]]:
+    """A few item collections, each chosen for types that the ones before do not show."""
     left, shown = dict(by_partition), set[str]()
 
     def worth(key: tuple[str, ...]) -> tuple[int, int, int]:
         types = {sample.type for _, sample in left[key]}
         return len(types - shown), len(types), len(left[key])
 
-    for _ in range(min(_COLLECTIONS, len(left))):
+    for _ in range(min(at_most, len(left))):
         key = max(left, key=worth)
         samples = left.pop(key)
         shown |= {sample.type for _, sample in samples}
         yield key, samples
-
-
-def _in_order(value: Value) -> tuple[Decimal, str]:
-    """A sort key: numbers in numeric order, texts and bytes in the order of their bytes."""
-    if isinstance(value, (int, Decimal)):
-        return Decimal(value), ""
-    shown = value.hex() if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass").hex()
-    return Decimal(0), shown

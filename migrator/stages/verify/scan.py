@@ -90,6 +90,10 @@ class TableScan:
     entities: Mapping[str, CompiledEntity]
     direct: DirectItems = DirectItems()
 
+    @property
+    def table(self) -> TableDesign:
+        return next(iter(self.entities.values())).table
+
     def segment(self, number: int) -> ScanTotals:
         """The totals of one segment, continued where an earlier start of this run stopped."""
         state = self.journal.segment(self.run, number)
@@ -99,7 +103,8 @@ class TableScan:
         for counted, items, next_start in self._pages(number, state.start):
             totals = totals + counted
             state = SegmentState(next_start, next_start is None, totals.as_json())
-            self.journal.save_segment(self.run, number, state, self._untraced(items))
+            untraced = Tracer(self.source, self.entities, self.table).untraced(items)
+            self.journal.save_segment(self.run, number, state, untraced)
         return totals
 
     def _pages(
@@ -126,7 +131,16 @@ class TableScan:
                     sums[entity, type_, name] = added
         return ScanTotals(len(items), counts, sums)
 
-    def _untraced(self, items: Sequence[Item]) -> list[Finding]:
+
+@dataclass(frozen=True)
+class Tracer:
+    """Looks for the row of each stored item. `entities`: by name."""
+
+    source: Rows
+    entities: Mapping[str, CompiledEntity]
+    table: TableDesign
+
+    def untraced(self, items: Sequence[Item]) -> list[Finding]:
         """A finding for each item that no row makes."""
         findings: list[Finding] = []
         by_entity: dict[str, list[tuple[SourceKey, Item]]] = defaultdict(list)
@@ -175,10 +189,6 @@ class TableScan:
         table = self.table
         shown = key_text(table, item) if all(part.name in item for part in table.key) else encode_key(["?"])
         return Finding(kind, entity, reason, key, shown, item_type=str(item.get(table.type_attribute, "")))
-
-    @property
-    def table(self) -> TableDesign:
-        return next(iter(self.entities.values())).table
 
 
 # ── Counts and sums by plain SQL, compared with those of the scan: a check without `items_for` ──

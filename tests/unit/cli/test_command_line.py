@@ -23,6 +23,7 @@ NEEDED_OPTIONS = {
     "--key": "1",
     "--source": "sqlite:///none.db",
     "--out": "shop.yaml",
+    "--pk": "A",
 }
 WITHOUT_FILES = [["completion"], ["examples"], ["local", "status"], ["local", "stop"], ["mapping", "schema"]]
 

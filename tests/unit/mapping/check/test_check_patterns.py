@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from migrator.mapping.check.check import check_form
+from migrator.mapping.language.parse import examine_mapping
 from tests.golden.patterns import faults, the_pattern
 
 QUERY = "params: {tenant: text, id: integer, ids: list of integer, least: number, when: timestamp, flag: boolean}\nquery: %s"
@@ -111,3 +113,39 @@ def test_atomic_and_schema_are_kept() -> None:
     assert (made.atomic, made.schema) == (True, "tenant")
     made = the_pattern(ASKED + "}")
     assert (made.atomic, made.schema) == (False, None)
+
+
+PROFILES = """
+mapping: 1
+table: {name: Users, key: [PK, SK], type: type}
+entities:
+  users:
+    items:
+      User: {key: ["USER#{id}", "PROFILE"], keep: [id, name]}
+access_patterns:
+  p:
+    params: {id: integer}
+    query: {key: ["USER#{id}", {%s}]}
+    returns: [id, name]
+    sql: SELECT id, name FROM users WHERE id = :id
+"""
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ['begins_with: "PROFILE#"', 'begins_with: "PROFILE#{id}"', 'ge: "PROFILE#"', 'gt: "PROFILE~"'],
+)
+def test_a_condition_that_no_constant_sort_key_holds_is_a_fault(condition: str) -> None:
+    (fault,) = serious_faults(condition)
+    assert "access_patterns.p.query.key.1: no sort key of this partition" in fault
+    assert "there are: PROFILE" in fault
+
+
+@pytest.mark.parametrize("condition", ['begins_with: "PROFILE"', 'begins_with: "PRO"', 'le: "PROFILE#"'])
+def test_a_condition_that_a_constant_sort_key_holds_is_none(condition: str) -> None:
+    assert serious_faults(condition) == []
+
+
+def serious_faults(condition: str) -> list[str]:
+    found = check_form(examine_mapping(PROFILES % condition, "m.yaml"))
+    return [str(fault) for fault in found if not fault.warning]

@@ -1,0 +1,94 @@
+"""`migrator look`: what is stored in one item collection beside what its rows make now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+
+from migrator.cli.command_line import print_json
+from migrator.cli.options import read_job, stdout, stop_on_signals
+from migrator.model.errors import CLEAN, DIFFERENT
+from migrator.model.report import LookReport
+from migrator.output.look import look_data, print_look
+from migrator.settings.job import Job
+from migrator.stages.look import Look, shown
+from migrator.stages.partitions import asked_key
+from migrator.stages.report.shown import Showing
+from migrator.stages.verify.scan import direct_items
+from migrator.wiring import job as job_wiring
+from migrator.wiring.job import JobContext, Target
+
+_PATIENCE_S = 10.0
+"""How long a side that does not answer is asked again: a person waits for it."""
+
+
+@dataclass(frozen=True)
+class Masks:
+    """What is shown whole: keys, also the parts that may name a person, and values that nothing redacts."""
+
+    whole_keys: bool
+    whole_values: bool
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both sides of a job, open to be read."""
+
+    context: JobContext
+    target: Target
+    masks: Masks
+
+    def report(self, partition: tuple[str, ...], sort: str, index: str | None, limit: int) -> LookReport:
+        """One collection, as it may be shown. Raises: SettingsError where there is no such collection."""
+        checked, table = self.context.checked, self.target.design
+        asked = asked_key(table, index, partition, sort)
+        look = Look(
+            *(self.context.source, self.target.store, checked.mapping, table, checked.entities),
+            direct=direct_items(checked),
+            items_at_most=limit,
+        )
+        showing = Showing(
+            checked.mapping,
+            [entity.plan for entity in checked.read],
+            whole_keys=self.masks.whole_keys or self.masks.whole_values,
+            whole_values=self.masks.whole_values,
+        )
+        return shown(look.look(asked, time.time()), self.context.job.name, table, showing)
+
+
+@contextmanager
+def open_sides(job: Job, masks: Masks, command: str, stop: Event) -> Iterator[Sides]:
+    """`stop`: whether to give up waiting for a side. Raises: TargetError where the table is not there, or is another one."""
+    patience_s = min(job.tuning.give_up_after_s, _PATIENCE_S)
+    patient = replace(job, tuning=job.tuning.model_copy(update={"give_up_after_s": patience_s}))
+    with ExitStack() as stack:
+        context = stack.enter_context(job_wiring.open_job(patient, command, workers=1, stop=stop.is_set))
+        target = job_wiring.open_target(patient, context.checked.mapping.table, stop.is_set)
+        target.table_id()
+        yield Sides(context, target, masks)
+
+
+def look(
+    job: Path,
+    partition: tuple[str, ...],
+    sort: str,
+    index: str | None,
+    limit: int,
+    everything: bool,
+    whole_keys: bool,
+    whole_values: bool,
+    as_json: bool,
+) -> int:
+    """The exit code of `migrator look`."""
+    masks = Masks(whole_keys, whole_values)
+    with stop_on_signals() as stop, open_sides(read_job(job), masks, "look", stop) as sides:
+        report = sides.report(partition, sort, index, limit)
+    if as_json:
+        print_json(look_data(report))
+    else:
+        print_look(stdout(), report, everything=everything)
+    return CLEAN if report.is_clean else DIFFERENT

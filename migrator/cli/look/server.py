@@ -1,0 +1,93 @@
+"""`migrator ui`: `look` and `status` as pages on this machine, read-only, until Ctrl-C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+
+import click
+
+from migrator.cli.command_line import print_json
+from migrator.cli.look.collection import Masks, Sides, open_sides
+from migrator.cli.options import read_job, stop_on_signals
+from migrator.cli.runs import status_of
+from migrator.model.errors import CLEAN, STOPPED, MigratorError
+from migrator.output.look import Pages
+from migrator.runtime.loopback import Answer, Site, serving
+from migrator.wiring import job as job_wiring
+
+_ITEMS = 100
+_AWAY, _WRONG = 503, 400
+
+
+def ui(job: Path, port: int, for_s: float | None, whole_keys: bool, whole_values: bool, as_json: bool) -> int:
+    """The exit code of `migrator ui`."""
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_on_signals())
+        masks = Masks(whole_keys, whole_values)
+        sides = stack.enter_context(open_sides(read_job(job), masks, "ui", stop))
+        table = sides.target.design
+        pages = Pages(
+            sides.context.job.name,
+            table.name,
+            [index.name for index in table.indexes],
+            version("single-table-migrator"),
+        )
+        answers = _Answers(sides, pages, Lock())
+        named: dict[str, Callable[[Mapping[str, str]], Answer]] = {
+            "": answers.look,
+            "look": answers.look,
+            "status": answers.status,
+        }
+        url = stack.enter_context(serving(Site(named, pages.refusal, pages.policy), port))
+        if as_json:
+            print_json({"url": url})
+        else:
+            click.echo(
+                f"{url}\nOpen it in a browser of this machine; who has the address can read. Ctrl-C ends it."
+            )
+        stop.wait(for_s)
+    return CLEAN
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """`one`: held while a page is made, so that a browser that asks often asks the sides for one page at a time."""
+
+    sides: Sides
+    pages: Pages
+    one: Lock
+
+    def look(self, fields: Mapping[str, str]) -> Answer:
+        asked = {name: fields.get(name, "") for name in ("pk", "sk", "index")}
+        if not asked["pk"]:
+            return Answer(200, self.pages.look(asked, None))
+        try:
+            with self.one:
+                report = self.sides.report(
+                    self._partition(asked), asked["sk"], asked["index"] or None, _ITEMS
+                )
+        except MigratorError as error:
+            code = _AWAY if error.exit_code == STOPPED else _WRONG
+            return Answer(code, self.pages.look(asked, None, str(error)))
+        return Answer(200, self.pages.look(asked, report))
+
+    def _partition(self, asked: Mapping[str, str]) -> tuple[str, ...]:
+        """The values of the partition key: where it has several attributes, commas stand between them."""
+        index = self.sides.target.design.asked(asked["index"] or None)
+        several = index is not None and len(index.partition) > 1
+        return tuple(asked["pk"].split(",")) if several else (asked["pk"],)
+
+    def status(self, fields: Mapping[str, str]) -> Answer:
+        job = self.sides.context.job
+        try:
+            with self.one, job_wiring.open_journal(job) as journal:
+                found = status_of(job, journal)
+                page = self.pages.status(found.data(), list(found.lines()))
+        except MigratorError as error:
+            return Answer(_AWAY, self.pages.status(None, (), f"The journal cannot be asked: {error}"))
+        return Answer(200, page)
