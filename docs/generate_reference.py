@@ -26,11 +26,10 @@ _EVERYWHERE = frozenset({"verbose", "quiet", "log_format", "log_file", "help"})
 
 
 def pages() -> dict[str, str]:
-    """The text of each page by its name, the mapping's and the job's where their schemas are there."""
+    """The text of each page by its name."""
     words = {
         name: _schema_page(title, json.loads((ROOT / file).read_text(encoding="utf-8")))
         for file, (name, title) in SCHEMAS.items()
-        if (ROOT / file).is_file()
     }
     return {"commands": _commands_page(), **words, "metrics": _metrics_page(), "log-lines": _log_page()}
 

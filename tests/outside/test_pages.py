@@ -34,11 +34,12 @@ def test_every_command_and_every_option_is_on_the_page_of_commands() -> None:
             assert option.opts[0] in PAGES["commands"] or option.human_readable_name in PAGES["commands"]
 
 
-def test_every_word_of_a_mapping_is_on_the_page_of_words() -> None:
-    schema = json.loads((ROOT / "mappings" / "mapping.schema.json").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(("file", "page"), [(file, page) for file, (page, _) in reference.SCHEMAS.items()])
+def test_every_word_of_mappings_and_jobs_is_on_the_page_of_its_words(file: str, page: str) -> None:
+    schema = json.loads((ROOT / file).read_text(encoding="utf-8"))
     for part in (schema, *schema["$defs"].values()):
         for word in part.get("properties", ()):
-            assert f"| `{word}`" in PAGES["words-mapping"]
+            assert f"| `{word}`" in PAGES[page]
 
 
 def test_metrics_are_found_alone_and_in_a_table_that_a_loop_goes_through() -> None:
