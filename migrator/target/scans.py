@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -72,6 +73,33 @@ def read_one_by_one(each: Callable[[WiredItem], Any]) -> Callable[[bytes], Any]:
         answer = orjson.loads(body)
         if isinstance(answer, dict) and isinstance(answer.get("Items"), list):
             answer["Items"] = [each(item) for item in answer["Items"]]
+        return answer
+
+    return read
+
+
+def read_as_texts(see: Callable[[list[bytes], bytes], Any]) -> Callable[[bytes], Any]:
+    """The same, but that `Items` holds what `see` gives of the texts of all items: their JSON, without the braces and the
+    quotation mark around each; and all of it in one, with them.
+
+    Where a text in an item looks like the end of one, a part may be something else than an item's text: none that is whole
+    then, so it is equal to no item's.
+    """
+
+    def read(body: bytes) -> Any:
+        begin, end = body.find(_BEGIN) + len(_BEGIN), body.rfind(_END)
+        if len(_BEGIN) <= begin <= end:
+            text = body[begin:end]
+            parts = _CUT.split(text) if b'"L":[' in text else text.split(_BETWEEN)
+            # Where a text looked like the begin or the end of all items, what is left is no JSON.
+            with suppress(orjson.JSONDecodeError):
+                answer = orjson.loads(body[: begin - 2] + body[end + 2 :])
+                if answer.get("Count") == len(parts):
+                    return answer | {"Items": see(parts, body[begin - 2 : end + 2])}
+        answer = orjson.loads(body)
+        if isinstance(answer, dict) and isinstance(answer.get("Items"), list):
+            texts = [orjson.dumps(item)[2:-2] for item in answer["Items"]]
+            answer["Items"] = see(texts, b'{"' + _BETWEEN.join(texts) + b"}}")
         return answer
 
     return read

@@ -43,13 +43,13 @@ from migrator.target.failures import (
     is_throttle,
     passes_at,
 )
-from migrator.target.scans import read_one_by_one, scan_answers
+from migrator.target.scans import read_as_texts, read_one_by_one, scan_answers
 from migrator.target.throttle import TABLE, WriteLimit
 
 # ── Items cut into batches that BatchWriteItem takes ──
 
 Sized = tuple[ItemKey, Any, int]
-"""An item's key, its wire form (a dict, or JSON as orjson.Fragment) and its bytes."""
+"""An item's key, what a request has of it (a dict, or JSON as orjson.Fragment) and its bytes."""
 
 Batch = list[Sized]
 
@@ -61,17 +61,22 @@ def batches(items: Sequence[Sized], units_at_most: float | None = None) -> Itera
     `units_at_most`: write units of a batch of more than one item.
     Source: API reference, BatchWriteItem.
     """
+    if units_at_most is None and _fits(items, None):
+        # Most pages: what is true of all is true of each part.
+        yield from (
+            list(items[at : at + BATCH_WRITE_ITEMS]) for at in range(0, len(items), BATCH_WRITE_ITEMS)
+        )
+        return
     start = 0
     while start < len(items):
         batch = list(items[start : start + BATCH_WRITE_ITEMS])
         if not _fits(batch, units_at_most):
-            # Most pages never come here: a look at each item costs more than all else that a batch needs.
             batch = batch[: _fitting(batch, units_at_most)]
         yield batch
         start += len(batch)
 
 
-def _fits(batch: Batch, units_at_most: float | None) -> bool:
+def _fits(batch: Sequence[Sized], units_at_most: float | None) -> bool:
     keys, sizes = {item[0] for item in batch}, [item[2] for item in batch]
     is_cheap = units_at_most is None or sum(map(write_units, sizes)) <= units_at_most
     return is_cheap and len(keys) == len(batch) and sum(sizes) <= BATCH_WRITE_BYTES
@@ -182,7 +187,8 @@ class DynamoStore(Forked):
             self.client.close()
 
     def put(self, items: Sequence[Item]) -> Receipt:
-        return self._put([(self.design.key_of(item), *encode_sized(item)) for item in items])
+        wired = ((self.design.key_of(item), *encode_sized(item)) for item in items)
+        return self._put([(key, {"PutRequest": {"Item": item}}, size) for key, item, size in wired])
 
     @property
     def takes_encoded(self) -> bool:
@@ -191,7 +197,10 @@ class DynamoStore(Forked):
 
     def put_encoded(self, items: Sequence[EncodedItem]) -> Receipt:
         """As `put`."""
-        return self._put([(key, orjson.Fragment(attributes), size) for key, attributes, size, _ in items])
+        fragment, before = orjson.Fragment, b'{"PutRequest":{"Item":'
+        return self._put(
+            [(key, fragment(before + attributes + b"}}"), size) for key, attributes, size, _ in items]
+        )
 
     def _put(self, sized: Sequence[Sized]) -> Receipt:
         units, requests = 0.0, 0
@@ -238,7 +247,22 @@ class DynamoStore(Forked):
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
     ) -> Iterator[ScannedPage[Found]]:
         """What `each` gives of every item. Needs `takes_encoded`."""
-        call = partial(self.client.exchange.scan, self.client, read_one_by_one(each))
+        return self._scanned(segment, segments, read_one_by_one(each), start)
+
+    def scan_texts(
+        self,
+        segment: int,
+        segments: int,
+        see: Callable[[list[bytes], bytes], list[Found]],
+        start: ItemKey | None = None,
+    ) -> Iterator[ScannedPage[Found]]:
+        """What `see` gives of the texts of each page's items. Needs `takes_encoded`."""
+        return self._scanned(segment, segments, read_as_texts(see), start)
+
+    def _scanned(
+        self, segment: int, segments: int, read: Callable[[bytes], Any], start: ItemKey | None
+    ) -> Iterator[ScannedPage[Any]]:
+        call = partial(self.client.exchange.scan, self.client, read)
         for answer, next_start in scan_answers(self, segment, segments, start, call):
             yield ScannedPage(answer["Items"], next_start)
 
@@ -283,9 +307,9 @@ class DynamoStore(Forked):
 
         Adds to `refused` what is said of each such item.
         """
-        sizes = [write_units(size) for _, _, size in batch]
+        sizes = [size for _, _, size in batch]
         try:
-            sent = self._send([{"PutRequest": {"Item": wired}} for _, wired, _ in batch], sizes)
+            sent = self._send([request for _, request, _ in batch], sizes)
         except ItemRefusedError as error:
             if len(batch) > 1:
                 return self._by_halves(batch, refused)
@@ -293,7 +317,7 @@ class DynamoStore(Forked):
             return Receipt(requests=1, unwritten={batch[0][0]: str(error)})
         if sent.write_units:
             return sent
-        units = sum(size for (key, _, _), size in zip(batch, sizes, strict=True) if key not in sent.unwritten)
+        units = sum(write_units(size) for key, _, size in batch if key not in sent.unwritten)
         return Receipt(write_units=units, requests=sent.requests, unwritten=sent.unwritten)
 
     def _by_halves(self, batch: Batch, refused: list[ItemRefusedError]) -> Receipt:
@@ -305,7 +329,7 @@ class DynamoStore(Forked):
         )
 
     def _send(self, requests: list[dict[str, Any]], sizes: Sequence[int]) -> Receipt:
-        """Sends until all is taken; tries are counted from the last one that took something. `sizes`: write units.
+        """Sends until all is taken; tries are counted from the last one that took something. `sizes`: in bytes.
 
         What is left over to the last try is `unwritten` where the table took others meanwhile, here or for another
         thread: something is wrong with these, not with the table. Raises: StoppedError where it took nothing.
@@ -319,8 +343,9 @@ class DynamoStore(Forked):
             count, answered = count + 1, False
             request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
             # Which of them are left the answer does not say by number: taken for the largest.
-            largest = sum(sizes) if len(left) == len(sizes) else sum(sorted(sizes)[-len(left) :])
-            answer = self.metered(largest, partial(self.client.batch_write_item, **request))
+            largest = sizes if len(left) == len(sizes) else sorted(sizes)[-len(left) :]
+            units_about = 0 if self.limit is None else sum(map(write_units, largest))
+            answer = self.metered(units_about, partial(self.client.batch_write_item, **request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             self.sent.taken, answered = self.sent.taken + sent - len(left), True

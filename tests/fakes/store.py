@@ -211,6 +211,18 @@ class FakeStore:
             items = orjson.loads(orjson.dumps(wired, default=base64_text))
             yield ScannedPage([each(item) for item in items], page.next_start)
 
+    def scan_texts(
+        self,
+        segment: int,
+        segments: int,
+        see: Callable[[list[bytes], bytes], list[Found]],
+        start: ItemKey | None = None,
+    ) -> Iterator[ScannedPage[Found]]:
+        for page in self.scan_encoded(segment, segments, orjson.dumps, start):
+            yield ScannedPage(
+                see([text[2:-2] for text in page.found], b",".join(page.found)), page.next_start
+            )
+
     def query(self, request: Mapping[str, Any], start: Mapping[str, Any] | None = None) -> QueryPage:
         """A page of few items, so that the reader has to go on; filtered after it is cut, as DynamoDB does."""
         index = self.design.asked(request.get("IndexName"))

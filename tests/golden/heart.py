@@ -8,15 +8,25 @@ from typing import Any
 import orjson
 
 from migrator.mapping.check.check import Checked, check_mapping
-from migrator.mapping.heart.encoder import Encoder, compile_encoder, encode_page
+from migrator.mapping.heart.encoder import (
+    EncodedItem,
+    Encoder,
+    TextEncoder,
+    compile_encoder,
+    compile_texts,
+    encode_page,
+    encode_texts,
+    text_in_order,
+)
 from migrator.mapping.heart.items import CompiledEntity, items_for, stamp
 from migrator.mapping.heart.transforms import Transform
-from migrator.mapping.heart.wire import decode_item, item_bytes
+from migrator.mapping.heart.wire import decode, decode_item, item_bytes
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.edges import RawPage
 from migrator.model.errors import MappingError, RowError
 from migrator.model.facts import Column, ForeignKey, Kind, SchemaFacts, TableFacts
 from migrator.model.table import Item, RowTree
+from migrator.stages.verify.canonical import Canonical
 
 _KIND = re.compile(r"(?P<name>\w+)(?:\((?P<scale>\d+)\))?(?P<zone> with zone)?(?P<required>!)?")
 
@@ -107,6 +117,41 @@ def alike(compiled: CompiledEntity, row: RowTree, encoder: Encoder | None, page:
         assert [expiry for _, _, _, expiry in encoded.items] == [
             item.get(str(compiled.table.ttl)) for item in wanted
         ]
+        assert encoder is not None
+        _alike_as_texts(compiled, encoder, page, encoded.items)
+    return made
+
+
+def _alike_as_texts(
+    compiled: CompiledEntity, encoder: Encoder, page: RawPage, items: list[EncodedItem]
+) -> None:
+    """The same items as texts whose names are in an order that is asked for."""
+    texts = _text_encoder(compiled, encoder.raw)
+    wanted = []
+    for _, data, _, expiry in items:
+        wired = orjson.loads(data) | {compiled.table.ticket_attribute: {"N": "0"}}
+        type_ = str(decode(wired[compiled.table.type_attribute]))
+        wanted.append((text_in_order(wired, type_, texts.orders), expiry))
+    made = encode_texts(texts, page)
+    assert (made.items, made.refused) == (wanted, [])
+
+
+_MADE: dict[tuple[int, frozenset[int]], TextEncoder] = {}
+"""By an entity's id, which no other has while its encoder is kept."""
+
+
+def _text_encoder(compiled: CompiledEntity, raw: frozenset[int]) -> TextEncoder:
+    """Names in the reverse order, and the first of them not known."""
+    made = _MADE.get((id(compiled), raw))
+    if made is not None:
+        return made
+    if len(_MADE) > 100:
+        _MADE.clear()
+    canonical = (Canonical(compiled, design) for design in compiled.plan.entity.items)
+    orders = {where: order[:0:-1] for one in canonical for where, order in one.orders.items()}
+    made = compile_texts(compiled, raw, orders)
+    assert made is not None
+    _MADE[id(compiled), raw] = made
     return made
 
 

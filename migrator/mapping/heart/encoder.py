@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from migrator.mapping.heart.encoder_text import FunctionText
+from migrator.mapping.heart.encoder_text import FunctionText, Orders
 from migrator.mapping.heart.encoder_values import base64_text
 from migrator.mapping.heart.items import (
     CompiledEntity,
@@ -24,7 +24,7 @@ from migrator.mapping.heart.items import (
     stamp,
     watched_names,
 )
-from migrator.mapping.heart.wire import encode_sized, number_bytes, text_bytes
+from migrator.mapping.heart.wire import decode, encode_sized, number_bytes, text_bytes
 from migrator.model.edges import RawPage
 from migrator.model.errors import RowError
 from migrator.model.journal import Finding
@@ -41,8 +41,8 @@ Row: TypeAlias = tuple[Any, ...]
 
 Left: TypeAlias = Callable[[Row], None]
 Encode: TypeAlias = Callable[[Sequence[Row], str, int, list[EncodedItem], Left], None]
-"""Of rows, the JSON that ends an item (its ticket), the bytes of that, where to put the items, and what takes a row that it
-has no code for."""
+"""Of rows, the JSON that ends an item (its ticket), by how much its bytes are more than that, where to put the items, and
+what takes a row that it has no code for."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> E
             refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
 
     if page.raw == encoder.raw:
-        encoder.encode(page.rows, end, text_bytes(name) + number_bytes(ticket), items, left)
+        more = text_bytes(name) + number_bytes(ticket) - len(end.encode())
+        encoder.encode(page.rows, end, more, items, left)
     else:
         for row in page.rows:
             left(row)
@@ -105,6 +106,77 @@ def _by_reference(entity: CompiledEntity, row: RowTree, ticket: int) -> Iterator
         )
 
 
+# ── Items as text alone, in an order of attributes that is asked for ──
+
+EncodedText: TypeAlias = tuple[bytes, int | None]
+"""An item as JSON without the braces and the quotation mark around it, and when it expires. Its ticket is 0."""
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """As Encoder. `may_have_maps`: whether its items may hold maps beside those of lists, which are in no certain order."""
+
+    entity: CompiledEntity
+    encode: Callable[[Sequence[Row], list[EncodedText], Left], None]
+    raw: frozenset[int]
+    orders: Orders
+    may_have_maps: bool
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """What a page's rows became, items whose TTL has passed among it."""
+
+    items: list[EncodedText]
+    refused: list[Finding]
+
+
+def encode_texts(encoder: TextEncoder, page: RawPage) -> EncodedTexts:
+    """The items of the rows as text; a row that items_for() refuses is a finding, and the others go on."""
+    entity, items, refused = encoder.entity, list[EncodedText](), list[Finding]()
+
+    def left(row: Row) -> None:
+        tree = page.whole(row)
+        try:
+            for _, data, _, expiry in list(_by_reference(entity, tree, 0)):
+                wired = orjson.loads(data)
+                type_ = str(decode(wired[entity.table.type_attribute]))
+                items.append((text_in_order(wired, type_, encoder.orders), expiry))
+        except RowError as error:
+            refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
+
+    if page.raw == encoder.raw:
+        encoder.encode(page.rows, items, left)
+    else:
+        for row in page.rows:
+            left(row)
+    return EncodedTexts(items, refused)
+
+
+def text_in_order(wired: dict[str, Any], type_: str, orders: Orders) -> bytes:
+    """The text of an item of this type with all names in order."""
+    for where, order in orders.items():
+        if where[0] == type_ and len(where) == 2 and "L" in wired.get(where[1], ()):
+            wired[where[1]]["L"] = [
+                {"M": _in_order(child["M"], order)} if "M" in child else child
+                for child in wired[where[1]]["L"]
+            ]
+    return orjson.dumps(_in_order(wired, orders.get((type_,), ())), default=base64_text)[2:-2]
+
+
+def _in_order(values: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    first: dict[str, Any] = {name: values[name] for name in order if name in values}
+    return first | values if len(first) < len(values) else first
+
+
+def compile_texts(entity: CompiledEntity, offered: AbstractSet[int], orders: Orders) -> TextEncoder | None:
+    """As `compile_encoder`."""
+    text = _function(entity, offered, orders)
+    if text is None:
+        return None
+    return TextEncoder(entity, _executed(entity, text), text.raw, orders, text.may_have_maps)
+
+
 # ── The generated function ──
 
 
@@ -113,14 +185,23 @@ def compile_encoder(entity: CompiledEntity, offered: AbstractSet[int] = frozense
 
     None where no code is made for what they need: a transform, objects in S3, plain attributes that are keys of an index.
     """
+    text = _function(entity, offered, None)
+    return None if text is None else Encoder(entity, _executed(entity, text), text.raw, text.code)
+
+
+def _function(
+    entity: CompiledEntity, offered: AbstractSet[int], orders: Orders | None
+) -> FunctionText | None:
     plan, mapping, table = entity.plan, entity.mapping, entity.table
     if plan.transformed or plan.entity.transform or entity.contents:
         return None
     if any(watched_names(plan, table, design) for design in plan.entity.items):
         return None
-    text = FunctionText(mapping, plan, offered)
-    if not text.code:
-        return None
+    text = FunctionText(mapping, plan, offered, orders)
+    return text if text.code else None
+
+
+def _executed(entity: CompiledEntity, text: FunctionText) -> Any:
     names = dict(text.names)
     exec(compile(text.code, f"<items of {entity.name}>", "exec"), names)
-    return Encoder(entity, names["encode"], text.raw, text.code)
+    return names["encode"]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from json.encoder import encode_basestring
 from typing import Any
 
-from migrator.mapping.heart.encoder_values import as_json
+from migrator.mapping.heart.encoder_values import Piece, as_json, comment, literal, more_of, piece
 from migrator.mapping.heart.filters import FilterContext
 from migrator.mapping.heart.rows import Places, compile_value
 from migrator.mapping.heart.templates import format_width
@@ -19,45 +19,11 @@ from migrator.mapping.heart.values import Decoder
 from migrator.mapping.heart.wire import text_bytes
 from migrator.model.facts import Kind, KindName
 from migrator.model.mapping import Const, Expression, Mapping, Ref, Template, paths_in
+from migrator.model.table import NUMBER_DIGITS
 
 RAW_KINDS: frozenset[KindName] = frozenset({"integer", "number", "date", "time", "timestamp", "uuid"})
 """Kinds that a raw text may be given of: numbers as digits, moments in ISO form (with a zone: in UTC, with +00 or
 nothing behind them), UUIDs as items have them; or any other text, for which there is no code."""
-
-
-# ── Text of code ──
-
-
-def literal(text: str) -> str:
-    """`text` as it stands inside of f'…'."""
-    plain = text.encode("unicode_escape").decode("ascii").replace("'", "\\'")
-    return plain.replace("{", "{{").replace("}", "}}")
-
-
-def name_of(text: str) -> str:
-    """A name as JSON, with a comma before it and a colon behind it, as it stands inside of f'…'."""
-    return literal("," + json.dumps(text, ensure_ascii=False) + ":")
-
-
-def comment(text: str) -> str:
-    """A name as it can stand in a comment."""
-    return json.dumps(text)
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of an item as code: what stands inside of f'…', and its bytes as a number and names of variables."""
-
-    json: str
-    known_bytes: int = 0
-    counted: tuple[str, ...] = ()
-
-
-def size_of(pieces: Sequence[Piece]) -> str:
-    """The bytes of the pieces as an expression."""
-    return " + ".join(
-        [str(sum(p.known_bytes for p in pieces)), *(name for p in pieces for name in p.counted)]
-    )
 
 
 # ── A column's code ──
@@ -65,11 +31,12 @@ def size_of(pieces: Sequence[Piece]) -> str:
 
 @dataclass
 class ColumnCode:
-    """The variables of one value, by its place: `d` as read, `t` its text, `n` its bytes, and of a text `q` as JSON.
+    """The variables of one value, by its place: `d` as read, `t` its text, of a text `q` as JSON, and `n`, by how much its
+    bytes are more than those of `t`.
 
-    `optional`: it may be NULL. `raw`: it is read raw. `decoded`: some function needs it as items_for() has it (`c`).
-    `scope`: what its decoder's name begins with; each tuple has its own. `named`: the attributes that it is, each with the
-    variables of its JSON and its bytes.
+    `optional`: it may be NULL. `raw`: it is read raw. `sized`: whether bytes are wanted at all. `decoded`: some function
+    needs it as items_for() has it (`c`). `scope`: what its decoder's name begins with; each tuple has its own. `named`: the
+    attributes that it is, each with the variable of its text.
     """
 
     path: str
@@ -78,9 +45,11 @@ class ColumnCode:
     decode: Decoder
     optional: bool
     raw: bool
+    sized: bool
     scope: str = ""
     decoded: bool = False
-    named: dict[str, tuple[str, str]] = field(default_factory=dict)
+    measured: bool = False
+    named: dict[str, tuple[str, Piece]] = field(default_factory=dict)
 
     @property
     def is_key_text(self) -> bool:
@@ -92,17 +61,23 @@ class ColumnCode:
         return f"{{q{self.place}[1:-1]}}" if self.kind.name == "text" else f"{{t{self.place}}}"
 
     @property
-    def text_bytes(self) -> str:
-        """The bytes of its text as an expression."""
-        return f"n{self.place}" if self.kind.name == "text" else f"len(t{self.place})"
+    def escaped(self) -> tuple[str, ...]:
+        """By how many characters its text is longer in JSON, as an expression; none where it never is."""
+        return (f"len(q{self.place}) - len(t{self.place}) - 2",) if self.kind.name == "text" else ()
 
     def attribute(self, name: str) -> Piece:
         """The attribute of this name, left out where it is NULL."""
+        counted: tuple[str, ...] = ()
+        if self.kind.name not in ("text", "uuid", "bits", *_MOMENTS):
+            counted, self.measured = (f"n{self.place}",), True
+        made = piece(name, self._wired(), counted, self.escaped)
+        if self.kind.name == "text":
+            made = replace(made, more=made.more - len('""'))
         if not self.optional:
-            return Piece(name_of(name) + self._wired(), text_bytes(name), (f"n{self.place}",))
-        count = f"{self.place}_{len(self.named)}"
-        variables = self.named.setdefault(name, (f"a{count}", f"b{count}"))
-        return Piece(f"{{{variables[0]}}}", 0, (variables[1],))
+            return made
+        number = f"{self.place}_{len(self.named)}"
+        variable, made = self.named.setdefault(name, (f"a{number}", made))
+        return made.left_out_where_empty(variable, f"b{variable[1:]}")
 
     def lines(self) -> Iterator[str]:
         """The lines that set the variables."""
@@ -117,14 +92,16 @@ class ColumnCode:
             return
         yield f"if {d} is not None:"
         yield from (f"    {line}" for line in self._value())
-        for name, (text, size) in self.named.items():
-            yield f"    {text} = f'{name_of(name)}{self._wired()}'"
-            yield f"    {size} = {text_bytes(name)} + n{self.place}"
+        for text, made in self.named.values():
+            yield f"    {text} = f'{made.json}'"
+            if self.sized:
+                yield f"    b{text[1:]} = {more_of([made])}"
         if self.named:
             yield "else:"
-            for text, size in self.named.values():
+            for text in (text for text, _ in self.named.values()):
                 yield f"    {text} = ''"
-                yield f"    {size} = 0"
+                if self.sized:
+                    yield f"    b{text[1:]} = 0"
 
     # ── by kind ──
 
@@ -140,6 +117,8 @@ class ColumnCode:
 
     def _value(self) -> Iterator[str]:
         lines = _LINES.get(self.kind.name, _other)(self)
+        if not (self.sized and self.measured):
+            lines = [line for line in lines if not line.startswith("n@ = ")]
         return (
             line.replace("decode@", f"{self.scope}decode@").replace("@", str(self.place)) for line in lines
         )
@@ -150,46 +129,76 @@ def _integer(column: ColumnCode) -> list[str]:
         lines = ["t@ = d@ if d@.isdecimal() and d@[0] != '0' else str(int(d@))"]
     else:
         lines = ["t@ = str(d@ if type(d@) is int else int(decode@(d@)))"]
-    return [*lines, "n@ = len(t@.rstrip('0')) + 3 >> 1 if t@[0] != '-' and len(t@) < 20 else whole_bytes(t@)"]
+    return [
+        *lines,
+        "if len(t@) > 19:",
+        "    whole_bytes(t@)",
+        "n@ = (len(t@.rstrip('0')) + 3 >> 1 if t@[0] != '-' and len(t@) < 20 else whole_bytes(t@)) - len(t@)",
+    ]
 
 
 def _text(_: ColumnCode) -> list[str]:
-    return ["t@ = d@", "q@ = quoted(t@)", "n@ = len(t@) if t@.isascii() else len(t@.encode())"]
+    return ["t@ = d@", "q@ = quoted(t@)"]
 
 
 def _number_lines(column: ColumnCode) -> list[str]:
+    """A positive number that is written as digits is done here; a function takes every other one."""
     scale = column.kind.scale if column.kind.name == "number" else None
     if column.raw:
-        return [f"t@, n@ = raw_number(d@, {scale})"]
-    value = "decode@(d@)" if column.kind.single else "d@"
-    return [f"t@, n@ = number({value}, {scale}, decode@)"]
+        digits, other = "d@", f"raw_number(d@, {scale})"
+    else:
+        digits = "str(v@) if type(v@) in plain_numbers else ''"
+        other = f"number(v@, {scale}, decode@)"
+    value = [] if column.raw else [f"v@ = {'decode@(d@)' if column.kind.single else 'd@'}"]
+    exact = "" if scale is None else f" and '.' not in t@[:-{scale + 1}]"
+    return [
+        *value,
+        f"t@ = {digits}",
+        "if '.' in t@:",
+        "    t@ = t@.rstrip('0').rstrip('.')",
+        "g@ = t@.replace('.', '', 1)",
+        f"if t@ >= '1' and g@.isdecimal() and len(g@) < {NUMBER_DIGITS}{exact}:",
+        "    n@ = (len(g@.rstrip('0')) + 3 >> 1) - len(t@)",
+        "else:",
+        f"    t@, n@ = {other}",
+    ]
 
 
 def _uuid(column: ColumnCode) -> list[str]:
-    checked = "t@ = d@ if len(d@) == 36 else no_code()"
-    return [checked if column.raw else "t@ = decode@(d@)", "n@ = 36"]
+    return ["t@ = d@ if len(d@) == 36 else no_code()" if column.raw else "t@ = decode@(d@)"]
 
 
 def _bits(_: ColumnCode) -> list[str]:
-    return ["t@ = decode@(d@)", "n@ = len(t@)"]
+    return ["t@ = decode@(d@)"]
 
 
 def _boolean(_: ColumnCode) -> list[str]:
     value = "(d@ if type(d@) is bool else decode@(d@))"
-    return [f"t@ = '{{\"BOOL\":true}}' if {value} else '{{\"BOOL\":false}}'", "n@ = 1"]
+    return [f"t@ = '{{\"BOOL\":true}}' if {value} else '{{\"BOOL\":false}}'", "n@ = 1 - len(t@)"]
 
 
 def _binary(_: ColumnCode) -> list[str]:
-    return ["v@ = decode@(d@)", "t@ = '{\"B\":\"' + base64(v@) + '\"}'", "n@ = len(v@)"]
+    return ["v@ = decode@(d@)", "t@ = '{\"B\":\"' + base64(v@) + '\"}'", "n@ = len(v@) - len(t@)"]
 
 
 def _moment(column: ColumnCode) -> list[str]:
+    """A timestamp with microseconds is done here; functions take every other form."""
     name, zone = column.kind.name, column.kind.zone
-    if column.raw and zone:
-        return ["t@ = zoned(d@) or no_code()", "n@ = len(t@)"]
-    if column.raw:
-        return [f"t@ = {name}(d@) or no_code()", "n@ = len(t@)"]
-    return [f"t@ = (type(d@) is str and {name}(d@)) or text(decode@(d@))", "n@ = len(t@)"]
+    if not column.raw:
+        lines = [f"t@ = (type(d@) is str and {name}(d@)) or text(decode@(d@))"]
+    else:
+        lines = [f"t@ = {'zoned' if zone else name}(d@) or no_code()"]
+    if name != "timestamp" or (zone and not column.raw):
+        return lines
+    of_str = "" if column.raw else "type(d@) is str and "
+    form = "len(d@) == 29 and d@[26:] == '+00'" if zone else "len(d@) == 26"
+    is_moment = "moment(d@)" if zone else "moment(d@).tzinfo is None"
+    return [
+        f"if {of_str}d@[4:20:3] == '-- ::.' and {form} and d@[11:13] != '24' and {is_moment}:",
+        "    t@ = d@[:26].replace(' ', 'T') + 'Z'" if zone else "    t@ = d@.replace(' ', 'T')",
+        "else:",
+        *(f"    {line}" for line in lines),
+    ]
 
 
 def _other(_: ColumnCode) -> list[str]:
@@ -242,11 +251,23 @@ class Text:
         )
         return f'"{"".join(inner)}"'
 
-    @property
-    def size(self) -> str:
-        """Its bytes, as an expression."""
+    def attribute(self, name: str) -> Piece:
+        """The attribute of this name, where nothing of it is NULL."""
+        escaped = [one for column, _ in self.columns for one in column.escaped]
+        # Constants are in the text as JSON, too.
+        more = sum(text_bytes(part) for part in self.parts if isinstance(part, str))
+        made = piece(name, f'{{{{"S":{self.in_json}}}}}', (), tuple(escaped))
+        return replace(made, more=made.more + more)
+
+    def is_within(self, limit: int) -> str:
+        """Whether it is there and has no more bytes, as an expression; a character has four at most."""
         known = sum(text_bytes(part) if isinstance(part, str) else part[1] for part in self.parts)
-        return " + ".join([str(known), *(column.text_bytes for column, width in self.columns if not width)])
+        texts = [f"t{column.place}" for column, width in self.columns if not width]
+        characters, bytes_ = (
+            " + ".join([str(known), *(f"{function}({text})" for text in texts)])
+            for function in ("len", "text_bytes")
+        )
+        return f"0 < {characters} <= {limit // 4} or 0 < {bytes_} <= {limit}"
 
     @property
     def fits(self) -> bool:
@@ -284,6 +305,7 @@ class TupleText:
     names: dict[str, Any]
     places: Places
     columns: dict[str, ColumnCode]
+    sized: bool
     body: list[str] = field(default_factory=list)
     needs_decoded: bool = False
     made: int = 0
@@ -342,25 +364,34 @@ class TupleText:
         value = self.called(
             "value", compile_value(expression, self.places, self.around), paths_in([expression])
         )
-        return self.any(level, f"named({label(name)}, {text_bytes(name)}, {value})")
+        return self.any(level, name, f"named({label(name)}, {text_bytes(name)}, {value})")
 
     def _text_attribute(self, level: int, name: str, text: Text) -> Piece:
-        made, size = self.variables()
+        made = text.attribute(name)
         test = " or ".join(f"{null} is None" for null in text.nulls)
-        if test:
-            self.line(level, f"{made}, {size} = '', 0")
-            self.line(level, f"if not ({test}):")
-            level += 1
+        if not test:
+            for check in text.checks():
+                self.line(level, check)
+            return made
+        variable, more = self.variables()
+        self.line(level, f"{variable}, {more} = '', 0")
+        self.line(level, f"if not ({test}):")
         for check in text.checks():
-            self.line(level, check)
-        self.line(level, f"{made} = f'{name_of(name)}{{{{\"S\":{text.in_json}}}}}'")
-        self.line(level, f"{size} = {text_bytes(name)} + {text.size}")
-        return Piece(f"{{{made}}}", 0, (size,))
+            self.line(level + 1, check)
+        self.assign(level + 1, variable, more, [made])
+        return made.left_out_where_empty(variable, more)
 
-    def any(self, level: int, expression: str) -> Piece:
-        made, size = self.variables()
-        self.line(level, f"{made}, {size} = {expression}")
-        return Piece(f"{{{made}}}", 0, (size,))
+    def assign(self, level: int, variable: str, more: str, pieces: Sequence[Piece]) -> None:
+        """Sets the variables to the text of the pieces and their `more`."""
+        self.line(level, f"{variable} = f'{''.join(one.json for one in pieces)}'")
+        if self.sized:
+            self.line(level, f"{more} = {more_of(pieces)}")
+
+    def any(self, level: int, name: str, expression: str) -> Piece:
+        """The attribute that an expression gives, as its text and its `more`."""
+        made, more = self.variables()
+        self.line(level, f"{made}, {more} = {expression}")
+        return Piece(name, f"{{{made}}}", 0, (more,), is_sure=False)
 
     def variables(self) -> tuple[str, str]:
         self.made += 1
@@ -377,5 +408,6 @@ def label(name: str) -> str:
 
 
 def constant(name: str, value: Any) -> Piece:
-    text, size = as_json(value)
-    return Piece(name_of(name) + literal(text), text_bytes(name) + size)
+    text, more = as_json(value)
+    made = piece(name, literal(text))
+    return replace(made, more=made.more + text_bytes(text) + more)

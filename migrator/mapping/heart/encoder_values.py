@@ -1,8 +1,12 @@
-"""What generated functions call: texts, bytes and JSON of single values, as items_for() and encode_item() make them."""
+"""What generated functions are made of: the text of single attributes, and what they call for single values."""
 
 from __future__ import annotations
 
+import ast
 import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from json.encoder import encode_basestring
@@ -28,7 +32,66 @@ def base64_text(value: Any) -> str:
     raise TypeError(type(value).__name__)
 
 
+# ── Text of code ──
+
+
+def literal(text: str) -> str:
+    """`text` as it stands inside of f'…'."""
+    plain = text.encode("unicode_escape").decode("ascii").replace("'", "\\'")
+    return plain.replace("{", "{{").replace("}", "}}")
+
+
+def name_of(text: str) -> str:
+    """A name as JSON, with a comma before it and a colon behind it, as it stands inside of f'…'."""
+    return literal("," + json.dumps(text, ensure_ascii=False) + ":")
+
+
+def comment(text: str) -> str:
+    """A name as it can stand in a comment."""
+    return json.dumps(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An attribute as code: what stands inside of f'…', and by how much its bytes are more than those of that text.
+
+    They are `more`, and what the expressions `counted` give. `escaped`: expressions of how many characters are in the text
+    only because JSON escapes others: 0 where it has no backslash. `is_sure`: it is never left out.
+    """
+
+    name: str
+    json: str
+    more: int = 0
+    counted: tuple[str, ...] = ()
+    escaped: tuple[str, ...] = ()
+    is_sure: bool = True
+
+    def left_out_where_empty(self, text: str, more: str) -> Piece:
+        """The same where variables hold its text, which may be empty, and its `more`."""
+        escaped = tuple(f"({expression} if {text} else 0)" for expression in self.escaped)
+        return Piece(self.name, f"{{{text}}}", 0, (more,), escaped, is_sure=False)
+
+
+def more_of(pieces: Sequence[Piece]) -> str:
+    """By how much the bytes of the pieces are more than those of their text, as an expression, escapes left aside."""
+    return " + ".join([str(sum(p.more for p in pieces)), *(one for p in pieces for one in p.counted)])
+
+
+def piece(name: str, value: str, counted: tuple[str, ...] = (), escaped: tuple[str, ...] = ()) -> Piece:
+    """The attribute of a name whose value has this JSON, as it stands inside of f'…'.
+
+    Of a value whose bytes are those that are put in for its variables, plus what is counted.
+    """
+    inner = name_of(name) + value
+    node = ast.parse(f"f'{inner}'", mode="eval").body
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    constant = sum(text_bytes(str(part.value)) for part in parts if isinstance(part, ast.Constant))
+    return Piece(name, inner, text_bytes(name) - constant, counted, escaped)
+
+
 # ── What the generated function calls ──
+#
+# Values as items_for() and encode_item() make them.
 
 
 def _no_code() -> Any:
@@ -36,17 +99,18 @@ def _no_code() -> Any:
 
 
 def as_json(value: Any) -> tuple[str, int]:
-    """A plain value as JSON in DynamoDB's form, and its bytes."""
+    """A plain value as JSON in DynamoDB's form, and by how much its bytes are more than those of that."""
     wired, size = encode_value(value)
-    return orjson.dumps(wired, default=base64_text).decode(), size
+    text = orjson.dumps(wired, default=base64_text)
+    return text.decode(), size - len(text)
 
 
 def _named(name: str, name_bytes: int, value: Any) -> tuple[str, int]:
-    """An attribute of any value, and its bytes; nothing where it is NULL. `name`: as JSON."""
+    """An attribute of any value, and its `more`; nothing where it is NULL. `name`: as JSON."""
     if value is None:
         return "", 0
-    text, size = as_json(value)
-    return name + text, name_bytes + size
+    text, more = as_json(value)
+    return name + text, name_bytes - text_bytes(name) + more
 
 
 def _whole_bytes(text: str) -> int:
@@ -57,7 +121,7 @@ def _whole_bytes(text: str) -> int:
 
 
 def _number(raw: Any, scale: int | None, decode: Decoder) -> tuple[str, int]:
-    """Text and bytes of a number, as of what `decode` gives of it."""
+    """The text of a number, as of what `decode` gives of it, and by how much its bytes are more than those of that."""
     plain = _plain_number(str(raw), scale) if type(raw) in _PLAIN_NUMBERS else None
     if plain is not None:
         return plain
@@ -65,7 +129,7 @@ def _number(raw: Any, scale: int | None, decode: Decoder) -> tuple[str, int]:
     text = number_text(number)
     if "E" in text:
         raise NoCodeError
-    return text, number_bytes(number)
+    return text, number_bytes(number) - len(text)
 
 
 _PLAIN_NUMBERS = (float, Decimal, int)
@@ -80,7 +144,7 @@ def _raw_number(raw: str, scale: int | None) -> tuple[str, int]:
 
 
 def _plain_number(text: str, scale: int | None) -> tuple[str, int] | None:
-    """Text and bytes of a number that is written as digits, with no more decimals than `scale`; None for any other."""
+    """The same of a number that is written as digits, with no more decimals than `scale`; None for any other."""
     whole, _, decimals = text.partition(".")
     digits = whole[1:] if whole[0] == "-" else whole
     if not digits.isdecimal() or len(text) > NUMBER_DIGITS or (digits[0] == "0" and digits != "0"):
@@ -89,14 +153,11 @@ def _plain_number(text: str, scale: int | None) -> tuple[str, int] | None:
         if not decimals.isdecimal() or (scale is not None and len(decimals) > scale):
             return None
         decimals = decimals.rstrip("0")
-    if decimals:
-        significant = len(decimals.lstrip("0") if digits == "0" else digits) + (
-            0 if digits == "0" else len(decimals)
-        )
-        return f"{whole}.{decimals}", (significant + 3 >> 1) + (digits is not whole)
-    if digits == "0":
-        return "0", 1
-    return whole, (len(digits.rstrip("0")) + 3 >> 1) + (digits is not whole)
+    made = f"{whole}.{decimals}" if decimals else whole
+    if made in ("0", "-0"):
+        return "0", 0
+    significant = f"{digits}{decimals}".strip("0")
+    return made, (len(significant) + 3 >> 1) + (digits is not whole) - len(made)
 
 
 # Each gives '' for what it has no code for, or raises ValueError. What begins with 24, or has that hour, is left to
@@ -137,7 +198,9 @@ RUNTIME: dict[str, Any] = {
     "text_bytes": text_bytes,
     "whole_bytes": _whole_bytes,
     "number": _number,
+    "plain_numbers": _PLAIN_NUMBERS,
     "raw_number": _raw_number,
+    "moment": datetime.fromisoformat,
     "timestamp": _timestamp,
     "zoned": _zoned,
     "date": _date,

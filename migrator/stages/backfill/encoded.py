@@ -6,9 +6,9 @@ remembered (rule 7) goes by the path that has items, and so does each row that i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from migrator.mapping.heart.encoder import EncodedItem, Encoder, compile_encoder, encode_page
 from migrator.mapping.heart.items import CompiledEntity
@@ -58,13 +58,20 @@ def encoded_where_possible(path: FastPath, entities: Sequence[CompiledEntity]) -
         for entity in entities
         if not path.claims.unproved.get(entity.name) and entity.name not in path.remembered
     ]
-    return EncodedPath(path, store, encoders_of(path.claims.source, plain))
+    return EncodedPath(path, store, encoders_of(path.claims.source, plain, compile_encoder))
 
 
-def encoders_of(source: object, entities: Iterable[CompiledEntity]) -> dict[str, Encoder]:
+Made = TypeVar("Made")
+
+
+def encoders_of(
+    source: object,
+    entities: Iterable[CompiledEntity],
+    compiled: Callable[[CompiledEntity, frozenset[int]], Made | None],
+) -> dict[str, Made]:
     """By entity, of those that have one; they take rows as raw as the source gives them."""
     made = {
-        entity.name: compile_encoder(
+        entity.name: compiled(
             entity, source.raw_places(entity.plan) if isinstance(source, RawRows) else frozenset()
         )
         for entity in entities

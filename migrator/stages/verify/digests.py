@@ -7,31 +7,36 @@ scanned once more and traced back to their rows.
 
 from __future__ import annotations
 
-import math
+import re
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
-from functools import cached_property
-from operator import itemgetter
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import orjson
 
-from migrator.mapping.heart.encoder import Encoder, encode_page
-from migrator.mapping.heart.encoder_values import base64_text
-from migrator.mapping.heart.items import CompiledEntity, index_keys, row_key
-from migrator.mapping.heart.wire import decode, decode_item, encode, encode_item
+from migrator.mapping.heart.encoder import TextEncoder, encode_texts
+from migrator.mapping.heart.encoder_text import Orders
+from migrator.mapping.heart.items import CompiledEntity, row_key
+from migrator.mapping.heart.wire import decode, decode_item, encode_item
 from migrator.model.edges import Found, RawPage, ScannedPage, WiredItem
 from migrator.model.errors import Interrupted, RowError
-from migrator.model.facts import kept_columns
 from migrator.model.journal import Finding
-from migrator.model.mapping import ItemDesign
 from migrator.model.table import OWN_TYPES, Item, ItemKey, RowTree
 from migrator.stages.backfill.write import NO_TICKET
-from migrator.stages.verify.scan import EXACT, ScanTotals, TableScan, summed
+from migrator.stages.verify.canonical import (
+    BACKSLASH,
+    MAP,
+    Canonical,
+    digest_of_text,
+    learn_and_check,
+    parsed,
+)
+from migrator.stages.verify.scan import EXACT, ScanTotals, TableScan
 
 DIGESTS_AT_MOST = 2**24
 """Nine bytes are kept of each: 150 MB."""
@@ -49,69 +54,9 @@ class EncodedScans(Protocol):
         self, segment: int, segments: int, each: Callable[[WiredItem], Found], start: ItemKey | None = None
     ) -> Iterator[ScannedPage[Found]]: ...
 
-
-# ── Digests ──
-#
-# An item's JSON has its attributes in the order in which items_for() writes them. DynamoDB keeps none, so a stored item is
-# written anew in that order; where maps are in it, all names are sorted on both sides.
-
-_MAP = b'"M":{'
-
-
-def digest_of_text(text: bytes) -> int:
-    """64 bits of an item's JSON.
-
-    Two items that differ have the same by a chance of 2^-64: it is SipHash with a key that each process draws for itself.
-    Source: PEP 456.
-    """
-    return hash(_sorted(orjson.loads(text)) if _MAP in text else text)
-
-
-def _sorted(item: WiredItem) -> bytes:
-    return orjson.dumps(item, default=base64_text, option=orjson.OPT_SORT_KEYS)
-
-
-class Canonical:
-    """Digests of stored items of one type, as rows make them, whatever their ticket and revision."""
-
-    def __init__(self, entity: CompiledEntity, design: ItemDesign) -> None:
-        table, plan = entity.table, entity.plan
-        written = {**plan.entity.attributes, **design.attributes}
-        ttl = [table.ttl] if design.expiry is not None and table.ttl else []
-        self._order = [
-            *(attribute.name for attribute in table.key),
-            *(table.type_attribute, table.revision_attribute, table.source_attribute),
-            *(attribute.name for entry in design.entries for attribute in index_keys(table, entry)),
-            *(name for name in kept_columns(plan, design) if name not in written),
-            *written,
-            *ttl,
-            table.ticket_attribute,
-        ]
-        self._fixed = {
-            table.revision_attribute: encode(entity.mapping.revision),
-            table.ticket_attribute: encode(NO_TICKET),
-        }
-        self._ordered: dict[tuple[str, ...], tuple[tuple[str, ...], Callable[[WiredItem], Any]]] = {}
-        self.summed = tuple(summed(plan, design))
-        """The attributes that plain SQL adds up too."""
-
-    def digest(self, item: WiredItem) -> int:
-        """Of one with attributes that no row makes, a digest that no row has."""
-        item |= self._fixed
-        names = tuple(item)
-        ordered = self._ordered.get(names) or self._order_of(names)
-        text = orjson.dumps(dict(zip(ordered[0], ordered[1](item), strict=True)), default=base64_text)
-        return hash(_sorted(item) if _MAP in text else text)
-
-    def _order_of(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[WiredItem], Any]]:
-        ordered = tuple(name for name in self._order if name in names)
-        ordered += tuple(sorted(set(names) - set(ordered)))
-        if len(self._ordered) < _ORDERS_AT_MOST:
-            self._ordered[names] = (ordered, itemgetter(*ordered))
-        return ordered, itemgetter(*ordered)
-
-
-_ORDERS_AT_MOST = 10_000
+    def scan_texts(
+        self, segment: int, segments: int, see: Callable[[list[bytes], bytes], list[Found]]
+    ) -> Iterator[ScannedPage[Found]]: ...
 
 
 class Digests:
@@ -146,6 +91,19 @@ class Digests:
         place = self._place(digest)
         return place is not None and self._matched[digest % _PARTS][place] == 1
 
+    def match_all(self, digests: Sequence[int]) -> list[int]:
+        """Places of those that no stored item has; all others are matched from now on."""
+        parts, matched, missing = self._parts, self._matched, []
+        for number, digest in enumerate(digests):
+            which = digest % _PARTS
+            part = parts[which]
+            place = bisect_left(part, digest)
+            if place < len(part) and part[place] == digest:
+                matched[which][place] = 1
+            else:
+                missing.append(number)
+        return missing
+
     def are_all_matched(self) -> bool:
         return not any(part.count(0) for part in self._matched)
 
@@ -165,6 +123,14 @@ _NONE: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
+class _Page:
+    """What was seen of a page of stored items."""
+
+    totals: ScanTotals
+    digests: list[int]
+
+
+@dataclass(frozen=True)
 class DigestScan(TableScan):
     """The same over items in DynamoDB's form; only those that `digests` does not match are traced."""
 
@@ -174,12 +140,92 @@ class DigestScan(TableScan):
     def look(self, number: int) -> ScanTotals:
         """The totals of one segment, whose digests are kept; nothing is traced. It ends early where they are too many."""
         totals = ScanTotals()
-        for seen, _ in self._scanned(number, None, self.digest):
-            totals = totals + self._totals(seen)
-            self.digests.add(digest for _, _, digest in seen)
+
+        def see(texts: list[bytes], whole: bytes) -> list[Any]:
+            page = self._page_of(texts, whole)
+            # A place for each item, as an answer has: it is checked for that before it counts.
+            return [page, *[None] * (len(texts) - 1)] if texts else []
+
+        for page in self.store.scan_texts(number, self.walk.segments, see):
+            if self.walk.stop.is_set():
+                raise Interrupted(self.walk.stopped)
+            for seen in page.found[:1]:
+                totals = totals + seen.totals
+                self.digests.add(seen.digests)
             if self.digests.count() > DIGESTS_AT_MOST:
                 break
         return totals
+
+    def _page_of(self, texts: list[bytes], whole: bytes) -> _Page:
+        """What is seen of a page's items. The totals count a row's items by their types alone: they are only used where each
+        of them is equal to one that a row makes."""
+        ticket, begin, none = self._ticket
+        if whole.count(begin) == len(texts) != whole.count(none):
+            texts = [ticket.sub(none, text) for text in texts]
+            whole = _whole(texts)
+        kinds = self._kinds_of(whole, texts)
+        if kinds is None:
+            return self._page_one_by_one(texts)
+        sums: dict[tuple[str, str, str], Decimal] = {}
+        counts: Counter[tuple[str, str]] = Counter()
+        for (entity, type_), own in kinds.items():
+            text = whole if len(kinds) == 1 else _whole(own)
+            counts[entity or "", type_] = len(own)
+            for name in self._canonical[entity, type_].summed:
+                if numbers := self._number(name).findall(text):
+                    sums[entity or "", type_, name] = _sum(b",".join(numbers).decode().split(","))
+        if BACKSLASH in whole:
+            digests = [self.digest(parsed(text)) if BACKSLASH in text else hash(text) for text in texts]
+        else:
+            digests = list(map(hash, texts))
+        return _Page(ScanTotals(len(texts), counts, sums), digests)
+
+    def _kinds_of(self, whole: bytes, texts: list[bytes]) -> dict[_Kind, list[bytes]] | None:
+        """The texts by kind; None where there are some that must be parsed."""
+        if len(self._canonical) != len({type_ for _, type_ in self._canonical}):
+            return None
+        found = {kind: whole.count(one.kind_text) for kind, one in self._canonical.items()}
+        there = [kind for kind, count in found.items() if count]
+        if sum(found.values()) != len(texts) or not there:
+            return None
+        if MAP in whole and any(self._canonical[kind].may_have_maps for kind in there):
+            return None
+        if any(whole.count(text) != len(texts) for text in self._canonical[there[0]].fixed_texts):
+            return None
+        kinds = dict.fromkeys(there, texts)
+        if len(there) > 1:
+            # Of the first attribute the quotation mark is cut off.
+            kinds = {
+                kind: [text for text in texts if self._canonical[kind].kind_text[1:] in text]
+                for kind in there
+            }
+        pairs = [(self._canonical[kind], own) for kind, own in kinds.items()]
+        return kinds if sum(map(len, kinds.values())) == len(texts) and learn_and_check(pairs) else None
+
+    def _page_one_by_one(self, texts: list[bytes]) -> _Page:
+        if not all(one.is_learned for one in self._canonical.values()):
+            items = list(map(parsed, texts))
+            for kind, one in self._canonical.items():
+                if not one.is_learned and (own := [item for item in items if self._kind(item) == kind]):
+                    one.learn(own)
+        # Each is looked at while it is in the processor's cache.
+        read = (self._seen(parsed(text), self.digest) for text in texts)
+        seen = [item for item in read if item is not None]
+        return _Page(self._totals(seen), [digest for _, _, digest in seen])
+
+    def _number(self, name: str) -> re.Pattern[bytes]:
+        """What finds the numbers of an attribute in texts."""
+        pattern = self._numbers.get(name)
+        if pattern is None:
+            pattern = self._numbers[name] = re.compile(re.escape(_begin_of_number(name)) + rb'([^"]*)"')
+        return pattern
+
+    @cached_property
+    def _ticket(self) -> tuple[re.Pattern[bytes], bytes, bytes]:
+        """What finds a ticket, how each begins, and the one that rows have here."""
+        name = self.table.ticket_attribute
+        begin = _begin_of_number(name)
+        return self._number(name), begin, begin + f'{NO_TICKET}"'.encode()
 
     def digest(self, item: WiredItem) -> int:
         """Of an item that no row makes, a digest that no row has."""
@@ -200,18 +246,19 @@ class DigestScan(TableScan):
     ) -> Iterator[tuple[list[_Seen[Found]], ItemKey | None]]:
         """Of each page what was seen of its items, but for those that verify leaves alone, and where the next one starts."""
 
-        def see(item: WiredItem) -> _Seen[Found] | None:
-            kind = self._kind(item)
-            canonical = self._canonical.get(kind)
-            if canonical is None and self._is_left_alone_kind(*kind):
-                return None
-            names = () if canonical is None else canonical.summed
-            return kind, [item.get(name, _NONE).get("N") for name in names], wanted(item)
-
+        see = partial(self._seen, wanted=wanted)
         for page in self.store.scan_encoded(number, self.walk.segments, see, start):
             if self.walk.stop.is_set():
                 raise Interrupted(self.walk.stopped)
             yield [seen for seen in page.found if seen is not None], page.next_start
+
+    def _seen(self, item: WiredItem, wanted: Callable[[WiredItem], Found]) -> _Seen[Found] | None:
+        kind = self._kind(item)
+        canonical = self._canonical.get(kind)
+        if canonical is None and self._is_left_alone_kind(*kind):
+            return None
+        names = () if canonical is None else canonical.summed
+        return kind, [item.get(name, _NONE).get("N") for name in names], wanted(item)
 
     def _kind(self, item: WiredItem) -> _Kind:
         owner = item.get(self._names[0], _NONE).get("S")
@@ -236,6 +283,15 @@ class DigestScan(TableScan):
         counts = Counter({(entity or "", type_): len(rows) for (entity, type_), rows in by_kind.items()})
         return ScanTotals(len(items), counts, sums)
 
+    def orders(self, entity: CompiledEntity) -> Orders:
+        """The order of attributes by type, as the table gives them."""
+        own = (canonical.orders for (name, _), canonical in self._canonical.items() if name == entity.name)
+        return {where: order for orders in own for where, order in orders.items()}
+
+    @cached_property
+    def _numbers(self) -> dict[str, re.Pattern[bytes]]:
+        return {}
+
     @cached_property
     def _names(self) -> tuple[str, str]:
         return self.table.source_attribute, self.table.type_attribute
@@ -248,6 +304,14 @@ class DigestScan(TableScan):
             for name, entity in self.entities.items()
             for design in entity.plan.entity.items
         }
+
+
+def _whole(texts: Sequence[bytes]) -> bytes:
+    return b'{"' + b'}},{"'.join(texts) + b"}}"
+
+
+def _begin_of_number(name: str) -> bytes:
+    return orjson.dumps(name) + b':{"N":"'
 
 
 def _sum(numbers: Iterable[str]) -> Decimal:
@@ -264,7 +328,7 @@ class Look:
 
     scan: DigestScan
     totals: Mapping[int, ScanTotals]
-    encoders: Mapping[str, Encoder]
+    encoders: Mapping[str, TextEncoder]
 
     def has(self, item: Item) -> bool:
         """Whether a stored item is equal to this one, which is matched then."""
@@ -289,18 +353,28 @@ class Matched:
     left: list[RowTree]
 
 
-def match_rows(encoder: Encoder, rows: RawPage, digests: Digests, now_s: float) -> Matched:
+def match_rows(encoder: TextEncoder, rows: RawPage, digests: Digests, now_s: float) -> Matched:
     """Items whose TTL has passed are matched too, and none of them is missed."""
     entity, source = encoder.entity, encoder.entity.table.source_attribute
-    page = encode_page(encoder, rows, NO_TICKET, -math.inf)
-    expired, keys = 0, set()
-    for _, text, _, expiry in page.items:
-        has_expired = expiry is not None and expiry <= now_s
-        expired += has_expired
-        if not digests.match(digest_of_text(text)) and not has_expired:
-            keys.add(orjson.loads(text)[source]["S"].partition(":")[2])
+    page = encode_texts(encoder, rows)
+    if encoder.may_have_maps:
+        missing = digests.match_all([digest_of_text(text, may_have_maps=True) for text, _ in page.items])
+    else:
+        missing = digests.match_all([hash(text) for text, _ in page.items])
+    has_ttl = entity.table.ttl is not None
+    expired = sum(_is_expired(expiry, now_s) for _, expiry in page.items) if has_ttl else 0
+    unmatched = [page.items[number] for number in missing]
+    keys = {
+        parsed(text)[source]["S"].partition(":")[2]
+        for text, expiry in unmatched
+        if not _is_expired(expiry, now_s)
+    }
     whole = map(rows.whole, rows.rows) if keys else ()
     left = [row for row in whole if row_key(entity, row) in keys]
     some = map(rows.whole, rows.rows[::_ROWS_A_CHECK])
     left += [row for row in some if row_key(entity, row) not in keys]
     return Matched(len(page.items) - expired, expired, page.refused, left)
+
+
+def _is_expired(expiry: int | None, now_s: float) -> bool:
+    return expiry is not None and expiry <= now_s

@@ -10,6 +10,7 @@ from itertools import islice, pairwise
 from threading import Event
 from typing import TypeAlias
 
+from migrator.mapping.heart.encoder import TextEncoder, compile_texts
 from migrator.mapping.heart.items import CompiledEntity, Projection, key_text, project
 from migrator.mapping.patterns.diff import differences
 from migrator.model.edges import CountedRows, ItemStore, ObjectStore, Rows
@@ -271,7 +272,11 @@ class Verify:
             if scan.digests.count() <= DIGESTS_AT_MOST:
                 scan.digests.sort()
                 _log.info("verify_planned", stored_items="by one scan", digests=scan.digests.count())
-                return Look(scan, totals, encoders_of(self.source, entities))
+
+                def compiled(entity: CompiledEntity, offered: frozenset[int]) -> TextEncoder | None:
+                    return compile_texts(entity, offered, scan.orders(entity))
+
+                return Look(scan, totals, encoders_of(self.source, entities, compiled))
             reason = _TOO_MANY
         _log.info("verify_planned", stored_items="by their keys, and by a scan", reason=reason)
         return None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.target.scans import read_one_by_one
+from migrator.target.scans import read_as_texts, read_one_by_one
 from tests.unit.mapping.heart.test_properties import MANY
 
 TEXTS = st.text(max_size=4) | st.sampled_from(['}},{"', '"Items":[{"', "}}]", '\\"}},{', "}},{", "a},"])
@@ -39,6 +39,28 @@ def test_any_answer(
     body = orjson.dumps(answer, option=orjson.OPT_INDENT_2 if has_spaces else 0)
     read = read_one_by_one(lambda item: ["made", item])
     assert read(body) == answer | {"Items": [["made", item] for item in items]}
+
+
+@MANY
+@given(ITEMS, st.sampled_from(OTHERS), st.booleans())
+def test_texts_of_any_answer(items: list[dict[str, Any]], other: dict[str, Any], has_spaces: bool) -> None:
+    """Where as many parts as items are not the items, none of them is whole that is none."""
+    answer = {"Items": items, "Count": len(items)} | other
+    whole = [orjson.dumps(item)[2:-2] for item in items]
+    read = read_as_texts(lambda texts, _: list(texts))
+    texts = read(orjson.dumps(answer, option=orjson.OPT_INDENT_2 if has_spaces else 0))["Items"]
+    assert len(texts) == len(whole)
+    assert [text for text in texts if _is_item(text)] == [text for text in texts if text in whole]
+    if not any(b"}},{" in text or b'"L":' in text for text in whole):
+        assert texts == whole
+
+
+def _is_item(text: bytes) -> bool:
+    try:
+        orjson.loads(b'{"' + text + b"}}")
+    except orjson.JSONDecodeError:
+        return text == b""
+    return True
 
 
 @pytest.mark.parametrize("size", range(1, 120, 7))

@@ -49,7 +49,7 @@ def encoder() -> Encoder:
 
 def test_the_code_is_readable_and_names_columns() -> None:
     code = encoder().code
-    assert code.startswith("def encode(rows, end, end_bytes, items, left):\n")
+    assert code.startswith("def encode(rows, end, end_more, items, left):\n")
     for line in ('# "name"', "f'USER#{t0.zfill(6)}'", """f',"SK":{{"S":"NAME#{q1[1:-1]}"}}'"""):
         assert line in code, code
 

@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.journal.runs import SqlJournal
-from migrator.mapping.heart.encoder import compile_encoder, encode_page
+from migrator.mapping.heart.encoder import compile_texts, encode_texts
 from migrator.mapping.heart.items import project
 from migrator.model.edges import Found, RawPage, ScannedPage, WiredItem
 from migrator.model.errors import Interrupted
 from migrator.model.journal import Run, RunIdentity, SegmentState
 from migrator.model.results import VerifyResult
 from migrator.model.table import CONTROL, TOMBSTONE, Item, ItemKey
-from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.verify import digests, stage
+from migrator.stages.verify.canonical import digest_of_text
 from migrator.stages.verify.scan import DirectItems
 from migrator.stages.verify.stage import Verify, VerifyOptions
 from tests.fakes.progress import Silent
@@ -245,10 +245,10 @@ def test_some_rows_of_a_page_go_by_items_for_though_all_match() -> None:
     source = source_of(ROWS, [])
     (entity, _), stored = CHECKED.entities, digests.Digests()
     rows = source.read_page(entity.plan, None, None)
-    encoder = compile_encoder(entity)
+    encoder = compile_texts(entity, frozenset(), {})
     assert encoder is not None
-    page = encode_page(encoder, RawPage(rows), NO_TICKET, NOW_S)
-    stored.add(digests.digest_of_text(text) for _, text, _, _ in page.items)
+    page = encode_texts(encoder, RawPage(rows))
+    stored.add(digest_of_text(text, may_have_maps=True) for text, _ in page.items)
     stored.sort()
     matched = digests.match_rows(encoder, RawPage(rows), stored, NOW_S)
     assert (matched.items, matched.left) == (20, rows[:1])

@@ -1,0 +1,108 @@
+"""Digests of stored items are those of their rows, however the table writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from migrator.mapping.heart.encoder import compile_texts, encode_texts
+from migrator.mapping.heart.encoder_values import base64_text
+from migrator.mapping.heart.items import items_for
+from migrator.mapping.heart.wire import encode_item
+from migrator.model.edges import RawPage, WiredItem
+from migrator.stages.verify.canonical import Canonical, digest_of_text, learn_and_check
+from tests.golden import heart
+
+ORDERS = heart.facts(
+    heart.table("orders", {"id": "integer!", "note": "text", "paid": "boolean"}),
+    heart.table(
+        "lines",
+        {"order_id": "integer!", "n": "integer!", "product": "text"},
+        key=("order_id", "n"),
+        references={"order_id": "orders.id"},
+    ),
+)
+ENTITY = heart.entity(
+    """
+entities:
+  orders:
+    collect: {lines: {of: lines, by: order_id, order_by: [n]}}
+    items:
+      Order:
+        key: ["ORDER#{id}", META]
+        keep: all
+        attributes: {lines: {each: lines, attributes: {n: n, product: product}}}
+""",
+    ORDERS,
+)
+ROWS: list[tuple[Any, ...]] = [
+    (1, "a", True, ((1, "x"), (2, None))),
+    (2, None, None, ()),
+    (3, 'é"\\\n', False, ((1, "y"),)),
+    (4, "b", None, ((1, None),)),
+]
+
+
+def stored(ticket: int = 0) -> list[WiredItem]:
+    """What the rows become, with all names in reverse."""
+    items = []
+    for row in ROWS:
+        for item in items_for(ENTITY, row):
+            wired = orjson.loads(orjson.dumps(encode_item({**item, "_tk": ticket}), default=base64_text))
+            wired["lines"]["L"] = [{"M": dict(reversed(child["M"].items()))} for child in wired["lines"]["L"]]
+            items.append(dict(reversed(wired.items())))
+    return items
+
+
+def texts_of(items: list[WiredItem]) -> list[bytes]:
+    return [orjson.dumps(item)[2:-2] for item in items]
+
+
+def of_rows(canonical: Canonical) -> list[int]:
+    encoder = compile_texts(ENTITY, frozenset(), canonical.orders)
+    assert encoder is not None
+    page = encode_texts(encoder, RawPage(ROWS))
+    return [digest_of_text(text, may_have_maps=encoder.may_have_maps) for text, _ in page.items]
+
+
+@pytest.fixture
+def canonical() -> Canonical:
+    return Canonical(ENTITY, ENTITY.plan.entity.items[0])
+
+
+def test_what_the_table_answers_is_hashed_as_it_is(canonical: Canonical) -> None:
+    texts = texts_of(stored())
+    assert learn_and_check([(canonical, texts)])
+    assert list(map(hash, texts)) == of_rows(canonical)
+
+
+def test_another_ticket_has_the_same_digest(canonical: Canonical) -> None:
+    assert learn_and_check([(canonical, texts_of(stored()))])
+    assert [canonical.digest(item) for item in stored(ticket=7)] == of_rows(canonical)
+
+
+def test_an_order_that_was_not_learned_shows_and_has_the_same_digest(canonical: Canonical) -> None:
+    assert learn_and_check([(canonical, texts_of(stored()))])
+    others = [dict(reversed(item.items())) for item in stored()]
+    assert not learn_and_check([(canonical, texts_of(others))])
+    assert [canonical.digest(item) for item in others] == of_rows(canonical)
+
+
+def test_orders_that_contradict_each_other_are_none(canonical: Canonical) -> None:
+    names = canonical.orders["Order",]
+    others = [dict(reversed(item.items())) for item in stored()]
+    canonical.learn([*stored(), *others])
+    assert canonical.orders["Order",] == names
+    assert [canonical.digest(item) for item in others] == of_rows(canonical)
+
+
+def test_another_value_anywhere_has_another_digest(canonical: Canonical) -> None:
+    canonical.learn(stored())
+    items = stored()
+    items[0]["lines"]["L"][1]["M"]["n"] = {"N": "3"}
+    items[1]["more"] = {"S": ""}
+    del items[2]["note"]
+    items[3]["lines"]["L"].append({"S": "x"})
+    assert not {canonical.digest(item) for item in items} & set(of_rows(canonical))
