@@ -17,8 +17,8 @@ from migrator.mapping.language.parse import examine_mapping
 from migrator.model.errors import Fault, MappingError
 from migrator.model.facts import SchemaFacts
 from migrator.source.reader import SqlSource
+from migrator.source.workload.files import statements_of
 from migrator.source.workload.reading import question_of
-from migrator.source.workload.statements import statements_of
 from migrator.source.workload.statistics import figures_of
 
 SHOP = """
@@ -75,6 +75,10 @@ SELECT id, price FROM products ORDER BY price DESC, id LIMIT 3;
 SELECT id, name FROM products WHERE id IN (?, ?, ?);
 SELECT p.id, SUM(l.quantity) AS sold FROM lines l JOIN products p ON p.id = l.product_id
   GROUP BY p.id ORDER BY sold DESC, p.id DESC LIMIT 10;
+SELECT COUNT(*) FROM orders WHERE customer_id = ?;
+SELECT SUM(total) FROM orders WHERE customer_id = ?;
+SELECT MAX(placed_at) FROM orders WHERE customer_id = ?;
+SELECT COUNT(*) FROM staff WHERE boss_id = ?;
 """
 OF_TENANTS = """
 SELECT * FROM projects WHERE tenant = ? ORDER BY project_no DESC LIMIT 5;
@@ -85,6 +89,7 @@ SELECT t.id, p.title FROM tasks t JOIN projects p USING (tenant, project_no)
 SELECT id FROM tasks WHERE tenant = ? AND state = ? AND due >= ? ORDER BY due, id;
 SELECT id FROM tasks WHERE tenant = ? AND due < ?;
 SELECT id FROM tasks WHERE tenant = ? AND id > ? ORDER BY id LIMIT 10;
+SELECT COUNT(*) FROM tasks WHERE tenant = ? AND project_no = ?;
 """
 
 

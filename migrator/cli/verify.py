@@ -352,7 +352,7 @@ def replay(
             store = target.store
             live = stack.enter_context(open_live(read, "shadow", patience=ONCE, source=context.source))
             lag_s = RelayLag(live.marks.state)
-        progress = _progress()
+        progress = replay_progress()
         stack.enter_context(progress)
         options = ReplayOptions(questions, seed, settle_s, workers)
         mapping, entities = context.checked.mapping, context.checked.read
@@ -415,7 +415,7 @@ def _tuned(job: Job, workers: int) -> Job:
     return replace(job, tuning=job.tuning.model_copy(update=less))
 
 
-def _progress() -> SampleBars | SampleLines:
+def replay_progress() -> SampleBars | SampleLines:
     if sys.stderr.isatty():
         return SampleBars(console_on(sys.stderr))
     return SampleLines(logs.get_logger("migrator"))

@@ -327,3 +327,28 @@ class ReplayResult:
         return [
             pattern.pattern.name for pattern in self.patterns if not pattern.samples and pattern.missing_why
         ]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a proposed mapping came to when it was tried on a part of its rows. `replays`: by pattern; `apart`: why a pattern
+    was not asked, by its name; `refused`: rows that make no items, by entity. `missing`: why nothing was tried, '' where it
+    was."""
+
+    replays: Mapping[str, PatternReplay] = field(default_factory=dict)
+    apart: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    missing: str = ""
+
+    @property
+    def clean(self) -> bool:
+        """Whether no answer differs, and no row was refused."""
+        return not self.refused and not any(replay.different for replay in self.replays.values())
+
+    def difference(self, pattern: str) -> str:
+        """What differs of the pattern's answers, in words; '' for nothing."""
+        replay = self.replays.get(pattern)
+        if replay is None or not replay.different:
+            return ""
+        kinds = sorted({" ".join(filter(None, (kind.kind, kind.attribute))) for kind in replay.found})
+        return f"{replay.different} of {replay.samples} answers differ from SQL's ({', '.join(kinds)})"

@@ -13,9 +13,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 from filelock import FileLock
@@ -66,7 +68,7 @@ def ensure_running(home: Path) -> str:
         server = running(home)
         if server is not None:
             return server.endpoint
-        if importlib.util.find_spec("ministack") is None:
+        if not is_installed():
             raise SettingsError(f"the embedded DynamoDB needs MiniStack; {how_to_install('local')}")
         if _flag(home).exists():
             shutil.rmtree(home / "state", ignore_errors=True)
@@ -74,6 +76,27 @@ def ensure_running(home: Path) -> str:
                 "embedded_state_discarded", why="the server was killed before it could save its tables"
             )
         return _start(home).endpoint
+
+
+def is_installed() -> bool:
+    """Whether there is an embedded DynamoDB to start: its package, on a system that it works on."""
+    return os.name == "posix" and importlib.util.find_spec("ministack") is not None
+
+
+@contextmanager
+def for_a_while() -> Iterator[str]:
+    """The endpoint of a server of its own, of which nothing is left when the block ends.
+
+    Raises: StoppedError when it does not come up.
+    """
+    with TemporaryDirectory(prefix="migrator-", ignore_cleanup_errors=True) as name:
+        server = _start(Path(name))
+        try:
+            yield server.endpoint
+        finally:
+            process = psutil.Process(server.pid)
+            process.kill()
+            process.wait(timeout=STOP_S)
 
 
 def running(home: Path) -> Server | None:

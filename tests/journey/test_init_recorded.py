@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import psycopg
@@ -14,29 +13,15 @@ import pytest
 
 from tests import support_mysql
 from tests import support_services as services
-from tests.journey.command import ROOT, Project
+from tests.journey.command import Project
 from tests.journey.in_process import Ended
-from tests.journey.test_init import proposed, statements_of
+from tests.journey.proposals import here, proposed
+from tests.journey.test_init import statements_of
 from tests.support_own_server import OwnServer
 
 SAMPLES = "25"
+__all__ = ["here"]
 pytestmark = pytest.mark.long_journey
-
-
-@pytest.fixture
-def here(tmp_path: Path, dynamodb_url: str) -> Callable[[str], Project]:
-    def make(source: str) -> Project:
-        environment = {
-            **{name: os.environ[name] for name in ("PATH",) if name in os.environ},
-            "MIGRATOR_SOURCE_URL": source,
-            "MIGRATOR_ENDPOINT_URL": dynamodb_url,
-            "PYTHONPATH": str(ROOT),
-        }
-        return Project(
-            tmp_path, tmp_path / "shop.job.yaml", f"Init{secrets.token_hex(4)}", dynamodb_url, environment
-        )
-
-    return make
 
 
 @contextmanager
@@ -62,6 +47,8 @@ def asked_of_postgres(url: str) -> None:
             for number in range(len(values)):
                 text = text.replace(f":{list(values)[number]}", f"${number + 1}")
             cursor.execute(text.encode(), list(values.values()))
+        # Read as SQL, $1,$2 would begin a text.
+        cursor.execute(b"SELECT name FROM artist WHERE artist_id IN ($1,$2)", [1, 2])
 
 
 VALUES = {
@@ -95,33 +82,77 @@ def test_what_postgresql_recorded_of_chinook_is_served(
         project = here(url)
         ended = proposed(project, "--json")
         assert ended.code == 0, (ended.data["not_served"], ended.err)
-        assert (ended.data["served"], ended.data["indexes"]) == (17, 3)
+        assert (ended.data["served"], ended.data["indexes"]) == (18, 3)
         again = proposed(project, "--json", "--force").data
-        assert (again["served"], again["not_served"]) == (17, [])
+        assert (again["served"], again["not_served"]) == (18, [])
         patterns = replayed(project).data["patterns"]
     assert all(pattern["same"] == pattern["samples"] > 0 for pattern in patterns)
 
 
-def test_what_mariadb_recorded_of_chinook_is_served(
-    here: Callable[[str], Project], chinook_dir: Path
-) -> None:
+@contextmanager
+def chinook_on_recording_mariadb(logs: Path, chinook: Path, *more: str) -> Iterator[str]:
+    """A server that keeps its statements and both of its logs, and was asked each statement once."""
+    logs.chmod(0o777)  # the server is another user
+    written = [f"--slow-query-log-file={logs / 'slow.log'}", f"--general-log-file={logs / 'general.log'}"]
+    recording = ["--performance-schema=ON", "--slow-query-log=ON", "--long-query-time=0", "--general-log=ON"]
     with (
-        support_mysql.own_mariadb("--performance-schema=ON") as server,
+        support_mysql.own_mariadb(*recording, *written, *more) as server,
         support_mysql.mysql_database(server.url) as url,
     ):
-        support_mysql.run_script(url, support_mysql.chinook_mysql_script(chinook_dir))
+        support_mysql.run_script(url, support_mysql.chinook_mysql_script(chinook))
         with support_mysql.connect(url) as connection, connection.cursor() as cursor:
             cursor.execute("TRUNCATE performance_schema.events_statements_summary_by_digest")
+            cursor.execute("FLUSH LOGS")
             for text, values in questions("mariadb"):
                 for name in values:
                     text = text.replace(f":{name}", f"%({name})s")
                 cursor.execute(text, values)
+        yield url
+
+
+@pytest.fixture
+def logs() -> Iterator[Path]:
+    """A folder that another user may enter, as those of pytest may not be."""
+    with TemporaryDirectory(prefix="migrator-logs-") as name:
+        yield Path(name)
+
+
+def test_what_mariadb_recorded_of_chinook_and_wrote_into_its_logs_is_served(
+    here: Callable[[str], Project], chinook_dir: Path, logs: Path
+) -> None:
+    with chinook_on_recording_mariadb(logs, chinook_dir) as url:
         project = here(url)
-        ended = proposed(project, "--json")
-        assert ended.code == 0, (ended.data["not_served"], ended.err)
-        assert (ended.data["served"], ended.data["indexes"]) == (17, 3)
+        for statements in ("auto", str(logs / "slow.log"), str(logs / "general.log")):
+            ended = proposed(project, "--statements", statements, "--json", "--force")
+            assert ended.code == 0, (statements, ended.data["not_served"], ended.err)
+            assert (statements, ended.data["served"], ended.data["indexes"]) == (statements, 17, 3)
+        whole = (logs / "slow.log").read_text(encoding="utf-8")
+        (logs / "cut.log").write_text(whole[: whole.index("FROM Customer WHERE") + 15], encoding="utf-8")
+        ended = proposed(project, "--statements", str(logs / "cut.log"), "--json", "--force")
+        assert [other["reason"] for other in ended.data["not_served"]] == ["cut"]
+        proposed(project, "--statements", "auto", "--force")
         patterns = replayed(project).data["patterns"]
     assert all(pattern["same"] == pattern["samples"] > 0 for pattern in patterns)
+
+
+def test_digests_that_mariadb_cuts_and_the_right_that_it_wants_are_said(
+    here: Callable[[str], Project], chinook_dir: Path, logs: Path
+) -> None:
+    shorter = ("--max-digest-length=200", "--performance-schema-max-digest-length=200")
+    with chinook_on_recording_mariadb(logs, chinook_dir, *shorter) as url:
+        ended = proposed(here(url), "--json")
+        assert ended.code == 1, ended.err
+        # None of them is taken for another question: what may be cut is told so.
+        assert {other["reason"] for other in ended.data["not_served"]} == {"cut"}
+        assert ended.data["served"] >= 5
+        parts = urlsplit(url)
+        with support_mysql.connect(url) as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE USER reader@'%'")
+            cursor.execute(f"GRANT SELECT ON `{parts.path.lstrip('/')}`.* TO reader@'%'")
+        reader = parts._replace(netloc=f"reader@{parts.hostname}:{parts.port}").geturl()
+        ended = proposed(here(reader), "--force")
+    assert ended.code == 2, ended.err
+    assert "GRANT SELECT ON performance_schema.*" in ended.err
 
 
 def test_a_server_that_records_nothing_is_said_with_what_to_do(
@@ -136,15 +167,19 @@ def test_a_server_that_records_nothing_is_said_with_what_to_do(
         assert setting in ended.err
 
 
-def test_statements_of_others_that_are_hidden_are_said_with_the_right_to_give(
+def test_rights_that_a_user_lacks_are_said_all_at_once_with_what_gives_them(
     here: Callable[[str], Project], chinook_dir: Path
 ) -> None:
     with recording_postgres() as server, chinook_on_postgres(server, chinook_dir) as url:
         asked_of_postgres(url)
+        parts = urlsplit(url)
+        project = here(parts._replace(netloc=f"reader@{parts.hostname}:{parts.port}").geturl())
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE ROLE reader LOGIN")
+            ended = proposed(project, "--statements", "none")
+            assert ended.code == 2, ended.err
+            assert all(f"GRANT SELECT ON {table}" in ended.err for table in ("album", "artist", "track"))
             connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
-        parts = urlsplit(url)
-        ended = proposed(here(parts._replace(netloc=f"reader@{parts.hostname}:{parts.port}").geturl()))
+        ended = proposed(project)
     assert ended.code == 2, ended.err
     assert "GRANT pg_read_all_stats" in ended.err

@@ -13,7 +13,7 @@ from tests.unit.cli.test_command_line import LEAVES
 
 BEFORE = (
     "examples copied",
-    "init sqlite:///shop.db --statements none --out proposed.yaml",
+    "init sqlite:///shop.db --statements none --out proposed.yaml --no-prove",
     "plan mapping.yaml --source sqlite:///shop.db --region us-east-1",
     "mapping schema",
     "mapping check mapping.yaml",

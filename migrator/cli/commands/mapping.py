@@ -83,10 +83,16 @@ def try_() -> Work:
 @click.argument("source", envvar="MIGRATOR_SOURCE_URL")
 @click.option(
     "--statements",
-    default="auto",
-    show_default=True,
     metavar="auto|none|FILE",
-    help="auto: what the server recorded; none: ask by keys alone; FILE: SQL with rates in comments (-- 12.5/s).",
+    help="auto, the default: what the server recorded; none: ask by keys alone; FILE: a log, or SQL with rates in comments"
+    " (-- 12.5/s).",
+)
+@click.option(
+    "--worksheet",
+    "listed",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv|md",
+    help="A team's own list of questions: name, question, SQL, rate, latency, who asks. Alone, or beside --statements.",
 )
 @click.option(
     "--out",
@@ -106,14 +112,22 @@ def try_() -> Work:
     help="Count tables of up to so many rows; larger ones are not read as a whole.",
 )
 @force_option("Replace files that are there.")
+@click.option(
+    "--prove/--no-prove",
+    default=True,
+    show_default=True,
+    help="Try the proposal: move rows into an embedded DynamoDB of its own, and ask each pattern of both sides.",
+)
 @json_option
 def init() -> Work:
     """Propose a mapping for the database SOURCE, from its schema and the statements that it is asked.
 
     It passes `mapping check` without a fault. The worksheet has every statement: served, and by which index and key, or
-    not, why, and what to do. Nothing is written to the database.
+    not, why, and what to do. Nothing is written to the database. Where the extra `local` is installed, the proposal is
+    tried on rows of the database.
 
-    Exit code 0: every question is served; 1: some are not (the files are written all the same).
+    Exit code 0: every question is served, and no answer differs; 1: some are not, or differ (the files are written all
+    the same).
     """
     from migrator.cli.design.init import init
 

@@ -2,34 +2,78 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 
 import click
 
+from migrator.cli.backfill import PathChoice
 from migrator.cli.command_line import print_json
+from migrator.cli.options import progress, stop_on_signals
+from migrator.cli.runs import Session, identity_of
+from migrator.cli.verify import replay_progress
+from migrator.journal.runs import SqlJournal
 from migrator.mapping.check.check import check_mapping
-from migrator.mapping.design.proposal import Asked, Proposal, default_statements, proposal_of, wanted_of
-from migrator.mapping.design.questions import Question, Statement, Unserved
+from migrator.mapping.design.placing import Design
+from migrator.mapping.design.proposal import (
+    Asked,
+    Proposal,
+    default_statements,
+    proposal_of,
+    remarked,
+    wanted_of,
+)
+from migrator.mapping.design.questions import Figures, Question, Statement, Unserved
+from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.language.parse import examine_mapping
-from migrator.model.edges import Questions
-from migrator.model.errors import CLEAN, DIFFERENT, Fault, MappingError, SettingsError
+from migrator.model.capacity import PatternReads
+from migrator.model.errors import (
+    CLEAN,
+    DIFFERENT,
+    Fault,
+    Interrupted,
+    MappingError,
+    SettingsError,
+    SourceError,
+    StoppedError,
+    TooSlowError,
+    how_to_install,
+)
 from migrator.model.facts import SchemaFacts
 from migrator.model.mapping import NameRule
+from migrator.model.results import PatternReplay, Proof
 from migrator.output.worksheet import Sheet, summary, summary_text, worksheet
+from migrator.settings.job import Job, TargetSettings, Tuning
 from migrator.settings.source import SourceSettings
 from migrator.source.connect import engine_of
+from migrator.source.reader import SqlSource
+from migrator.source.workload.files import statements_of
+from migrator.source.workload.listed import listed_questions
 from migrator.source.workload.reading import question_of
-from migrator.source.workload.statements import recorded_statements, statements_of
+from migrator.source.workload.statements import merged, recorded_statements
 from migrator.source.workload.statistics import figures_of
+from migrator.stages.backfill.estimate import sends_nothing
+from migrator.stages.backfill.stage import Backfill, BackfillOptions
+from migrator.stages.design.sizing import Bounds, Sizing
 from migrator.stages.patterns.question import statement_faults
-from migrator.wiring.job import open_named_source
+from migrator.stages.patterns.replay import Replay, ReplayOptions
+from migrator.target import embedded
+from migrator.wiring import job as job_wiring
+from migrator.wiring.job import JobContext, open_named_source
 
 LARGEST_FILE = 200_000_000
 """Bytes of a file of statements."""
 
+_ROWS_SIZED = 20_000
+"""Tables of more rows are sized by a sample."""
+_ROWS_SAMPLED = 2_000
+QUESTIONS = 25
+"""For each pattern, when it is sized and when it is proved."""
 _JOB = """\
 # Moves what {mapping} says; MIGRATOR_SOURCE_URL says where the database is.
 job: 1
@@ -77,27 +121,49 @@ class Files:
 
 def init(
     source: str,
-    statements: str,
+    statements: str | None,
+    listed: Path | None,
     out: Path,
     table: str | None,
     max_indexes: int,
     rows_exact: int,
     force: bool,
+    prove: bool,
     as_json: bool,
 ) -> int:
     """The exit code of `migrator init`."""
     files = Files.of(out, force=force)
     with ExitStack() as until:
         asking = _Asking.of(source, until, files.mapping.name, table or _table_name(out.stem))
-        sheet = asking.sheet(statements, max_indexes=max_indexes, rows_exact=rows_exact)
+        asked, sheet = asking.sheet(statements, listed, max_indexes=max_indexes, rows_exact=rows_exact)
     files.write(sheet.proposal, worksheet(sheet))
+    if prove:
+        sheet = _proved(source, files, asked, sheet)
+        files.write(sheet.proposal, worksheet(sheet))
     names = [str(path) for path in files.all]
     if as_json:
         print_json({**summary(sheet), "files": names})
     else:
         click.echo(f"{', '.join(names)}: written")
         click.echo(summary_text(sheet))
-    return DIFFERENT if sheet.not_served else CLEAN
+    return DIFFERENT if sheet.not_served or not sheet.proof.clean else CLEAN
+
+
+def _proved(source: str, files: Files, asked: Asked, sheet: Sheet) -> Sheet:
+    """The sheet with what a proof came to, and the mapping with what differs beside its patterns."""
+    if not sheet.served:
+        return replace(sheet, proof=Proof(missing="no question is served"))
+    try:
+        proof = proof_of(source, files.mapping, sheet.proposal.design, sheet.figures)
+    except (Interrupted, SourceError, StoppedError) as error:
+        what = "stopped" if isinstance(error, Interrupted) else f"the proof stopped: {error}"
+        advice = "the files are written, and nothing is proved: give the same command with --force, or with --no-prove"
+        kind = Interrupted if isinstance(error, Interrupted) else StoppedError
+        raise kind(f"{what}; {advice}") from None
+    remarks = {
+        access.name: difference for access in sheet.served if (difference := proof.difference(access.name))
+    }
+    return replace(sheet, proof=proof, proposal=remarked(sheet.proposal, asked, remarks))
 
 
 def _table_name(stem: str) -> str:
@@ -110,7 +176,7 @@ def _table_name(stem: str) -> str:
 class _Asking:
     """What one source is asked for a proposal. `file`: the mapping's name in messages; `table`: what it calls its table."""
 
-    source: Questions
+    source: SqlSource
     facts: SchemaFacts
     rule: NameRule
     file: str
@@ -131,25 +197,68 @@ class _Asking:
         rule: NameRule = "exact" if all(written == real for written, real in names) else "snake_case"
         return cls(source, facts, rule, file, table)
 
-    def sheet(self, statements: str, *, max_indexes: int, rows_exact: int) -> Sheet:
-        """The proposal with all that the worksheet says."""
+    def sheet(
+        self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
+    ) -> tuple[Asked, Sheet]:
+        """What a proposal was made from, and the proposal with all that the worksheet says."""
         if not self.facts.tables:
             raise SettingsError("source: there is no table in it; name a database or a schema that has some")
-        read = [question_of(statement, self.facts) for statement in self._statements(statements)]
+        sent, in_words = self._asked(statements, listed)
+        read = [question_of(statement, self.facts) for statement in sent]
         questions = [question for question in read if isinstance(question, Question)]
-        figures = figures_of(self.source.query, self.facts, wanted_of(questions, self.facts), rows_exact)
+        figures = self._figures(questions, rows_exact)
         asked = Asked(questions, self.facts, figures, self.rule, self.table, max_indexes, self._faults)
         proposal = proposal_of(asked)
         unread = [statement for statement in read if isinstance(statement, Unserved)]
-        return Sheet(self.file, proposal, (*unread, *proposal.unserved), figures)
+        unserved = (*in_words, *unread, *proposal.unserved)
+        return asked, Sheet(self.file, proposal, unserved, figures, reads=self._reads(proposal))
+
+    def _figures(self, questions: Sequence[Question], rows_exact: int) -> Figures:
+        """Raises: SettingsError where this user may not read some tables, with what lets it."""
+        try:
+            return figures_of(self.source.query, self.facts, wanted_of(questions, self.facts), rows_exact)
+        except SourceError:
+            selects = (f"SELECT * FROM {self._quoted(name.real)}" for name in self.facts.tables.values())
+            if faults := [fault for select in selects if (fault := self.source.query_fault(select, {}))]:
+                raise SettingsError("\n".join(faults)) from None
+            raise
+
+    def _quoted(self, name: str) -> str:
+        quote = engine_of(self.facts.dialect).sql.quote
+        return quote + name.replace(quote, quote * 2) + quote
+
+    def _asked(self, statements: str | None, listed: Path | None) -> tuple[list[Statement], list[Unserved]]:
+        """Statements, and questions of a team's list that are told in words."""
+        if listed is None:
+            return self._statements(statements or "auto"), []
+        questions = listed_questions(
+            file_text(listed, "--worksheet takes CSV or Markdown"), listed, self.facts.dialect
+        )
+        others = self._statements(statements) if statements is not None else []
+        return merged((*questions.statements, *others), self.facts.dialect), questions.in_words
 
     def _statements(self, where: str) -> list[Statement]:
         if where == "none":
-            quote = engine_of(self.facts.dialect).sql.quote
-            return default_statements(self.facts, lambda name: quote + name.replace(quote, quote * 2) + quote)
+            return default_statements(self.facts, self._quoted)
         if where == "auto":
             return recorded_statements(self.source.query, self.facts.dialect)
-        return statements_of(file_text(Path(where)), self.facts.dialect)
+        text, database = file_text(Path(where)), self.source.engine.url.database
+        statements = statements_of(text, self.facts.dialect, database or "")
+        if not statements:
+            raise SettingsError(f"{where}: there is no statement in it; {_TAKEN}")
+        return statements
+
+    def _reads(self, proposal: Proposal) -> dict[str, PatternReads]:
+        """What a call of each pattern reads, of items made of some rows of each table."""
+        if not proposal.design.accesses:
+            return {}
+        checked = check_mapping(examine_mapping(proposal.text, self.file), self.facts)
+        bounds = Bounds(rows_exact=_ROWS_SIZED, sampled=_ROWS_SAMPLED, calls=QUESTIONS)
+        sizing = Sizing(self.source, checked.mapping, checked.entities, bounds, time.time())
+        try:
+            return {reads.pattern: reads for reads in sizing.sized().patterns}
+        except TooSlowError:
+            return {}
 
     def _faults(self, text: str) -> Sequence[Fault]:
         """Faults of a mapping's text, by its form, by the schema, and of its SQL by the source."""
@@ -164,8 +273,11 @@ class _Asking:
         ]
 
 
-def file_text(path: Path) -> str:
-    """Raises: SettingsError where there is no such file, or no text in it."""
+_TAKEN = "--statements takes a log, a file of SQL, auto or none"
+
+
+def file_text(path: Path, taken: str = _TAKEN) -> str:
+    """Raises: SettingsError where there is no such file, or no text in it; `taken`: what the option takes."""
     try:
         size_bytes = path.stat().st_size
         if size_bytes > LARGEST_FILE:
@@ -175,4 +287,108 @@ def file_text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         what = f"{path}: cannot be read ({error.strerror})"
-        raise SettingsError(f"{what}; --statements takes a file of SQL, auto or none") from None
+        raise SettingsError(f"{what}; {taken}") from None
+
+
+# ── The proof: rows moved into an embedded DynamoDB of its own, and each pattern asked of both sides ──
+
+ROWS = 100_000
+"""Of each entity at most so many rows are moved."""
+_SEED = 19
+"""The same questions each time."""
+_WORKERS = 2
+_CONNECTIONS = 4
+
+
+def proof_of(url: str, mapping: Path, design: Design, figures: Figures) -> Proof:
+    """What came of it: nothing is left behind, and the source is only read.
+
+    Raises: StoppedError and SourceError where an edge gave up; Interrupted.
+    """
+    if not embedded.is_installed():
+        return Proof(missing=f"the embedded DynamoDB is not installed; {how_to_install('local')}")
+    with ExitStack() as until:
+        stop = until.enter_context(stop_on_signals())
+        endpoint = until.enter_context(embedded.for_a_while())
+        context = until.enter_context(
+            job_wiring.open_job(_job(url, mapping, endpoint), "init", stop=stop.is_set)
+        )
+        large = {name for name in design.homes if _is_large(name, figures)}
+        return _Proving.of(until, context, stop, design).proof(large)
+
+
+def _is_large(table: str, figures: Figures) -> bool:
+    return table not in figures.exact or figures.rows.get(table, 0) > ROWS
+
+
+def _job(url: str, mapping: Path, endpoint: str) -> Job:
+    table = f"proof-{secrets.token_hex(4)}"
+    target = TargetSettings(table=table, endpoint=endpoint, region="us-east-1")
+    source = SourceSettings.model_construct(url=url)
+    return Job("init", mapping, mapping, source, target, Tuning(workers=_CONNECTIONS, give_up_after_s=60))
+
+
+@dataclass(frozen=True)
+class _Proving:
+    """A table of one proof, with nothing in it."""
+
+    context: JobContext
+    session: Session
+    stop: Event
+    design: Design
+
+    @classmethod
+    def of(cls, until: ExitStack, context: JobContext, stop: Event, design: Design) -> _Proving:
+        table = context.checked.mapping.table
+        target = job_wiring.open_target(context.job, table, stop.is_set).fenced(sends_nothing)
+        state = target.admin.create(target.design)
+        journal = SqlJournal.in_memory()
+        until.callback(journal.close)
+        session = Session(journal, target.store, state.table_id, sends_nothing, target.objects)
+        return cls(context, session, stop, design)
+
+    def proof(self, large: set[str]) -> Proof:
+        """`large`: tables of which some rows are moved only, so that answers would lack the others."""
+        entities, names = self.context.checked.entities, {self.design.names.entities[name] for name in large}
+        refused = self._moved([entity for entity in entities if entity.name not in names], None)
+        refused |= self._moved([entity for entity in entities if entity.name in names], ROWS)
+        apart = {
+            access.name: f"{access.question.table} has more than {ROWS:,} rows, of which a part was moved"
+            for access in self.design.accesses
+            if access.question.table in large
+        }
+        asked = [access.name for access in self.design.accesses if access.name not in apart]
+        return Proof(self._replayed(asked), apart, {name: count for name, count in refused.items() if count})
+
+    def _moved(self, entities: Sequence[CompiledEntity], limit: int | None) -> dict[str, int]:
+        """Rows of each entity that were refused."""
+        journal = self.session.journal
+        identity = identity_of("backfill", self.context, self.session.table_id, entities, f"limit={limit}")
+        stage = Backfill(
+            source=self.context.source,
+            journal=journal,
+            path=PathChoice().path(self.context, self.session),
+            progress=progress(),
+            options=BackfillOptions(_WORKERS, limit=limit),
+            stop=self.stop,
+        )
+        with stage.progress:
+            result = stage.run(journal.start_run(identity), entities)
+        return {name: tally.refused for name, tally in result.entities.items()}
+
+    def _replayed(self, names: Sequence[str]) -> dict[str, PatternReplay]:
+        mapping = self.context.checked.mapping
+        options = ReplayOptions(QUESTIONS, _SEED, settle_s=0, workers=_WORKERS)
+        shown = replay_progress()
+        stage = Replay(
+            mapping,
+            self.context.checked.read,
+            self.context.source,
+            self.session.store,
+            options,
+            progress=shown,
+            stop=self.stop,
+        )
+        with shown:
+            result = stage.run([mapping.patterns[name] for name in names])
+        return {replay.pattern.name: replay for replay in result.patterns}

@@ -25,7 +25,7 @@ from migrator.settings.source import SourceSettings
 from migrator.settings.transforms import known_regions, price_of
 from migrator.source.connect import identity_of
 from migrator.source.workload.fan_outs import fan_outs
-from migrator.source.workload.statements import statements_of
+from migrator.source.workload.files import statements_of
 from migrator.source.workload.writes import measured_writes, told_writes
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
 from migrator.stages.design.sizing import Bounds, Sizing

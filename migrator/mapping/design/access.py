@@ -52,7 +52,10 @@ class Needs:
         """Raises: NoKey."""
         if question.of("in"):
             raise NoKey("list")
-        equal = tuple(sorted(question.of("="), key=lambda condition: condition.path))
+        leading = _leading(self.facts.tables[question.table])
+        equal = sorted(
+            question.of("="), key=lambda condition: (condition.path not in leading, condition.path)
+        )
         asked = [condition for condition in equal if condition.params]
         ranges = question.of("<", "<=", ">", ">=")
         if len({condition.path for condition in ranges}) > 1:
@@ -187,6 +190,12 @@ class Needs:
     def _span(self, question: Question, path: Path) -> Span | None:
         tables = {"": question.table} | {joined.alias: joined.table for joined in question.joins}
         return span_of(self.figures, tables[path[0]], path[1])
+
+
+def _leading(table: TableFacts) -> frozenset[Path]:
+    """Columns that keys of several columns begin with, such as the tenant's: they stand first in partitions, too."""
+    keys = (row_key(table), *(key.columns for key in table.foreign_keys))
+    return frozenset(("", key[0]) for key in keys if len(key) > 1)
 
 
 def _holds(column: Column, value: object) -> bool:

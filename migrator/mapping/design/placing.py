@@ -26,6 +26,12 @@ LARGEST_COLLECTION = 100_000
 """Rows of one parent that stand in its partition."""
 
 
+_OF_CHILDREN = (
+    "of a row that is not there SQL says 0 or NULL, and this nothing: take no answer for that; each change of {} writes its"
+    " parent's item"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """The base key of a table's items: `partition` and `sort` templates; `parent`: the foreign key to the row whose
@@ -147,14 +153,17 @@ class _Placing:
         if question.statement.name:
             return plain_name(question.statement.name)
         entity = self.names.entities[question.table]
+        if question.total is not None and not question.order:
+            by = "_".join(plain_name(own) for own, _ in question.total.on)
+            return f"{question.total.kind}_{self.names.entities[question.total.table]}_by_{by}"
         equal = [plain_name(condition.path[1]) for condition in question.of("=", "in") if condition.params]
         if set(row_key(self.facts.tables[question.table])) == {
             condition.path[1] for condition in question.of("=", "in")
         }:
             return f"get_{entity}"
-        by = equal or [plain_name(path[1]) for path, _ in question.order[:1]]
+        columns = equal or [plain_name(path[1]) for path, _ in question.order[:1]]
         word = "top" if question.limit is not None and not equal else "list"
-        return f"{word}_{entity}_by_{'_'.join(by)}" if by else f"{word}_{entity}"
+        return f"{word}_{entity}_by_{'_'.join(columns)}" if columns else f"{word}_{entity}"
 
     # ── the base table ──
 
@@ -209,7 +218,8 @@ class _Placing:
 
     def _at_home(self, question: Question, home: Home) -> Access | None:
         """The access to the base table that answers the question; None where an index must."""
-        plain = not question.constants and not question.required and question.total is None
+        of_each = question.total is not None and bool(question.order)
+        plain = not question.constants and not question.required and not of_each
         asked = {condition.path[1]: condition for condition in question.of("=", "in")}
         if (
             not plain
@@ -226,7 +236,8 @@ class _Placing:
             key, sort = (_asking(*part, params) for part in (home.partition, home.sort))
             operation: Operation = "batch_get" if lists else "get"
             order: Order = "any" if lists else "exact"
-            return Access("", question, operation, key, ("equal", (sort,)), order=order)
+            notes = () if question.total is None else (_OF_CHILDREN.format(question.total.table),)
+            return Access("", question, operation, key, ("equal", (sort,)), order=order, notes=notes)
         if lists or home.parent is None or set(params) != {piece.path[1] for piece in home.partition[1]}:
             return None
         return self._collection(question, home, params)

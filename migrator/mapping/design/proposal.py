@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migrator.mapping.design.placing import Design, design_of
 from migrator.mapping.design.questions import (
@@ -77,7 +77,7 @@ def wanted_of(questions: Sequence[Question], facts: SchemaFacts) -> Wanted:
     totals = {
         (question.total.table, question.total.column, tuple(own for own, _ in question.total.on))
         for question in questions
-        if question.total is not None
+        if question.total is not None and question.order
     }
     fan_out = {
         (name, key.columns) for name, table in facts.tables.items() for key in parent_keys(facts, table)
@@ -118,6 +118,12 @@ def proposal_of(asked: Asked) -> Proposal:
         unserved += [Unserved(question.statement, "fault", "its table is left out") for question in left]
     everything = (*design.unserved, *unserved)
     return Proposal(text, design, everything, tuple(_decisions(asked, design, out)))
+
+
+def remarked(proposal: Proposal, asked: Asked, remarks: Dict[str, str]) -> Proposal:
+    """The same with a comment beside the patterns that there are remarks on."""
+    writer = Writer(proposal.design, asked.facts, asked.figures, asked.rule, asked.table, remarks)
+    return replace(proposal, text=writer.text())
 
 
 def _refused(design: Design, faults: Sequence[Fault]) -> list[tuple[Question, str]]:

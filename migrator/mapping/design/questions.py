@@ -20,12 +20,21 @@ Bound = Literal["=", "in", "<", "<=", ">", ">=", "is null", "is not null"]
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One statement as it was recorded. `calls`: in the log, or a second where a rate is given; `times`: how often it stands
-    there in other constants or spacing. `name`: what the file calls it, '' for none."""
+    there in other constants or spacing. `name`: what the file calls it, '' for none. `per_s`: calls a second, None where
+    that is not known. `elsewhere`: the other database that it was sent to, '' for this one.
+
+    Of a team's list: `words` that say what it asks, `who` asks it, and `p99_ms`, its budget.
+    """
 
     sql: str
     calls: float = 1.0
     name: str = ""
     times: int = 1
+    per_s: float | None = None
+    elsewhere: str = ""
+    words: str = ""
+    who: str = ""
+    p99_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +129,13 @@ REASONS: Dict[str, tuple[str, str]] = {
         "it compares a column with a constant that a key cannot hold exactly",
         "make the constant a parameter",
     ),
-    "cut": ("the log holds a part of it only", "let the log keep whole statements, or give it in a file"),
+    "cut": (
+        "the log holds a part of it only, or may do so",
+        "let the server keep whole statements (max_digest_length), or give it in a file",
+    ),
     "definition": ("it changes the schema", "nothing: it is no question"),
     "distinct": ("it asks for different values only", "keep these values in a table of their own"),
+    "elsewhere": ("it was sent to another database of the server", "nothing: it is no question of this one"),
     "fault": (
         "the pattern made for it has a fault",
         "mend what is said of it, then write the pattern by hand",
@@ -150,15 +163,21 @@ REASONS: Dict[str, tuple[str, str]] = {
     ),
     "unknown": ("it is no SQL of this database, as far as it can be read", "look at the file or the log"),
     "unsafe": ("it is a SELECT that locks, writes or reaches past the tables", "leave that out"),
+    "words": (
+        "it is told in words alone",
+        "needs SQL: write the statement beside the words, and give the list again",
+    ),
     "write": ("it writes", "nothing: rows and items are kept alike by capture or dual writes"),
 }
 """By its word, why a statement is not served, and what to do."""
 
-NO_QUESTIONS = frozenset({"catalogue", "definition", "session", "write"})
+NO_QUESTIONS = frozenset({"catalogue", "definition", "elsewhere", "session", "write"})
 """Reasons of statements that ask for nothing."""
 
 _CATALOGUES = frozenset({"information_schema", "performance_schema", "pg_catalog", "sys"})
 _OF_THE_DATABASE = ("pg_", "sqlite_")
+CUT = "..."
+"""Where a statement is not whole."""
 _NO_LETTERS = re.compile(r"\W+")
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping as Dict
+from dataclasses import dataclass, field
 
 from migrator.mapping.design.keys import joined_key
 from migrator.mapping.design.placing import Access, Design, Entry
-from migrator.mapping.design.questions import Figures, Joined, Path, Question, Total, free_name
+from migrator.mapping.design.questions import Figures, Joined, Path, Question, Statement, Total, free_name
 from migrator.model.facts import SchemaFacts, TableFacts
 from migrator.model.mapping import NameRule
 
@@ -26,19 +27,37 @@ def text_of(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def frequency(calls: float) -> str:
-    return f"{calls:g} call" if calls == 1 else f"{calls:,.10g} calls"
+def frequency(*statements: Statement) -> str:
+    """How often they are asked together: calls of the log, and calls a second where that is known."""
+    calls, rates = sum(statement.calls for statement in statements), [each.per_s for each in statements]
+    counted = f"{calls:g} call" if calls == 1 else f"{calls:,.10g} calls"
+    if None in rates:
+        return counted
+    per_s = sum(rate for rate in rates if rate is not None)
+    return f"{per_s:.3g}/s" if per_s == calls else f"{counted}, {per_s:.3g}/s"
+
+
+_UNITS = (("s", 1), ("min", 60), ("h", 3_600), ("day", 86_400))
+
+
+def _rate(per_s: float) -> str:
+    """In the first unit in which it is one at least, as `frequency:` takes it."""
+    unit, seconds = next(((unit, of) for unit, of in _UNITS if per_s * of >= 1), _UNITS[-1])
+    number = per_s * seconds
+    return f"{number:.0f}/{unit}" if number >= 100 else f"{round(number, 2):.3g}/{unit}"
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes the mapping of a design. `rule`: how the source's names are written."""
+    """Writes the mapping of a design. `rule`: how the source's names are written; `remarks`: what is to be said of a pattern
+    beside it, by its name."""
 
     design: Design
     facts: SchemaFacts
     figures: Figures
     rule: NameRule
     table: str
+    remarks: Dict[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
         """The whole file."""
@@ -73,7 +92,7 @@ class Writer:
         accesses = [access for access in self.design.accesses if access.question.table == table.name]
         joins, totals = self._joins(accesses), self._totals(accesses)
         name, home = self.design.names.entities[table.name], self.design.homes[table.name]
-        calls = frequency(sum(access.question.statement.calls for access in accesses))
+        calls = frequency(*(access.question.statement for access in accesses))
         yield f"  # {self._rows(table)}; {f'{calls} of {len(accesses)} pattern(s)' if accesses else 'nobody asks for it'}"
         yield f"  {text_of(name)}:"
         if name != table.name:
@@ -141,8 +160,10 @@ class Writer:
 
     def _pattern(self, access: Access) -> Iterator[str]:
         question = access.question
-        notes = "; ".join([frequency(question.statement.calls), *access.notes])
+        notes = "; ".join([frequency(question.statement), *access.notes])
         yield f"  # {notes}"
+        if access.name in self.remarks:
+            yield f"  # {self.remarks[access.name]}"
         yield f"  {text_of(access.name)}:"
         if question.params:
             params = ", ".join(f"{text_of(name)}: {type_}" for name, type_ in question.params)
@@ -152,6 +173,10 @@ class Writer:
         yield f"    returns: {text_of([names.get(path, path[1]) for path in question.outputs])}"
         if access.order == "any":
             yield "    order: any"
+        if question.statement.per_s:
+            yield f"    frequency: {_rate(question.statement.per_s)}"
+        if question.statement.p99_ms is not None:
+            yield f"    budget: {{p99_ms: {question.statement.p99_ms:g}}}"
         yield f"    sql: {json.dumps(question.sql, ensure_ascii=False)}"
 
 

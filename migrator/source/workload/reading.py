@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from migrator.mapping.design.questions import (
+    CUT,
     Bound,
     Condition,
     Joined,
@@ -24,12 +25,12 @@ from migrator.mapping.design.questions import (
 )
 from migrator.model.errors import SettingsError
 from migrator.model.facts import SchemaFacts
-from migrator.model.mapping import Aggregate
 from migrator.source.adapter.statement import quietly
 from migrator.source.connect import engine_of
 from migrator.source.sql.gate import CheckedStatement
 from migrator.source.sql.spelling import sqlglot_dialect
 from migrator.source.workload.scope import NoQuestion, conjuncts, joins_columns, scope_of
+from migrator.source.workload.totals import OfOneParent, total_of_each, total_of_one
 
 LONGEST = 20_000
 """Characters of a statement that is read."""
@@ -55,7 +56,6 @@ _BOUNDS: dict[type[exp.Expr], tuple[Bound, Bound]] = {
     exp.GTE: (">=", "<="),
 }
 """By comparison, the bound of its left side, and of its right one."""
-_TOTALS: dict[type[exp.Expr], Aggregate] = {exp.Sum: "sum", exp.Min: "min", exp.Max: "max"}
 _ROWS_ALONE = {"expressions", "from_", "joins", "where", "group", "order", "limit", "kind"}
 
 
@@ -71,6 +71,11 @@ def first_word(sql: str) -> str:
     """The first word of a statement in lower case, behind comments and parentheses."""
     match = re.match(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/|#[^\n]*\n)*([A-Za-z]+)", sql, re.DOTALL)
     return match[1].lower() if match else ""
+
+
+def asks_nothing(sql: str) -> bool:
+    """Whether the statement writes, or changes the schema or the session."""
+    return first_word(sql) in _REASON_OF_WORD
 
 
 def marked(sql: str, dialect: str) -> tuple[str, tuple[str, ...]]:
@@ -114,7 +119,10 @@ class _Reader:
         self.scope = scope_of(select, self.facts)
         conditions = self._conditions(select)
         if select.args.get("group") or any(output.find(exp.AggFunc) for output in select.expressions):
-            self._read_total(select, conditions)
+            of_one = total_of_one(select, self.scope, conditions, self.facts)
+            if of_one is not None:
+                return self._of_one_parent(of_one, conditions)
+            self.total = total_of_each(select, self.scope, conditions)
         outputs = self._outputs(select)
         if not outputs or len(set(outputs)) < len(outputs):
             raise NoQuestion("computed", "it returns one column twice" if outputs else "it returns no column")
@@ -140,10 +148,12 @@ class _Reader:
 
     def _text(self) -> str:
         sql = self.statement.sql.strip().rstrip(";").rstrip()
+        if self.statement.elsewhere:
+            raise NoQuestion("elsewhere", self.statement.elsewhere)
         word = first_word(sql)
         if word in _REASON_OF_WORD:
             raise NoQuestion(_REASON_OF_WORD[word])
-        if sql.endswith("..."):
+        if sql.endswith(CUT):
             raise NoQuestion("cut")
         if len(sql) > LONGEST:
             raise NoQuestion("long")
@@ -252,7 +262,8 @@ class _Reader:
         if number in self.params and self.params[number][1] != type_:
             raise NoQuestion("condition", "one parameter is compared with two types")
         if number not in self.params:
-            given = self.names[number] or wanted
+            # Drivers take other letters in names of parameters in different ways, or not.
+            given = re.sub(r"\W", "_", self.names[number] or wanted, flags=re.ASCII).strip("_") or "value"
             self.params[number] = free_name(given, (name for name, _ in self.params.values())), type_
 
     def _with_names(self, condition: Condition) -> Condition:
@@ -334,34 +345,19 @@ class _Reader:
                 read.add(joined.parent)
         return tuple(reversed(kept))
 
-    # ── one number of the children of each row ──
-
-    def _read_total(self, select: exp.Select, conditions: Sequence[Condition]) -> None:
-        """SUM, MIN or MAX of a table's rows for each of their parents: the parent is the row then."""
-        functions = [function for output in select.expressions for function in output.find_all(exp.AggFunc)]
-        group = select.args.get("group")
-        whole = (
-            len(functions) == 1
-            and type(functions[0]) in _TOTALS
-            and isinstance(functions[0].this, exp.Column)
+    def _of_one_parent(self, total: OfOneParent, conditions: Sequence[Condition]) -> Question:
+        """The same question, asked of the parent."""
+        params = {condition.path[1]: self.params[int(condition.params[0])] for condition in conditions}
+        asked = [(theirs, params[own]) for own, theirs in total.total.on]
+        return Question(
+            statement=self.statement,
+            sql=total.sql.format(*(f":{name}" for _, (name, _) in asked)),
+            table=total.parent,
+            params=tuple(param for _, param in asked),
+            conditions=tuple(Condition(("", theirs), "=", (name,)) for theirs, (name, _) in asked),
+            outputs=(("", total.total.alias),),
+            total=total.total,
         )
-        if group is None or conditions or not whole or len(self.scope.joined) != 1:
-            raise NoQuestion("aggregate")
-        (parent, joined), child = next(iter(self.scope.joined.items())), self.scope.root
-        name, column = self.scope.place(functions[0].this)
-        if not all(isinstance(value, exp.Column) for value in group.expressions):
-            raise NoQuestion("aggregate")
-        places = [self.scope.place(value) for value in group.expressions if isinstance(value, exp.Column)]
-        by = {(owner, fact.name) for owner, fact in places}
-        keys = {(child, own) for own, _ in joined.on}, {(parent, theirs) for _, theirs in joined.on}
-        others = {place for place in by if place[0] == child} - keys[0]
-        if name != child or column.nullable or others or not any(key <= by for key in keys):
-            raise NoQuestion("aggregate")
-        kind = _TOTALS[type(functions[0])]
-        alias = f"{kind}_{plain_name(column.name)}_of_{plain_name(self.scope.tables[child].name)}"
-        alias = free_name(alias, (fact.name for fact in self.scope.tables[parent].columns))
-        self.total = Total(alias, kind, column.name, self.scope.tables[child].name, joined.on)
-        self.scope.turn(parent)
 
 
 def _is_null_test(part: exp.Expr) -> bool:

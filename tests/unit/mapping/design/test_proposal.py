@@ -14,7 +14,7 @@ from migrator.mapping.design.questions import Question
 from migrator.mapping.language.parse import examine_mapping
 from migrator.source.reader import SqlSource
 from migrator.source.workload.reading import question_of
-from tests.support_design import QUESTIONS, SHOP, all_faults, proposed, read, source_with
+from tests.support_design import QUESTIONS, SHOP, TENANTS, all_faults, proposed, read, source_with
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def only(proposal: Proposal) -> Access:
 def test_every_question_is_served_without_a_fault_or_a_warning(shop: SqlSource) -> None:
     made = proposed(shop, QUESTIONS, max_indexes=9)
     assert made.unserved == ()
-    assert len(made.design.accesses) == 22
+    assert len(made.design.accesses) == 26
     assert all_faults(made.text, shop.facts()) == ()
     assert made.design.indexes == 6
 
@@ -43,6 +43,27 @@ def test_any_order_of_the_statements_gives_the_same_text(shop: SqlSource) -> Non
         mixed = [statement for statement in statements if statement.strip()]
         random.Random(seed).shuffle(mixed)
         assert proposed(shop, ";\n".join(mixed)).text == expected
+
+
+def test_other_blanks_and_another_case_of_keywords_give_the_same_text(shop: SqlSource) -> None:
+    words = (
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "AND",
+        "ORDER BY",
+        "LIMIT",
+        "JOIN",
+        "DESC",
+        "SUM",
+        "IS NULL",
+        "BETWEEN",
+        "IN",
+    )
+    lower = QUESTIONS.replace(" = ", "=").replace(", ", " ,\n  ")
+    for word in words:
+        lower = lower.replace(f"{word} ", f"{word.lower()}  ")
+    assert proposed(shop, lower, max_indexes=9).text == proposed(shop, QUESTIONS, max_indexes=9).text
 
 
 def test_a_row_is_got_by_its_key(shop: SqlSource) -> None:
@@ -139,6 +160,32 @@ def test_a_range_of_the_key_itself_leaves_the_end_out(shop: SqlSource) -> None:
 def test_an_order_is_exact_where_the_key_keeps_it(shop: SqlSource, order: str, *, kept: bool) -> None:
     access = only(proposed(shop, f"SELECT id FROM orders WHERE status = ? ORDER BY {order}"))
     assert (access.order == "exact") == kept
+
+
+def test_the_column_that_keys_begin_with_stands_first_in_a_partition(tmp_path: Path) -> None:
+    with source_with(tmp_path, TENANTS) as source:
+        made = proposed(
+            source,
+            "SELECT project_no FROM projects WHERE parent_no = ? AND tenant = ?;"
+            "SELECT id FROM tasks WHERE state = ? AND tenant = ?",
+        )
+    assert [access.key for access in made.design.accesses] == [
+        "TASKS_BY_TENANT_STATE#{tenant|escape}#{state|escape}",
+        "PROJECTS_BY_TENANT_PARENT_NO#{tenant|escape}#{parent_no}",
+    ]
+
+
+def test_of_two_questions_that_need_contradictory_keys_the_most_asked_has_the_table_and_the_other_an_index(
+    shop: SqlSource,
+) -> None:
+    by_customer = "SELECT id FROM orders WHERE customer_id = ?"
+    latest = "SELECT id FROM orders WHERE customer_id = ? ORDER BY placed_at DESC, id DESC LIMIT 5"
+    asked = f"-- keyed 9/s\n{by_customer};\n-- latest 2/s\n{latest}"
+    made = proposed(shop, asked)
+    assert {access.name: access.index for access in made.design.accesses} == {"keyed": 0, "latest": 1}
+    made = proposed(shop, asked, max_indexes=0)
+    assert [access.name for access in made.design.accesses] == ["keyed"]
+    assert [(other.reason, other.statement.name) for other in made.unserved] == [("index", "latest")]
 
 
 def test_numbers_that_may_be_negative_are_no_sort_key(tmp_path: Path) -> None:

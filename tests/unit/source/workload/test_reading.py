@@ -9,10 +9,10 @@ import pytest
 
 from migrator.mapping.design.access import LARGEST_LIST
 from migrator.mapping.design.proposal import Asked, proposal_of
-from migrator.mapping.design.questions import REASONS, Figures, Question, Unserved
+from migrator.mapping.design.questions import REASONS, Figures, Question, Statement, Unserved
 from migrator.model.errors import Fault
 from migrator.model.facts import SchemaFacts
-from migrator.source.workload.reading import LONGEST, marked
+from migrator.source.workload.reading import LONGEST, marked, question_of
 from tests.support_design import SHOP, proposed, read, source_with
 
 
@@ -71,6 +71,15 @@ def test_texts_comments_and_casts_hold_no_placeholder(sql: str) -> None:
     assert marked(sql, "postgresql") == (sql, ())
 
 
+def test_names_of_parameters_are_ascii(tmp_path: Path) -> None:
+    script = 'CREATE TABLE "表" ("鍵" INTEGER NOT NULL PRIMARY KEY, "größe" INTEGER NOT NULL);'
+    with source_with(tmp_path, script) as source:
+        made = question(
+            'SELECT "größe" FROM "表" WHERE "鍵" = ? AND "größe" >= ? LIMIT :größe', source.facts()
+        )
+    assert [name for name, _ in made.params] == ["value", "from_gr__e", "gr__e"]
+
+
 def test_a_list_of_constants_or_placeholders_is_one_parameter(facts: SchemaFacts) -> None:
     for values in ("?, ?, ?", "1,2,3", "$1,$2", ":ids", "..."):
         made = question(f"SELECT id, name FROM customers WHERE id IN ({values})", facts)
@@ -97,6 +106,45 @@ def test_the_sum_of_children_is_asked_of_their_parent(facts: SchemaFacts) -> Non
 
 
 @pytest.mark.parametrize(
+    ("sql", "kind", "column"),
+    [
+        ("SELECT COUNT(*) FROM orders WHERE customer_id = ?", "count", "all"),
+        ("SELECT COUNT(1) AS n FROM orders o WHERE o.customer_id = 7", "count", "all"),
+        ("SELECT COUNT(o.id) FROM orders o WHERE customer_id = :customer_id", "count", "all"),
+        ("SELECT SUM(total) FROM orders WHERE customer_id = $1", "sum", "total"),
+        ("SELECT max(placed_at) FROM orders WHERE customer_id = %s", "max", "placed_at"),
+    ],
+)
+def test_a_number_of_the_children_of_one_parent_is_asked_of_the_parent(
+    sql: str, kind: str, column: str, facts: SchemaFacts
+) -> None:
+    made = question(sql, facts)
+    assert made.total is not None
+    assert (made.table, made.total.kind, made.total.column) == ("customers", kind, column)
+    assert made.params == (("customer_id", "integer"),)
+    assert made.sql.endswith('FROM "customers" AS parent WHERE parent."id" = :customer_id')
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COUNT(*) FROM orders",
+        "SELECT COUNT(*), MAX(total) FROM orders WHERE customer_id = ?",
+        "SELECT COUNT(shipped_at) FROM orders WHERE customer_id = ?",
+        "SELECT COUNT(DISTINCT status) FROM orders WHERE customer_id = ?",
+        "SELECT COUNT(*) FROM orders WHERE customer_id = ? AND status = ?",
+        "SELECT COUNT(*) FROM orders WHERE customer_id > ?",
+        "SELECT COUNT(*) FROM orders o JOIN customers c ON c.id = o.customer_id WHERE c.name = ?",
+        "SELECT AVG(total) FROM orders WHERE customer_id = ?",
+    ],
+)
+def test_every_other_number_of_many_rows_is_told(sql: str, facts: SchemaFacts) -> None:
+    (made,) = read(sql, facts)
+    assert isinstance(made, Unserved)
+    assert made.reason == "aggregate"
+
+
+@pytest.mark.parametrize(
     ("sql", "reason"),
     [
         ("SELECT id FROM customers WHERE?active = TRUE", "unknown"),
@@ -117,7 +165,7 @@ def test_bad_statements_are_named_and_never_an_error(sql: str, reason: str, fact
 
 
 NOT_READ = {
-    "aggregate": "SELECT COUNT(*) FROM orders WHERE customer_id = ?",
+    "aggregate": "SELECT COUNT(*) FROM orders WHERE status = ?",
     "ambiguous": "SELECT id FROM missing",
     "catalogue": "WITH x AS (SELECT 1 FROM pg_class) SELECT * FROM information_schema.tables, x",
     "computed": "SELECT id, total * 2 FROM orders WHERE id = ?",
@@ -202,5 +250,11 @@ def test_an_entity_with_a_fault_loses_its_questions_then_is_left_out(tmp_path: P
     assert any("orders is left out" in decision for decision in made.decisions)
 
 
+def test_what_was_sent_to_another_database_is_no_question(facts: SchemaFacts) -> None:
+    made = question_of(Statement("SELECT id FROM orders WHERE id = ?", elsewhere="other"), facts)
+    assert isinstance(made, Unserved)
+    assert (made.reason, made.what) == ("elsewhere", "other")
+
+
 def test_every_reason_has_a_test() -> None:
-    assert {*NOT_READ, *NOT_PLACED, "fault"} == set(REASONS)
+    assert {*NOT_READ, *NOT_PLACED, "fault", "elsewhere", "words"} == set(REASONS)

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from migrator.mapping.design.questions import Statement
-from migrator.source.workload.statements import merged, statements_of
+from migrator.source.workload.files import statements_of
+from migrator.source.workload.statements import is_ours, merged
 
 ENGINES = ("sqlite", "postgresql", "mysql")
 
@@ -60,6 +61,58 @@ def test_any_order_gives_the_same() -> None:
         mixed = list(statements)
         random.Random(seed).shuffle(mixed)
         assert merged(mixed, "sqlite") == expected
+
+
+@pytest.mark.parametrize("dialect", ENGINES)
+def test_blanks_and_the_case_of_keywords_make_no_other_text(dialect: str) -> None:
+    ways = [
+        "SELECT a, b FROM t WHERE a = ? AND b IN (?) AND c <= ? ORDER BY a DESC LIMIT 10",
+        "select a,b from t where a=? and b in(?,?) and c<=? order by a desc limit 10",
+        "  Select a\n ,b  From t\tWhere a= ? And b In ( ? ) And c <=? Order  By a Desc Limit 10 ",
+    ]
+    texts = {statements_of(way, dialect)[0].sql for way in ways}
+    assert texts == {ways[0]}
+    assert len(statements_of(";".join(ways), dialect)) == 1
+
+
+def test_names_in_quotes_and_operators_stay_as_they_are() -> None:
+    (only,) = statements_of(
+        """SELECT "From  x", a->>'k' FROM t WHERE "and" <-> b = $1 AND a @> $2 AND n=:n""", "postgresql"
+    )
+    assert only.sql == """SELECT "From  x", a->>? FROM t WHERE "and" <-> b = $1 AND a @> $2 AND n = :n"""
+
+
+@pytest.mark.parametrize("dialect", ENGINES)
+def test_of_a_text_that_does_not_end_nothing_is_left(dialect: str) -> None:
+    (only,) = statements_of("SELECT a FROM t WHERE b = 'secret and so on", dialect)
+    assert only.sql == "SELECT a FROM t WHERE b = ..."
+
+
+def test_writes_that_differ_in_values_or_in_how_many_rows_are_one() -> None:
+    made = statements_of(
+        "INSERT INTO t VALUES (1, 'a', 2.5), (2, NULL, 3);INSERT INTO t VALUES (7, 'b', 1e3)", "mysql"
+    )
+    assert [each.sql for each in made] == ["INSERT INTO t VALUES (?, ?, ?)"]
+
+
+def test_comments_of_a_log_are_left_out_and_what_mysql_runs_of_them_is_kept() -> None:
+    text = "# User@Host: a\n# Query_time: 1\nSELECT /* user 7 */ /*!40001 SQL_NO_CACHE */ a FROM t -- x\n;\n"
+    (only,) = statements_of(text, "mysql")
+    assert only.sql == "SELECT SQL_NO_CACHE a FROM t"
+
+
+@pytest.mark.parametrize(
+    ("sql", "ours"),
+    [
+        ('SELECT root."id" \nFROM "public"."t" AS root \nWHERE root."id" > $1', True),
+        ("SELECT `root` . `id` FROM `t` AS `root` ORDER BY `root` . `id` LIMIT ?", True),
+        ("SELECT COUNT ( * ) FROM ( SELECT ? AS `one_row` FROM `t` LIMIT ? ) AS `migrator_first_rows`", True),
+        ("SELECT root.id FROM roots root", False),
+        ("SELECT id AS root FROM t", False),
+    ],
+)
+def test_statements_of_this_toolkit_are_known(sql: str, *, ours: bool) -> None:
+    assert is_ours(sql) == ours
 
 
 def test_an_empty_file_has_no_statement() -> None:
