@@ -7,7 +7,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from importlib.metadata import version as package_version
-from pathlib import Path
 from threading import RLock
 from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
@@ -20,7 +19,6 @@ from sqlalchemy import (
     Insert,
     Table,
     create_engine,
-    event,
     func,
     insert,
     inspect,
@@ -31,14 +29,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import Pool, StaticPool
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
+from sqlalchemy.pool import Pool
 
 from migrator.journal import schema
 from migrator.journal.failures import LostAnswerError, PassingError, in_words
+from migrator.journal.sqlite import IN_MEMORY, READS, sqlite_engine
 from migrator.model.errors import MigratorError, SettingsError, StoppedError, how_to_install
 from migrator.runtime.retry import Retry
-from migrator.runtime.system import make_private, tell_of_forks
+from migrator.runtime.system import tell_of_forks
 
 # ── The statements in which journals on SQLite, PostgreSQL and MySQL (MariaDB too) differ ──
 
@@ -234,15 +232,6 @@ _DRIVERS = {
 _EXTRAS = {"postgresql+psycopg": "postgres", "mysql+pymysql": "mysql"}
 _CONNECT_TIMEOUT_S = 10
 _FORK_WAIT_S = 5.0
-_BUSY_S = 30
-_IN_MEMORY = (None, "", ":memory:")
-_PRAGMAS = (
-    "synchronous=FULL",
-    # Digests of claimed keys fall anywhere into their table: a cache holds its upper pages, and a page that is written
-    # many times goes from the log into the file once. More would save little: 32 MB of memory, 16 MB of log.
-    "cache_size=-32000",
-    "wal_autocheckpoint=4000",
-)
 
 
 class Database:
@@ -267,19 +256,28 @@ class Database:
         self.tried(self._set_up, twice=True)
 
     @contextmanager
-    def begin(self) -> Iterator[Connection]:
+    def begin(self, *, reads: bool = False) -> Iterator[Connection]:
         """A connection inside of one transaction. SQLite has one writer, so its threads take turns here.
 
+        `reads`: it writes nothing, and sees what is committed; on SQLite it waits for no other process.
         Raises: PassingError where nothing of it was committed and it may pass; LostAnswerError where that is not known.
         """
         committing = False
         try:
-            with self._one_at_a_time or nullcontext(), self.engine.begin() as connection:
+            with (
+                self._one_at_a_time or nullcontext(),
+                self._connected(reads) as connection,
+                connection.begin(),
+            ):
                 self._reached = True
                 yield connection
                 committing = True
         except SQLAlchemyError as error:
             raise self._in_words(error, committing=committing) from None
+
+    def _connected(self, reads: bool) -> Connection:
+        connection = self.engine.connect()
+        return connection.execution_options(**{READS: True}) if reads and self.sqlite else connection
 
     def tried(self, work: Callable[[], Result], *, twice: bool) -> Result:
         """What `work` gives, tried again as a whole while the server is away.
@@ -301,7 +299,7 @@ class Database:
         """No connection to a file of SQLite's may be open in two processes; none is in use once the lock is ours."""
         if self._one_at_a_time is not None:
             self._held = self._one_at_a_time.acquire(timeout=_FORK_WAIT_S)
-            if self.url.database not in _IN_MEMORY:
+            if self.url.database not in IN_MEMORY:
                 self.engine.dispose()
 
     def after_fork(self, *, in_child: bool) -> None:
@@ -409,37 +407,15 @@ def _engine(url: URL) -> Engine:
                 isolation_level=level,
                 execution_options=options,
             )
-        if url.database in _IN_MEMORY:
-            engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
-        else:
-            make_private(Path(str(url.database)))
-            engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": _BUSY_S})
+        return sqlite_engine(url)
     except (NoSuchModuleError, ModuleNotFoundError):
         what = f"the journal {_without_secrets(url)} needs a driver that is not installed"
         raise SettingsError(f"{what}; {how_to_install(_EXTRAS[url.drivername])}") from None
     except OSError as error:
         what = f"the journal {_without_secrets(url)} cannot be created ({error.strerror})"
         raise SettingsError(f"{what}; name another place: `journal:` in the job, or MIGRATOR_HOME") from None
-    event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-    return engine
 
 
 def _without_secrets(url: URL) -> str:
     """The URL without its password and its options."""
     return url.set(query={}).render_as_string(hide_password=True)
-
-
-def _on_connect(connection: Any, record: Any) -> None:
-    """Transactions are ours to begin; every commit reaches the disk."""
-    connection.isolation_level = None
-    for pragma in _PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}").fetchall()
-    # Of several that switch a new file at once, SQLite tells all but one that it is locked, whatever busy_timeout says.
-    switching = Retrying(
-        retry=retry_if_exception(lambda error: "locked" in str(error)),
-        wait=wait_random(max=0.05),
-        stop=stop_after_delay(_BUSY_S),
-        reraise=True,
-    )
-    switching(connection.execute, "PRAGMA journal_mode=WAL").fetchall()

@@ -84,7 +84,7 @@ class SqlMemory:
     @repeatable
     def highest(self) -> int:
         own_row = select(reached_ticket.c.ticket).where(reached_ticket.c.table_id == self.table_id)
-        with self.database.begin() as connection:
+        with self.database.begin(reads=True) as connection:
             return int(connection.execute(own_row).scalar() or 0)
 
     # ── key requests ──
@@ -105,7 +105,7 @@ class SqlMemory:
     @repeatable
     def requests_of(self, keys: Sequence[ItemKey]) -> list[KeyRequest]:
         requests: list[KeyRequest] = []
-        with self.database.begin() as connection:
+        with self.database.begin(reads=True) as connection:
             if not _has_rows(connection, key_request):
                 return []
             for chunk in _chunks(sorted({self._digest(key) for key in keys})):
@@ -296,9 +296,11 @@ class SqlOpenFindings:
     @repeatable
     def settle(self, tickets: Mapping[Root, int], new_findings: Sequence[Finding]) -> None:
         rows = {row["digest"]: row for row in (self._row(finding, tickets) for finding in new_findings)}
+        if not rows:
+            with self.database.begin(reads=True) as connection:
+                if not _has_rows(connection, open_finding, *self._own()):
+                    return
         with self.database.begin() as connection:
-            if not rows and not _has_rows(connection, open_finding, *self._own()):
-                return
             worked = {root_digest(self.table_id, root): ticket for root, ticket in tickets.items()}
             before = dict(self._open_of(connection, sorted(worked)))
             newer = {digest for digest, (root, ticket) in before.items() if ticket > worked[root]}
@@ -323,7 +325,7 @@ class SqlOpenFindings:
     def counts(self, above: int = -1) -> dict[str, int]:
         kind = open_finding.c.kind
         query = select(kind, func.count()).where(*self._own(), open_finding.c.ticket > above).group_by(kind)
-        with self.database.begin() as connection:
+        with self.database.begin(reads=True) as connection:
             return {str(name): int(number) for name, number in connection.execute(query)}
 
     @repeatable

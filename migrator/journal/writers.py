@@ -92,14 +92,14 @@ class SqlWriters:
 
     @repeatable
     def living(self, silent_s: float) -> list[Writer]:
-        with self.database.begin() as connection:
+        with self.database.begin(reads=True) as connection:
             lately = writers.c.alive_at > seconds(connection) - silent_s
             return self._selected(connection, writers.c.table_id == self.table_id, lately)
 
     @repeatable
     def now_s(self) -> float:
         """The journal's time, in seconds since 1970."""
-        with self.database.begin() as connection:
+        with self.database.begin(reads=True) as connection:
             return seconds(connection)
 
     @contextmanager
@@ -165,12 +165,12 @@ class SqlInstances:
 
     @repeatable
     def known(self) -> list[Instance]:
-        with self.database.begin() as connection:
+        with self.database.begin(reads=True) as connection:
             return self._selected(connection)
 
     @repeatable
     def living(self, silent_s: float) -> list[Instance]:
-        with self.database.begin() as connection:
+        with self.database.begin(reads=True) as connection:
             return self._selected(connection, instances.c.alive_at > seconds(connection) - silent_s)
 
     @once_only
@@ -183,7 +183,7 @@ class SqlInstances:
 
     @repeatable
     def now_s(self) -> float:
-        with self.database.begin() as connection:
+        with self.database.begin(reads=True) as connection:
             return seconds(connection)
 
     def _add(self, connection: Connection, entered: Instance) -> None:
@@ -343,7 +343,7 @@ def newest_of(database: Database, job: str) -> Newest | None:
     """The revision that the job's writers work by; None where none is registered."""
 
     def read() -> Newest | None:
-        with database.begin() as connection:
+        with database.begin(reads=True) as connection:
             return _newest(connection, job)
 
     return database.tried(read, twice=True)
@@ -355,7 +355,7 @@ def digests_of(database: Database, job: str) -> dict[str, str]:
     query = select(table.c.writer, table.c.digest).where(table.c.job == job)
 
     def read() -> dict[str, str]:
-        with database.begin() as connection:
+        with database.begin(reads=True) as connection:
             return {row.writer: row.digest for row in connection.execute(query)}
 
     return database.tried(read, twice=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Executable
 from sqlalchemy.engine import URL, Connection, Engine
@@ -79,6 +79,7 @@ def replica_of(
 KEYS_A_SELECT = 200
 """Keys named in one SELECT: far below the 999 parameters of an old SQLite, even for keys of four columns."""
 
+_Fetched: TypeAlias = Callable[[Connection, Executable, frozenset[int]], RawPage]
 PLANS_KEPT = 500
 """Plans whose SELECT is kept: a mapping has one for each entity."""
 
@@ -221,7 +222,7 @@ class SqlSource(SqlTotals):
         after: SourceKey | None,
         upto: SourceKey | None,
         limit: int | None,
-        fetched: Callable[[Connection, Executable, frozenset[int]], RawPage],
+        fetched: _Fetched,
         raw: frozenset[int],
     ) -> RawPage:
         select = self._root_select(plan)
@@ -250,22 +251,33 @@ class SqlSource(SqlTotals):
 
     def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]:
         """Row trees of the keys, as many as there are; all of one snapshot."""
+        return [row for page in self._of_keys(plan, keys, _as_usual, frozenset()) for row in page.rows]
 
+    def read_raw_rows(
+        self, plan: EntityPlan, raw: frozenset[int], keys: Sequence[SourceKey]
+    ) -> list[RawPage]:
+        """The same, with these places raw; none of them where the columns have other types meanwhile."""
+        return self._of_keys(plan, keys, engine_of(self.dialect).connecting.fetched, raw)
+
+    def _of_keys(
+        self, plan: EntityPlan, keys: Sequence[SourceKey], fetched: _Fetched, raw: frozenset[int]
+    ) -> list[RawPage]:
         select = self._root_select(plan)
 
-        def rows(connection: Connection) -> list[RowTree]:
-            trees_read: list[RowTree] = []
+        def pages(connection: Connection) -> list[RawPage]:
+            pages_read: list[RawPage] = []
             for start in range(0, len(keys), KEYS_A_SELECT):
                 chosen = KeySet(tuple(decode_key(key) for key in keys[start : start + KEYS_A_SELECT]))
-                roots = first_rows(connection, select.of(chosen))
-                self._need_no_twins(plan, roots)
-                trees_read += _with_collections(partial(first_rows, connection), plan, chosen, roots)
-            return trees_read
+                read = fetched(connection, select.of(chosen), raw)
+                self._need_no_twins(plan, read.rows)
+                rows_of = partial(first_rows, connection)
+                pages_read.append(replace(read, rows=_with_collections(rows_of, plan, chosen, read.rows)))
+            return pages_read
 
         self._pace.wait()
-        trees = self._reading.read(entity_words(plan), rows)
-        self._pace.took(rows_read(plan, trees))
-        return trees
+        read_pages = self._reading.read(entity_words(plan), pages)
+        self._pace.took(sum(rows_read(plan, page.rows) for page in read_pages))
+        return read_pages
 
     def find_roots(
         self,

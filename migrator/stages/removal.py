@@ -15,7 +15,8 @@ from migrator.model.journal import Journal, Run, SegmentState, Traces
 from migrator.model.live import ConditionalStore, Image, Mark, Marks, Root, Writer, Writers
 from migrator.model.results import Forgotten, RowTraces, UndoCounts
 from migrator.model.table import TOMBSTONE, Item, TableDesign, encode_key, source_text, split_source
-from migrator.stages.live.refresh import TOMBSTONE_DAYS, RowReader
+from migrator.stages.live.refresh import TOMBSTONE_DAYS
+from migrator.stages.live.rounds import RowReader
 from migrator.stages.live.writers import Purge
 from migrator.stages.parallel import TableWalk
 

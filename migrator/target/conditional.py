@@ -28,6 +28,7 @@ from migrator.model.table import STATEMENT_BYTES, TOMBSTONE, Item
 from migrator.runtime.retry import in_context
 from migrator.runtime.system import Forked, tell_of_forks
 from migrator.target.failures import UNPROCESSED, Unprocessed, error_code, holds, passes_in_batch
+from migrator.target.puts import REFUSED, EncodedPut, FirstTries, ItemPut, Put, PutForm, SourceText
 from migrator.target.store import Batch, DynamoStore, Sized, batches
 
 # ── Items that are written in one transaction: all of them, or none of them and why ──
@@ -139,6 +140,7 @@ class ConditionalWrites(Forked):
             "#source": self.design.source_attribute,
             "#type": self.design.type_attribute,
         }
+        self._form = PutForm.of_table(self.design.name, _NOTHING_NEWER, self._own_names | self._names)
         self._connections = int(self.store.client.meta.config.max_pool_connections)
         self._pool = self._new_pool()
         tell_of_forks(self)
@@ -158,7 +160,7 @@ class ConditionalWrites(Forked):
         return self._written(items, self._own_put, fresh=True)
 
     def _written(
-        self, items: Sequence[Item], put: Callable[[Item], dict[str, Any]], *, fresh: bool
+        self, items: Sequence[Item], request: Callable[[Item], dict[str, Any]], *, fresh: bool
     ) -> list[Outcome]:
         before = self.store.sent.taken
         table = self.design.name
@@ -166,9 +168,9 @@ class ConditionalWrites(Forked):
         statements = [_statement(table, number, item) for number, item in enumerate(items)] if fresh else []
         done = self._inserted(statements, before)
         left = [number for number in range(len(items)) if number not in done]
-        work = partial(self._put_or_why_not, before, put)
-        outcomes = dict(zip(left, self._all(work, [items[number] for number in left]), strict=True))
-        return [outcomes.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
+        puts = [ItemPut(items[number], request) for number in left]
+        refused = {left[number]: outcome for number, outcome in self._put_all(puts, before).items()}
+        return [refused.get(number) or Outcome(item, "stored") for number, item in enumerate(items)]
 
     @property
     def takes_encoded(self) -> bool:
@@ -176,17 +178,34 @@ class ConditionalWrites(Forked):
 
     def insert_encoded(self, items: Sequence[EncodedItem]) -> list[Outcome]:
         before = self.store.sent.taken
+        done = self._inserted_encoded(items, before)
+        left = [decode_item(orjson.loads(item[1])) for number, item in enumerate(items) if number not in done]
+        refused = self._put_all([ItemPut(item, self._conditional_put) for item in left], before)
+        return [refused.get(number) or Outcome(item, "stored") for number, item in enumerate(left)]
+
+    def write_encoded(
+        self, items: Sequence[tuple[SourceText, EncodedItem]], ticket: int, *, fresh: bool = False
+    ) -> list[Outcome]:
+        before = self.store.sent.taken
+        done = self._inserted_encoded([item for _, item in items], before) if fresh else set()
+        form = self._form.of(ticket)
+        puts = [
+            EncodedPut(item[1], source, form, self._conditional_put)
+            for number, (source, item) in enumerate(items)
+            if number not in done
+        ]
+        return list(self._put_all(puts, before).values())
+
+    def _inserted_encoded(self, items: Sequence[EncodedItem], before: int) -> set[int]:
         table = self.design.name
         statements = [
             _encoded_statement(table, number, attributes, size)
             for number, (_, attributes, size, _) in enumerate(items)
         ]
-        done = self._inserted(statements, before)
-        left = [decode_item(orjson.loads(item[1])) for number, item in enumerate(items) if number not in done]
-        return self._all(partial(self._put_or_why_not, before, self._conditional_put), left)
+        return self._inserted(statements, before)
 
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
-        transactions = Transactions(self.store, self._conditional_put, self._refused)
+        transactions = Transactions(self.store, self._conditional_put, self.refused)
         work = partial(self._transact_or_why_not, transactions, self.store.sent.taken)
         return [outcome for group_outcomes in self._all(work, groups) for outcome in group_outcomes]
 
@@ -243,10 +262,28 @@ class ConditionalWrites(Forked):
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-    def _put_or_why_not(self, before: int, put: Callable[[Item], dict[str, Any]], item: Item) -> Outcome:
-        """The outcome of a put; `before`: how many items the table had taken before anything was sent."""
+    def _put_all(self, puts: Sequence[Put], before: int) -> dict[int, Outcome]:
+        """The outcomes of those that are not stored, by their numbers.
+
+        Where nothing else is asked of them, the first try of each goes with those of many others. After the first one that
+        failed for another reason than its condition, each goes by itself, with its further tries.
+        """
+        first = FirstTries(self.store, puts, self.refused)
+        if len(puts) > 1 and self.store.takes_encoded and self.store.limit is None:
+            first.send()
+        left = [number for number in range(len(puts)) if number not in first.answered]
+        work = partial(self._put_or_why_not, before)
+        tried = self._all(work, [(puts[number], first.failed.get(number)) for number in left])
+        outcomes = {**first.refused, **dict(zip(left, tried, strict=True))}
+        return {number: outcome for number, outcome in outcomes.items() if outcome.verdict != "stored"}
+
+    def _put_or_why_not(self, before: int, put_and_failure: tuple[Put, Exception | None]) -> Outcome:
+        """The outcome of a put, with the failure of its first try; `before`: how many items the table had taken before
+        anything was sent."""
+        put, failure = put_and_failure
+        item = put.item
         try:
-            return self._put(put(item), item)
+            return self._put(put.request(), item, failure)
         except ItemRefusedError as error:
             if not self.store.sent.taken and not isinstance(error, FullCollectionError):
                 # Nothing says that the table would take any item at all.
@@ -267,24 +304,27 @@ class ConditionalWrites(Forked):
                 raise
             return [Outcome(item, "unwritten", why=UNPROCESSED) for item in items]
 
-    def _put(self, put: dict[str, Any], item: Item) -> Outcome:
+    def _put(self, put: dict[str, Any], item: Item, failure: Exception | None) -> Outcome:
         request = {**put, "ReturnConsumedCapacity": "INDEXES"}
         units = write_units(item_bytes(item))
+        failures = [] if failure is None else [failure]
 
         def once() -> Outcome:
             try:
+                if failures:
+                    raise failures.pop()
                 self.store.metered(units, partial(self.store.client.put_item, **request))
             except ClientError as error:
-                if error_code(error) != "ConditionalCheckFailedException":
+                if error_code(error) != REFUSED:
                     raise
-                return self._refused(item, decode_item(error.response.get("Item", {})))
+                return self.refused(item, decode_item(error.response.get("Item", {})))
             return Outcome(item, "stored")
 
         outcome: Outcome = self.store.retried("put_item", once)
         self.store.sent.taken += 1
         return outcome
 
-    def _refused(self, item: Item, other: Item) -> Outcome:
+    def refused(self, item: Item, other: Item) -> Outcome:
         """The outcome of a put that `other`, the item under its key, refused."""
         owner = str(other.get(self.design.source_attribute, ""))
         ticket = other.get(self.design.ticket_attribute)

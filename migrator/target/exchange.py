@@ -66,6 +66,10 @@ OPERATIONS = frozenset(
 """Those whose requests are plain JSON and whose answers need no more of the model than the names of their parts."""
 
 _SERVICE = "dynamodb"
+_KEPT = 64
+"""Connections that are kept at most, whatever the pool of botocore has: puts go side by side on more."""
+_BLOCK = 64
+"""Bytes of a block of SHA-256. Source: RFC 2104."""
 
 REFERENCE = "reference"
 """What MIGRATOR_LANE says where botocore is to send everything."""
@@ -82,38 +86,45 @@ class Connections:
 
     def __init__(self, session: Any, url: str, at_most: int) -> None:
         self._session = session
-        self._url = url
+        self.url = url
         self._at_most = at_most
         self._idle: list[HTTPConnection] = []
 
     def exchange(self, request: bytes) -> Received:
         """The answer to the bytes of a request, sent once."""
-        connection = self._taken()
+        connection = self.take()
         try:
             connection.sock.sendall(request)
             answer = received(connection.sock)
         except TimeoutError as error:
             connection.close()
-            raise ReadTimeoutError(endpoint_url=self._url, error=error) from error
+            raise ReadTimeoutError(endpoint_url=self.url, error=error) from error
         except (OSError, BrokenFrameError) as error:
             connection.close()
-            raise ConnectionClosedError(endpoint_url=self._url, error=error) from error
+            raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
         except BaseException:
             # Stopped in between: what is left of the answer must not be read as that of another request.
             connection.close()
             raise
-        if answer.ends or len(self._idle) >= self._at_most:
+        self.give_back(connection, ends=answer.ends)
+        return answer
+
+    def give_back(self, connection: HTTPConnection, *, ends: bool = False) -> None:
+        """Keeps a connection on which no answer is awaited. `ends`: nothing can be asked on it any more."""
+        if ends or len(self._idle) >= self._at_most:
             connection.close()
         else:
             self._idle.append(connection)
-        return answer
 
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
 
-    def _taken(self) -> HTTPConnection:
-        """A connection that is open: one that the other side closed meanwhile is readable, and goes."""
+    def take(self) -> HTTPConnection:
+        """A connection that is open: one that the other side closed meanwhile is readable, and goes.
+
+        Raises: botocore's errors of connections.
+        """
         while self._idle:
             try:
                 connection = self._idle.pop()
@@ -125,19 +136,19 @@ class Connections:
         return self._opened()
 
     def _opened(self) -> HTTPConnection:
-        pool = self._session._manager.connection_from_url(self._url)
-        self._session._setup_ssl_cert(pool, self._url, self._session._verify)
+        pool = self._session._manager.connection_from_url(self.url)
+        self._session._setup_ssl_cert(pool, self.url, self._session._verify)
         connection: HTTPConnection = pool._new_conn()
         try:
             connection.connect()
         except NewConnectionError as error:
-            raise EndpointConnectionError(endpoint_url=self._url, error=error) from error
+            raise EndpointConnectionError(endpoint_url=self.url, error=error) from error
         except Urllib3ConnectTimeoutError as error:
-            raise ConnectTimeoutError(endpoint_url=self._url, error=error) from error
+            raise ConnectTimeoutError(endpoint_url=self.url, error=error) from error
         except ssl.SSLError as error:
-            raise SSLError(endpoint_url=self._url, error=error) from error
+            raise SSLError(endpoint_url=self.url, error=error) from error
         except OSError as error:
-            raise ConnectionClosedError(endpoint_url=self._url, error=error) from error
+            raise ConnectionClosedError(endpoint_url=self.url, error=error) from error
         connection.sock.settimeout(pool.timeout.read_timeout)
         return connection
 
@@ -156,7 +167,8 @@ class Secrets(Protocol):
 class _Form:
     """What the requests of one operation have in common as long as credentials and day stay.
 
-    `canonical`: the canonical request before and behind its moment, without the hash of the body that ends it.
+    `canonical`: the canonical request before and behind its moment, without the hash of the body that ends it. `inner`,
+    `outer`: the two hashes of an HMAC, which have the key in them.
     """
 
     headers: Mapping[str, str]
@@ -164,7 +176,8 @@ class _Form:
     canonical: tuple[str, str]
     scope: str
     authorization: str
-    key: bytes
+    inner: Any
+    outer: Any
 
 
 class Signer:
@@ -187,7 +200,11 @@ class Signer:
         canonical = f"{before}{moment}{behind}{sha256(body).hexdigest()}"
         hashed = sha256(canonical.encode()).hexdigest()
         to_sign = f"AWS4-HMAC-SHA256\n{moment}\n{form.scope}\n{hashed}"
-        signature = hmac.digest(form.key, to_sign.encode(), "sha256").hex()
+        # As hmac.digest() with the key that both were made from, which begins anew each time.
+        inner, outer = form.inner.copy(), form.outer.copy()
+        inner.update(to_sign.encode())
+        outer.update(inner.digest())
+        signature = outer.hexdigest()
         signed = {"Authorization": f"{form.authorization}{signature}"}
         return {**form.headers, "X-Amz-Date": moment, **form.token, **signed}
 
@@ -220,7 +237,7 @@ class Signer:
             (before + mark[: -len(moment) - 1], "\n" + behind),
             signer.credential_scope(request),
             f"AWS4-HMAC-SHA256 Credential={signer.scope(request)}, SignedHeaders={names}, Signature=",
-            key,
+            *(sha256(bytes(byte ^ pad for byte in key.ljust(_BLOCK, b"\0"))) for pad in (0x36, 0x5C)),
         )
 
 
@@ -248,7 +265,7 @@ class Exchange:
             "User-Agent": client._user_agent_creator.to_string(),
         }
         self._signer = Signer(self._url, client.meta.region_name, headers)
-        self._connections = connections
+        self.connections = connections
 
     def call(
         self,
@@ -262,10 +279,24 @@ class Exchange:
         `read`: from the JSON of the answer to its parts.
         Raises: ClientError, BotoCoreError as a client does; IncompleteAnswerError where a part is missing.
         """
-        body = _json(params)
+        request = self.request(client, operation, json_of(params))
+        return self.answer(client, operation, params, self.connections.exchange(request), read)
+
+    def request(self, client: Any, operation: str, body: bytes) -> bytes:
+        """The bytes of a request that is sent now; what stands before each request of the client is asked."""
         request = self._signed(operation, body)
         client.meta.events.emit(f"before-send.dynamodb.{operation}", request=request)
-        answer = self._connections.exchange(_bytes(request, self._path))
+        return _bytes(request, self._path)
+
+    def answer(
+        self,
+        client: Any,
+        operation: str,
+        params: Mapping[str, Any],
+        answer: Received,
+        read: Callable[[bytes], Any] = orjson.loads,
+    ) -> dict[str, Any]:
+        """What was received, as `call` gives it. `params`: those of the request."""
         note_answer(client)
         parsed = _parsed(answer, read)
         if answer.status >= 300:
@@ -280,7 +311,7 @@ class Exchange:
         return self.call(client, "Scan", params, read)
 
     def close(self) -> None:
-        self._connections.close()
+        self.connections.close()
 
     def _signed(self, operation: str, body: bytes) -> AWSPreparedRequest:
         secrets = self._credentials.get_frozen_credentials()
@@ -288,7 +319,7 @@ class Exchange:
         return AWSPreparedRequest("POST", self._url, headers, body, stream_output=False)
 
 
-def _json(params: Mapping[str, Any]) -> bytes:
+def json_of(params: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(params, default=_base64)
     except TypeError:
@@ -369,7 +400,7 @@ def open_exchange(client: Any) -> None:
         _log_once(reason)
         return
     session, url = client._endpoint.http_session, client.meta.endpoint_url
-    connections = Connections(session, url, int(client.meta.config.max_pool_connections))
+    connections = Connections(session, url, max(_KEPT, int(client.meta.config.max_pool_connections)))
     client.exchange = Exchange(client, client._request_signer._credentials, connections)
 
 

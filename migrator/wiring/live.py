@@ -33,8 +33,9 @@ from migrator.stages import ownership as owner
 from migrator.stages.cutover.gather import EvidenceGatherer
 from migrator.stages.live import capture
 from migrator.stages.live.capture import CaptureStage, CaptureStatus
-from migrator.stages.live.refresh import LiveEntity, Refresh
+from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions, live_entities
+from migrator.stages.live.rounds import LiveEntity, encoders_of
 from migrator.stages.live.writers import Purge, WriterHeartbeats, both
 from migrator.stages.ownership import keep_direct
 from migrator.stages.removal import Forget
@@ -218,6 +219,12 @@ class ConcurrentEdges:
             *(self.live.marks, self.context.source, self.refresh(check), self.open_findings),
             *(captured, keys, options),
         )
+
+    def encoding_relay(self, check: Callable[[], None]) -> Relay:
+        """One with a function generated for each entity, which pays where it goes on."""
+        relay = self.relay(check)
+        encoders = encoders_of(relay.refresh.rows, relay.refresh.entities)
+        return replace(relay, refresh=replace(relay.refresh, encoders=encoders))
 
 
 def own_revision(context: JobContext) -> Revision:

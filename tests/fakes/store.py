@@ -85,6 +85,14 @@ class FakeStore:
         outcomes = self.write(items_of(items), fresh=True)
         return [outcome for outcome in outcomes if outcome.verdict != "stored"]
 
+    def write_encoded(
+        self, items: Sequence[tuple[str, EncodedItem]], ticket: int, *, fresh: bool = False
+    ) -> list[Outcome]:
+        plain = items_of([item for _, item in items])
+        of_them = [(item[self.design.source_attribute], item[self.design.ticket_attribute]) for item in plain]
+        assert of_them == [(source, ticket) for source, _ in items]
+        return [outcome for outcome in self.write(plain, fresh=fresh) if outcome.verdict != "stored"]
+
     def write_own(self, items: Sequence[Item]) -> list[Outcome]:
         self.check()
         source = self.design.source_attribute

@@ -367,6 +367,17 @@ def test_keys_that_name_a_person_are_masked(shop: Project, tmp_path: Path) -> No
     assert "CUSTOMER#Ann 1" in planned(shop, "--show-keys", "--json").out
 
 
+def test_one_partition_key_is_shown_with_masked_items(shop: Project) -> None:
+    ended = planned(shop, "--show", "CUSTOMER#1")
+    assert ended.code == 0, ended.err
+    assert "ORDER#00000001" in ended.out
+    assert "Ann" not in ended.out
+    assert planned(shop, "--show", "CUSTOMER#1", "--json").data["views"][0]["collections"]
+    nothing = planned(shop, "--show", "CUSTOMER#999")
+    assert (nothing.code, "no row makes an item" in nothing.out) == (1, True)
+    assert planned(shop, "--show", "CUSTOMER#1", "--html", "x.html").code == 2
+
+
 def test_two_designs_stand_side_by_side(shop: Project, tmp_path: Path) -> None:
     other = MAPPING.replace('        GSI1: ["STATUS#{status}", "ORDER#{id:08}"]\n', "").replace(
         "newest_orders", "latest"
@@ -384,7 +395,10 @@ def test_two_designs_stand_side_by_side(shop: Project, tmp_path: Path) -> None:
 def test_a_page_is_written_and_replaced_but_no_other_file(shop: Project, tmp_path: Path) -> None:
     for _ in range(2):
         assert planned(shop, "--html", "plan.html").code == 0
-    assert "Would create table Shop" in (tmp_path / "plan.html").read_text(encoding="utf-8")
+    page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert "Would create table Shop" in page
+    assert "ORDER#00000001" in page, "item collections of real rows"
+    assert "Ann" not in page
     for file, what in {
         "shop.yaml": "no page of migrator's",
         "no/plan.html": "make it first",

@@ -142,7 +142,7 @@ class Race:
 
     def relay(self, before_write: Happens = lambda: None, **options: float) -> Relay:
         """`before_write` stands before each wave of writes, after the rows were read."""
-        made = self.beside.relay(lambda: _nothing(before_write()))
+        made = self.beside.encoding_relay(lambda: _nothing(before_write()))
         made.options = RelayOptions(**options)  # type: ignore[arg-type]
         return made
 

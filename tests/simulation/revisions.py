@@ -13,7 +13,7 @@ from migrator.mapping.heart.changes import needs_memory
 from migrator.model.errors import MigratorError, OldRevisionError, StoppedError
 from migrator.model.live import Writer
 from migrator.stages.live import relay
-from migrator.stages.live.refresh import LiveEntity
+from migrator.stages.live.rounds import LiveEntity
 from migrator.stages.live.writers import outlive
 from tests.fakes.journal import FakeRevisions, RevisionBook
 from tests.golden.heart import check

@@ -79,6 +79,13 @@ class Table:
         outcomes = self.write(items_of(items), fresh=True)
         return [outcome for outcome in outcomes if outcome.verdict != "stored"]
 
+    def write_encoded(
+        self, items: Sequence[tuple[str, EncodedItem]], ticket: int, *, fresh: bool = False
+    ) -> list[Outcome]:
+        plain = items_of([item for _, item in items])
+        assert [(item["_src"], item["_tk"]) for item in plain] == [(source, ticket) for source, _ in items]
+        return [outcome for outcome in self.write(plain, fresh=fresh) if outcome.verdict != "stored"]
+
     def write_together(self, groups: Sequence[Sequence[Item]]) -> list[Outcome]:
         return [outcome for group in groups for outcome in self._send(group)]
 

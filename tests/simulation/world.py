@@ -22,8 +22,9 @@ from migrator.stages.adoption import Adoption
 from migrator.stages.backfill.encoded import EncodedPath, encoded_where_possible
 from migrator.stages.backfill.write import Claims, FastPath, PagePath
 from migrator.stages.live import relay as live_relay
-from migrator.stages.live.refresh import LiveEntity, Refresh
+from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions
+from migrator.stages.live.rounds import LiveEntity, encoders_of
 from migrator.stages.ownership import Keeping, OnRecord
 from tests.fakes.journal import FakeOpenFindings, FakeRevisions
 from tests.fakes.phases import FakePhases
@@ -144,6 +145,15 @@ def apart_entities() -> dict[str, LiveEntity]:
         name: replace(entity, remembered=needs_memory(entity.compiled.plan), together=none)
         for name, entity in live_entities().items()
     }
+
+
+@functools.cache
+def live_encoders(*, atomic: bool) -> Mapping[str, Encoder]:
+    """Of the entities whose items relays make as JSON at once."""
+    entities = live_entities() if atomic else apart_entities()
+    made = encoders_of(Reader(Database(Scheduler(0), captured())), entities)
+    assert "pet" in made
+    return made
 
 
 @functools.cache
@@ -269,10 +279,14 @@ class World:
     def relay(self, refresh: Refresh | None = None, most_marks: int = 4) -> Relay:
         marks = 1 + self.schedule.random.randrange(most_marks)
         options = RelayOptions(marks=marks, roots=2, lease_s=20.0)
+        refresh = refresh or self.refresh(no_fence)
+        if marks % 2:
+            # Both ways beside each other.
+            refresh.encoders = live_encoders(atomic=self.atomic)
         return Relay(
             self.database,
             Reader(self.database),
-            refresh or self.refresh(no_fence),
+            refresh,
             self.open_findings,
             captured(),
             image_keys(),

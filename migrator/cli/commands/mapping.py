@@ -171,6 +171,11 @@ def examples() -> Work:
     show_default=True,
     help="Read all rows of an entity of up to so many; of a larger one some by chance.",
 )
+@click.option(
+    "--show",
+    metavar="KEY",
+    help="Only the items that rows would make under this partition key, such as ARTIST#90.",
+)
 @click.option("--region", help="Whose prices (default: the job's region, or AWS's own setting).")
 @keys_option
 @json_option

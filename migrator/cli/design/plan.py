@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
+from markupsafe import Markup
 
 from migrator.cli.command_line import print_json
 from migrator.cli.design.init import file_text
@@ -17,6 +18,7 @@ from migrator.cli.options import stdout, stop_on_signals
 from migrator.cli.report import refuse_unwritable, write_page
 from migrator.model.capacity import Capacity, Writes
 from migrator.model.errors import CLEAN, DIFFERENT, MigratorError, SettingsError
+from migrator.output.collections import print_views, views_data, views_fragment
 from migrator.output.plan import plan_data, plan_page, print_plan
 from migrator.settings.job import Job, TargetSettings, Tuning, is_job
 from migrator.settings.source import SourceSettings
@@ -27,6 +29,8 @@ from migrator.source.workload.files import statements_of
 from migrator.source.workload.writes import measured_writes, told_writes
 from migrator.stages.design.capacity import NEW_TABLE_UNITS, Around, capacity_of
 from migrator.stages.design.sizing import Bounds, Sizing
+from migrator.stages.report.shown import Showing
+from migrator.stages.report.views import Views
 from migrator.wiring import live
 from migrator.wiring.job import JobContext, open_job, read_job, region_of, secret_providers
 
@@ -45,9 +49,15 @@ class Asked:
     whole_keys: bool
 
 
-def plan(design: Path, compare: Path | None, html: Path | None, as_json: bool, **values: object) -> int:
+def plan(
+    design: Path, compare: Path | None, html: Path | None, show: str | None, as_json: bool, **values: object
+) -> int:
     """The exit code of `migrator plan`."""
     asked = Asked(**values)  # type: ignore[arg-type]
+    if show is not None:
+        if compare is not None or html is not None:
+            raise click.UsageError("--show goes with neither --compare nor --html")
+        return _show(_job_of(design, asked), show, asked, as_json=as_json)
     if html is not None:
         _refuse_other_file(html)
     jobs = [_job_of(path, asked) for path in (design, compare) if path is not None]
@@ -57,8 +67,9 @@ def plan(design: Path, compare: Path | None, html: Path | None, as_json: bool, *
         # Faults of the second design are told before the rows of the first one are read.
         contexts = [until.enter_context(open_job(job, "plan", workers=1, stop=stop.is_set)) for job in jobs]
         capacities = [_capacity(context, asked) for context in contexts]
+        collections = _collections(contexts[0], asked) if html is not None else None
     if html is not None:
-        write_page(html, plan_page(capacities))
+        write_page(html, plan_page(capacities, collections))
         click.echo(f"{html}: written", err=True)
     if as_json:
         print_json(plan_data(capacities))
@@ -96,6 +107,37 @@ def _refuse_other_file(path: Path) -> None:
     refuse_unwritable(path)
     if path.exists() and _OURS not in path.read_bytes()[:4_096].decode("utf-8", "replace"):
         raise SettingsError(f"--html {path}: there already, and no page of migrator's; name another file")
+
+
+# ── item collections of real rows ──
+
+
+def _views(context: JobContext, asked: Asked) -> tuple[Views, Showing]:
+    mapping, plans = context.checked.mapping, context.plans
+    showing = Showing(mapping, plans, whole_keys=asked.whole_keys, whole_values=False)
+    return Views(mapping, context.checked.entities, showing, context.source), showing
+
+
+def _collections(context: JobContext, asked: Asked) -> Markup:
+    """A fragment of the page: the table and each index with collections of a few rows, values masked."""
+    views, showing = _views(context, asked)
+    return views_fragment([showing.view(view) for view in views.all()])
+
+
+def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
+    """The item collections under one partition key, which rows would make; no other row is read."""
+    with open_job(job, "plan", workers=1) as context:
+        views, showing = _views(context, asked)
+        found, notes = views.under(key, time.time())
+        shown = [showing.view(view) for view in found]
+    if as_json:
+        print_json({"views": views_data(shown), "notes": notes})
+    else:
+        print_views(stdout(), shown)
+        click.echo("" if shown else "no row makes an item under this partition key")
+    for note in notes:
+        click.echo(note, err=True)
+    return CLEAN if shown else DIFFERENT
 
 
 # ── figures ──

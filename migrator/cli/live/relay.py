@@ -104,7 +104,7 @@ def relay(command_job: CommandJob, once: bool, dry_run: bool, workers: int, **op
         highest = edges.memory.highest()
         if options["metrics_port"] is not None:
             report.serve(options["metrics_host"], options["metrics_port"])
-        daemon = Daemon(edges.relay, edges.heartbeats, report, edges.guard, workers, stop)
+        daemon = Daemon(edges.encoding_relay, edges.heartbeats, report, edges.guard, workers, stop)
         with RunEnd(journal, run, read.hooks), shown_live(report.line):
             _run(daemon, once=once)
         if once:

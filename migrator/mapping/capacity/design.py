@@ -60,12 +60,17 @@ def asking(mapping: MappingModel, index: Index, type_: str) -> list[Pattern]:
 
 def unasked_entries(mapping: MappingModel) -> list[tuple[str, str]]:
     """(index, type) of entries that the key of no pattern can match."""
-    return [
-        (index.name, key.item.type)
-        for index in mapping.table.indexes
-        for key in stored_keys(mapping, index)
-        if not asking(mapping, index, key.item.type)
-    ]
+    unasked = []
+    for index in mapping.table.indexes:
+        asked = {
+            key.item.type
+            for pattern in mapping.patterns.values()
+            if pattern.index == index.name
+            for key in reachable_keys(mapping, pattern, index)
+        }
+        types = (key.item.type for key in stored_keys(mapping, index))
+        unasked += [(index.name, type_) for type_ in types if type_ not in asked]
+    return unasked
 
 
 def narrower(mapping: MappingModel) -> dict[str, Index]:
@@ -161,14 +166,16 @@ class KeyMask:
             )
             for index in places_of(mapping)
         }
+        designs = {design.type: plan for plan in plans for design in plan.entity.items}
         secret = {
-            (index.name, design.type)
-            for plan in plans
+            (index.name, key.item.type)
             for index in places_of(mapping)
-            for design in plan.entity.items
             for key in stored_keys(mapping, index)
-            if key.item.type == design.type
-            and any(form is not None and redaction.hides_key(plan, form) for form in key.partition)
+            if key.item.type in designs
+            and any(
+                form is not None and redaction.hides_key(designs[key.item.type], form)
+                for form in key.partition
+            )
         }
         return cls(templates, frozenset(secret), whole)
 

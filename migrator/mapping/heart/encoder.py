@@ -68,8 +68,7 @@ class EncodedPage:
 def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> EncodedPage:
     """The items of the rows, with their ticket; a row that items_for() refuses is a finding, and the others go on."""
     entity = encoder.entity
-    name = entity.table.ticket_attribute
-    end = f',{json.dumps(name)}:{{"N":"{ticket}"}}}}'
+    end, more = _ending(entity, ticket)
     items: list[EncodedItem] = []
     refused: list[Finding] = []
 
@@ -81,7 +80,6 @@ def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> E
             refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
 
     if page.raw == encoder.raw:
-        more = text_bytes(name) + number_bytes(ticket) - len(end.encode())
         encoder.encode(page.rows, end, more, items, left)
     else:
         for row in page.rows:
@@ -90,6 +88,40 @@ def encode_page(encoder: Encoder, page: RawPage, ticket: int, now_s: float) -> E
         return EncodedPage(len(page.rows), items, 0, refused)
     kept = [item for item in items if item[3] is None or item[3] > now_s]
     return EncodedPage(len(page.rows), kept, len(items) - len(kept), refused)
+
+
+def encode_rows(
+    encoder: Encoder, page: RawPage, ticket: int, now_s: float
+) -> Iterator[tuple[Row, list[EncodedItem], Finding | None]]:
+    """Of each row by itself its items, with their ticket, and why it has none where items_for() refuses it."""
+    entity = encoder.entity
+    end, more = _ending(entity, ticket)
+    items: list[EncodedItem] = []
+    refused: list[Finding] = []
+
+    def left(row: Row) -> None:
+        tree = page.whole(row)
+        try:
+            items.extend(_by_reference(entity, tree, ticket))
+        except RowError as error:
+            refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
+
+    for row in page.rows:
+        items, refused = [], []
+        if page.raw == encoder.raw:
+            encoder.encode((row,), end, more, items, left)
+        else:
+            left(row)
+        if entity.table.ttl is not None:
+            items = [item for item in items if item[3] is None or item[3] > now_s]
+        yield row, items, refused[0] if refused else None
+
+
+def _ending(entity: CompiledEntity, ticket: int) -> tuple[str, int]:
+    """The JSON that ends an item, and how many bytes DynamoDB counts for it beyond those of the text."""
+    name = entity.table.ticket_attribute
+    end = f',{json.dumps(name)}:{{"N":"{ticket}"}}}}'
+    return end, text_bytes(name) + number_bytes(ticket) - len(end.encode())
 
 
 def _by_reference(entity: CompiledEntity, row: RowTree, ticket: int) -> Iterator[EncodedItem]:

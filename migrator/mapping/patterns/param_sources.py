@@ -103,18 +103,12 @@ def forms_of(mapping: Mapping, entity: Entity, item: ItemDesign, index: Index) -
     own = index.own_attributes(mapping.table)
     keys |= {attribute.name: form for attribute, form in zip(own, entry, strict=False)}
     forms: list[Form] = []
-    by_entry = any(
-        item_entry.index == index.name
-        for e in mapping.entities.values()
-        for i in e.items
-        for item_entry in i.entries
-    )
     for name in (attribute.name for attribute in index.attributes):
         if name in keys:
             forms.append(keys[name])
         elif name in attributes:
             forms.append(_attribute_form(attributes[name]))
-        elif _keeps(item, name, by_entry=by_entry):
+        elif _keeps(mapping, item, index, name):
             forms.append(None)
         else:
             break
@@ -149,11 +143,18 @@ def _attribute_form(expression: Expression) -> Form:
     return expression if isinstance(expression, Template) else None
 
 
-def _keeps(item: ItemDesign, name: str, *, by_entry: bool) -> bool:
+def _keeps(mapping: Mapping, item: ItemDesign, index: Index, name: str) -> bool:
     """Whether a kept column may be the key attribute. `keep: all` says nothing where items write the key of the index."""
     if isinstance(item.keep, tuple):
         return name in item.keep
-    return item.keep == "all" and name not in item.keep_except and not by_entry
+    if item.keep != "all" or name in item.keep_except:
+        return False
+    return not any(
+        entry.index == index.name
+        for entity in mapping.entities.values()
+        for design in entity.items
+        for entry in design.entries
+    )
 
 
 def _form(template: Template) -> list[object]:

@@ -188,6 +188,7 @@ Trait: TypeAlias = Literal[
     "compares in hex",
     "enums by place",
     "nested as JSON",
+    "numbers as an array",
     "partitions by the first column",
     "rounds floats",
     "rows compared as a whole",

@@ -33,12 +33,11 @@ from migrator.model.table import (
 )
 from migrator.stages.live.refresh import (
     Refresh,
-    RowReader,
-    UnwrittenError,
     drawn,
     highest_above,
     refuse_above,
 )
+from migrator.stages.live.rounds import RowReader, UnwrittenError
 from migrator.stages.live.send import send, sorted_out, waves
 
 # ── A page of rows written beside other writers: the conditional path of a backfill ──

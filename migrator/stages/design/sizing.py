@@ -32,6 +32,9 @@ _PAGE_ROWS = 1_000
 _KEYS_AT_ONCE = 200
 _CALLS_BY_SQL = 10
 """Of a pattern whose rows are too many to be read: each call is a statement that the application sends, too."""
+_ALL_CALLS = 4_000
+_FEWEST_CALLS = 20
+"""Of a pattern, however many patterns there are."""
 _MORE = 1.25
 """A tenth of the drawn parameters are in no row, and are left out here."""
 
@@ -233,7 +236,7 @@ class Sizing:
             assert index is not None
             named = {key.entity.name for key in reachable_keys(self.mapping, pattern, index)}
             by_sql = any(name.partition("@")[0] in named for name in sampled)
-            wanted = _CALLS_BY_SQL if by_sql else self.bounds.calls
+            wanted = _CALLS_BY_SQL if by_sql else self._wanted()
             drawn = draw(self.mapping, pattern, pool, round(wanted * _MORE), self.bounds.seed)
             params = [chosen for chosen in drawn.draws if not chosen.absent][:wanted]
             question = Question(self.mapping, pattern, pool.plans)
@@ -242,6 +245,11 @@ class Sizing:
             )
             called.append(_Called(question, params, calls, drawn.why, by_sql, frozenset(named)))
         return called
+
+    def _wanted(self) -> int:
+        """Calls of each pattern: fewer where there are many patterns."""
+        share = _ALL_CALLS // max(1, len(self.mapping.patterns))
+        return min(self.bounds.calls, max(_FEWEST_CALLS, share))
 
     def _pattern(self, called: _Called, rows: Mapping[str, int]) -> PatternReads:
         pattern, why = called.question.pattern, called.why

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-from migrator.mapping.heart.items import CompiledEntity, keys_for, project, stamp
-from migrator.model.edges import Control, ObjectStore
+from migrator.mapping.heart.encoder import Encoder
+from migrator.mapping.heart.items import stamp
+from migrator.model.edges import Control, ObjectStore, RawPage
 from migrator.model.errors import SettingsError, StoppedError
-from migrator.model.facts import EntityPlan
 from migrator.model.journal import Finding
 from migrator.model.live import ConditionalStore, KeyRequest, Memory, Outcome, Root, Tickets
 from migrator.model.results import Refreshed
@@ -19,72 +19,23 @@ from migrator.model.table import (
     TOMBSTONE,
     Item,
     ItemKey,
-    RowTree,
     SourceKey,
     TableDesign,
     item_key_text,
     source_text,
     split_source,
 )
-from migrator.stages.live.send import root_of, send, sorted_out
-
-# ── One round of a refresh: a ticket, what was read with it, and what came of writing that ──
-
-
-@dataclass(slots=True)
-class Written:
-    """What came of one write: the root and the key of the item, and whether it is a put or a tombstone."""
-
-    outcome: Outcome
-    root: Root
-    key: ItemKey
-    is_put: bool
-
-
-def written_of(outcome: Outcome, table: TableDesign) -> Written:
-    item = outcome.item
-    is_put = item[table.type_attribute] != TOMBSTONE
-    return Written(outcome, root_of(item, table), table.key_of(item), is_put)
-
-
-class UnwrittenError(StoppedError):
-    """The table took other items, and some not. `roots`: those of the latter; `items`: their keys, each with why."""
-
-    def __init__(self, unwritten: Sequence[Written]) -> None:
-        self.items = {write.key: write.outcome.why for write in unwritten}
-        self.roots = frozenset(write.root for write in unwritten)
-        whys = "; ".join(sorted(set(self.items.values())))
-        super().__init__(f"the table does not take an item of its rows: {whys}")
-
-
-def refuse_unwritten(written: Sequence[Written]) -> None:
-    """Raises: UnwrittenError where an item was not taken."""
-    unwritten = [write for write in written if write.outcome.verdict == "unwritten"]
-    if unwritten:
-        raise UnwrittenError(unwritten)
-
-
-@dataclass
-class Round:
-    """`had_keys`: keys that each root had. `states`: the items that it has. `recalled`: keys that were intended for it
-    before.
-
-    `rolled_back`: keys that could have been written, in transactions that were not.
-    """
-
-    ticket: int
-    had_keys: Mapping[Root, set[ItemKey]]
-    states: dict[Root, dict[ItemKey, Item]]
-    recalled: dict[Root, frozenset[ItemKey]] = field(default_factory=dict)
-    written: list[Written] = field(default_factory=list)
-    rolled_back: set[tuple[Root, ItemKey]] = field(default_factory=set)
-
-    def stale(self) -> Iterator[tuple[Root, ItemKey]]:
-        """Keys that a root had and has not, in one order, so that a schedule can be replayed."""
-        for root, items in self.states.items():
-            had = {*self.had_keys[root], *self.recalled.get(root, ())} - items.keys()
-            yield from ((root, key) for key in sorted(had, key=repr))
-
+from migrator.stages.live.rounds import (
+    STORED,
+    LiveEntity,
+    RawReader,
+    Round,
+    RowReader,
+    Written,
+    refuse_unwritten,
+    written_of,
+)
+from migrator.stages.live.send import send, sorted_out
 
 # ──
 # Refresh: makes the items of root rows what the rows say now. The one way to write concurrently with other writers.
@@ -95,12 +46,6 @@ RootKeys: TypeAlias = Mapping[Root, Collection[ItemKey]]
 ROUNDS = 20
 """Rounds after which roots whose keys still move from one to another are left to a later try."""
 TOMBSTONE_DAYS = 7
-
-
-class RowReader(Protocol):
-    """Reads root rows by key; each call begins a snapshot of its own."""
-
-    def read_rows(self, plan: EntityPlan, keys: Sequence[SourceKey]) -> list[RowTree]: ...
 
 
 def drawn(tickets: Tickets, memory: Memory, control: Control) -> int:
@@ -164,16 +109,6 @@ class UnsettledError(StoppedError):
     """Rows changed hands faster than they could be followed; the same work succeeds later."""
 
 
-@dataclass(frozen=True)
-class LiveEntity:
-    """`remembered`: its keys cannot be worked out from one row, so they are remembered (rule 7). `together`: item types
-    that are written in one transaction (see mapping/check/keys.py)."""
-
-    compiled: CompiledEntity
-    remembered: bool
-    together: frozenset[str] = frozenset()
-
-
 @dataclass
 class Refresh:
     """Rules 2, 3, 4 and 7 of docs/protocol.md. `check` raises when its worker must write no more."""
@@ -189,6 +124,8 @@ class Refresh:
     check: Callable[[], None]
     clock: Callable[[], float] = time.time
     objects: ObjectStore | None = None
+    encoders: Mapping[str, Encoder] = field(default_factory=dict)
+    """By entity; used with a store that takes what they make."""
 
     def __call__(self, root_keys: RootKeys, inserted: Collection[Root] = ()) -> Refreshed:
         """Refreshes the roots, and the roots that own a key which one of them wants.
@@ -275,28 +212,28 @@ class _Refreshing:
         by_entity: dict[str, list[SourceKey]] = defaultdict(list)
         for name, key in root_keys:
             by_entity[name].append(key)
-        states: dict[Root, dict[ItemKey, Item]] = {root: {} for root in root_keys}
-        had = {root: set(keys) for root, keys in root_keys.items()}
+        refresh_round = Round(
+            ticket,
+            {root: set(keys) for root, keys in root_keys.items()},
+            {root: {} for root in root_keys},
+        )
         self._forget(root_keys.keys(), ticket)
         for name, keys in by_entity.items():
-            entity = self.stage.entities[name].compiled
-            rows = self.stage.rows.read_rows(entity.plan, keys)
-            projected = project(entity, rows, self.stage.clock())
-            self.result.refused += projected.refused
-            if projected.objects and self.stage.objects is not None:
-                self.stage.objects.put(projected.objects)
-            refused = {finding.source_key for finding in projected.refused}
-            for row in rows:
-                root = (name, entity.source_key(row))
-                # A source whose keys ignore case finds another row as well: it is none of those that were asked for.
-                if root in had:
-                    had[root] |= keys_for(entity, row, refused=root[1] in refused)
-            for item in projected.items:
-                root = root_of(item, self.stage.table)
-                if root in states:
-                    states[root][self.stage.table.key_of(item)] = item
+            self.result.refused += self._read_entity(refresh_round, name, keys)
         self.result.roots += len(root_keys)
-        return Round(ticket, had, states)
+        return refresh_round
+
+    def _read_entity(self, refresh_round: Round, name: str, keys: Sequence[SourceKey]) -> list[Finding]:
+        stage, entity = self.stage, self.stage.entities[name].compiled
+        encoder = stage.encoders.get(name)
+        if encoder is None:
+            rows = stage.rows.read_rows(entity.plan, keys)
+            return refresh_round.read_items(entity, rows, stage.clock(), stage.objects)
+        if isinstance(stage.rows, RawReader):
+            pages = stage.rows.read_raw_rows(entity.plan, encoder.raw, keys)
+        else:
+            pages = [RawPage(stage.rows.read_rows(entity.plan, keys))]
+        return refresh_round.read_encoded(encoder, pages, stage.clock())
 
     def _remember(self, refresh_round: Round) -> list[Root]:
         """Adds the keys that were intended before; the roots that another writer has read later, which are not written."""
@@ -318,13 +255,15 @@ class _Refreshing:
     def _write(self, refresh_round: Round) -> None:
         stage = self.stage
         tombstones = [stage.tombstone(root, key, refresh_round.ticket) for root, key in refresh_round.stale()]
-        live = [item for items in refresh_round.states.values() for item in items.values()]
+        live, encoded = refresh_round.live_items()
         stamp(live, stage.table, refresh_round.ticket)
         sending = sorted_out([*tombstones, *live], stage.table, stage.together, self.apart)
+        sending.encoded, sending.ticket = encoded, refresh_round.ticket
         inserted, self.inserted = self.inserted, frozenset()
         outcomes = send(stage.store, sending, stage.table, stage.check, fresh=inserted)
         self.result.apart |= dict.fromkeys(sending.findings())
         refresh_round.written += [written_of(outcome, stage.table) for outcome in outcomes]
+        refresh_round.written += [Written(STORED, root, key, is_put=True) for root, key in sending.stored]
         refuse_unwritten(refresh_round.written)
         refuse_above(highest_above(outcomes, refresh_round.ticket), stage.tickets, stage.memory)
         refresh_round.rolled_back |= {

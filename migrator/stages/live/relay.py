@@ -25,7 +25,8 @@ from migrator.model.live import Mark, Marks, OpenFindings, Root, RootFinder
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.results import Worked
 from migrator.model.table import ItemKey
-from migrator.stages.live.refresh import LiveEntity, Refresh, UnsettledError, UnwrittenError
+from migrator.stages.live.refresh import Refresh, UnsettledError
+from migrator.stages.live.rounds import LiveEntity, UnwrittenError
 
 # ──
 # Relay: takes marks, refreshes the root rows that they touch, and puts the marks away when their items are
@@ -232,7 +233,7 @@ class Relay:
 
     def _is_under_way(self, mark: Mark) -> bool:
         """Whether a part of its roots is done. A cursor of another mapping counts other lookups: its work begins anew."""
-        return mark.cursor.partition(":")[0] == self._revision
+        return bool(mark.cursor) and mark.cursor.partition(":")[0] == self._revision
 
     @property
     def _revision(self) -> str:

@@ -6,8 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol, runtime_checkable
 
-from migrator.mapping.heart.wire import item_bytes
+import orjson
+
+from migrator.mapping.heart.encoder import EncodedItem
+from migrator.mapping.heart.wire import decode_item, item_bytes
 from migrator.model.errors import ItemRefusedError, NeverTakenError
 from migrator.model.journal import Finding
 from migrator.model.live import ConditionalStore, Outcome, Root
@@ -19,6 +23,7 @@ from migrator.model.table import (
     Item,
     ItemKey,
     TableDesign,
+    source_text,
     split_source,
 )
 
@@ -26,14 +31,39 @@ Group = list[Item]
 _SO = "so they were written one by one, and a reader may see a mix of them"
 
 
+@runtime_checkable
+class EncodedWrites(Protocol):
+    """A ConditionalStore that also takes items as JSON in DynamoDB's form.
+
+    `takes_encoded`: whether it does now, for which its requests must go by our own exchange.
+    """
+
+    @property
+    def takes_encoded(self) -> bool: ...
+
+    def write_encoded(
+        self, items: Sequence[tuple[str, EncodedItem]], ticket: int, *, fresh: bool = False
+    ) -> list[Outcome]:
+        """As `ConditionalStore.write`; the outcomes of those alone that are not stored.
+
+        Each item with what its `_src` holds; `ticket`: which all of them carry.
+        """
+
+
 @dataclass
 class TransactionGroups:
-    """The writes to be sent. `groups`: transactions, each of one root. `too_big`: roots whose items do not fit in one."""
+    """The writes to be sent. `groups`: transactions, each of one root. `too_big`: roots whose items do not fit in one.
+
+    `encoded`: items as JSON, which carry `ticket`; `stored`: those of them that the table took, once they were sent.
+    """
 
     tombstones: list[Item] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     live: list[Item] = field(default_factory=list)
     too_big: dict[Root, str] = field(default_factory=dict)
+    encoded: list[tuple[Root, EncodedItem]] = field(default_factory=list)
+    ticket: int = 0
+    stored: list[tuple[Root, ItemKey]] = field(default_factory=list)
 
     def add(self, items: Iterable[Item], table: TableDesign) -> None:
         for item in items:
@@ -92,6 +122,11 @@ def send(
     A group that DynamoDB does not take as one is added to those that are too big.
     """
     sent = _Sent()
+    takes_encoded = isinstance(store, EncodedWrites) and store.takes_encoded
+    if not takes_encoded or len({item[0] for _, item in sending.encoded}) < len(sending.encoded):
+        # Two rows make one key: the later one is to meet the item of the first.
+        sending.live += [item_of(encoded) for _, encoded in sending.encoded]
+        sending.encoded = []
     # Tombstones before puts: a key that moves from one root to another is free when it is wanted.
     for wave in waves(sending.tombstones, table):
         check()
@@ -107,7 +142,33 @@ def send(
         for is_fresh, items in by_freshness.items():
             check()
             sent.add(items, partial(store.write, items, fresh=is_fresh))
-    return sent.result()
+    if isinstance(store, EncodedWrites):
+        _send_encoded(store, sending, sent, table, check, fresh)
+    return sent.result(is_taken=bool(sending.stored))
+
+
+def _send_encoded(
+    store: EncodedWrites,
+    sending: TransactionGroups,
+    sent: _Sent,
+    table: TableDesign,
+    check: Callable[[], None],
+    fresh: Collection[Root],
+) -> None:
+    by_freshness: dict[bool, list[tuple[Root, EncodedItem]]] = defaultdict(list)
+    for root, item in sending.encoded:
+        by_freshness[bool(fresh) and root in fresh].append((root, item))
+    for is_fresh, part in by_freshness.items():
+        check()
+        named = [(source_text(*root), item) for root, item in part]
+        try:
+            outcomes = store.write_encoded(named, sending.ticket, fresh=is_fresh)
+        except NeverTakenError as error:
+            sent.stuck.append(error)
+            outcomes = [Outcome(item_of(item), "unwritten", why=str(error)) for _, item in part]
+        sent.outcomes += outcomes
+        refused = {table.key_of(outcome.item) for outcome in outcomes}
+        sending.stored += [(root, item[0]) for root, item in part if item[0] not in refused]
 
 
 @dataclass
@@ -125,8 +186,9 @@ class _Sent:
             self.stuck.append(error)
             self.outcomes += [Outcome(item, "unwritten", why=str(error)) for item in items]
 
-    def result(self) -> list[Outcome]:
-        if self.stuck and all(outcome.verdict == "unwritten" for outcome in self.outcomes):
+    def result(self, *, is_taken: bool) -> list[Outcome]:
+        """`is_taken`: whether the table took something that has no outcome here."""
+        if self.stuck and not is_taken and all(outcome.verdict == "unwritten" for outcome in self.outcomes):
             raise self.stuck[0]
         return self.outcomes
 
@@ -195,6 +257,11 @@ def _too_big(group: Group) -> str:
     else:
         return ""
     return f"atomic: the row comes to {what}, {_SO}"
+
+
+def item_of(encoded: EncodedItem) -> Item:
+    """The item that is encoded."""
+    return decode_item(orjson.loads(encoded[1]))
 
 
 def root_of(item: Item, table: TableDesign) -> Root:

@@ -113,7 +113,15 @@ SQL = Sql(
     tables_in_any_case=False,
     columns_in_any_case=False,
     takes_unknown_for_text=False,
-    traits=frozenset({"casts to read", "nested as JSON", "collates", "partitions by the first column"}),
+    traits=frozenset(
+        {
+            "casts to read",
+            "nested as JSON",
+            "numbers as an array",
+            "collates",
+            "partitions by the first column",
+        }
+    ),
 )
 
 
