@@ -32,7 +32,7 @@ from migrator.model.table import (
 )
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import Forked, tell_of_forks
-from migrator.target.answers import checked_last
+from migrator.target.answers import checked_last, consumed_by_meter, consumed_units
 from migrator.target.failures import (
     UNPROCESSED,
     Unprocessed,
@@ -43,7 +43,7 @@ from migrator.target.failures import (
     passes_at,
 )
 from migrator.target.scans import read_as_texts, read_one_by_one, scan_answers
-from migrator.target.throttle import WriteLimit, consumed_by_meter, consumed_units
+from migrator.target.throttle import WriteLimit
 
 # ── Items cut into batches that BatchWriteItem takes ──
 
