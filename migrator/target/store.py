@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ from migrator.target.failures import (
     passes_at,
 )
 from migrator.target.scans import read_as_texts, read_one_by_one, scan_answers
-from migrator.target.throttle import TABLE, WriteLimit
+from migrator.target.throttle import WriteLimit, consumed_by_meter, consumed_units
 
 # ── Items cut into batches that BatchWriteItem takes ──
 
@@ -88,39 +87,6 @@ def _fitting(batch: Batch, units_at_most: float | None) -> int:
     while _fits(batch[: number + 1], units_at_most):
         number += 1
     return number
-
-
-# ── What an answer says that a request consumed ──
-#
-# Source: API reference, ConsumedCapacity. That it is there is required where it was asked for (target/answers.py); an
-# endpoint that is not AWS may leave out what it says of indexes.
-
-
-def consumed_units(answer: Mapping[str, Any]) -> float:
-    """Capacity units in all, those of indexes included; 0 where the endpoint names none."""
-    return sum(float(part.get("CapacityUnits", 0.0)) for part in _parts(answer))
-
-
-def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
-    """Units of the table (its local indexes included) and of each global index; None where the answer has none.
-
-    Needs ReturnConsumedCapacity: INDEXES; from an answer without that, all is taken for the table's.
-    """
-    units: Counter[str] = Counter()
-    is_reported = False
-    for part in _parts(answer):
-        is_reported = True
-        indexes = part.get("GlobalSecondaryIndexes") or {}
-        apart = {name: float(index.get("CapacityUnits", 0.0)) for name, index in indexes.items()}
-        # Taken from the sum: local indexes stand beside "Table" there, and draw on the table's capacity.
-        units.update(apart | {TABLE: float(part.get("CapacityUnits", 0.0)) - sum(apart.values())})
-    return dict(units) if is_reported else None
-
-
-def _parts(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """One part per table; a batch answers with a list, another operation with the part itself."""
-    capacity = answer.get("ConsumedCapacity") or []
-    yield from (part for part in ([capacity] if isinstance(capacity, Mapping) else capacity) if part)
 
 
 # ── The items of one table over a client: batches within the limits, and what was not taken sent again ──
@@ -344,8 +310,7 @@ class DynamoStore(Forked):
             request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
             # Which of them are left the answer does not say by number: taken for the largest.
             largest = sizes if len(left) == len(sizes) else sorted(sizes)[-len(left) :]
-            units_about = 0 if self.limit is None else sum(map(write_units, largest))
-            answer = self.metered(units_about, partial(self.client.batch_write_item, **request))
+            answer = self.metered(self._units(largest), partial(self.client.batch_write_item, **request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             self.sent.taken, answered = self.sent.taken + sent - len(left), True
@@ -369,6 +334,10 @@ class DynamoStore(Forked):
             if left and len(left) < remaining:
                 self.retry.pause()
         return Receipt(write_units=units, requests=count)
+
+    def _units(self, sizes: Sequence[int]) -> int:
+        """Write units of items of these sizes, where there is a limit that asks."""
+        return 0 if self.limit is None else sum(map(write_units, sizes))
 
     def _keys_of(self, requests: list[dict[str, Any]]) -> tuple[ItemKey, ...]:
         wired = (

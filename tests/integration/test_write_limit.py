@@ -12,9 +12,9 @@ from typing import Any
 from migrator.model.table import Index, Item, KeyAttribute, TableDesign
 from migrator.runtime.retry import Backoff
 from migrator.target.client import dynamodb_client
-from migrator.target.store import DynamoStore, consumed_by_meter
+from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
-from migrator.target.throttle import TABLE, Request, WriteLimit
+from migrator.target.throttle import TABLE, Request, WriteLimit, consumed_by_meter
 from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Faults
 from tests.support_fence import no_fence

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from migrator.target.store import consumed_by_meter, consumed_units
-from migrator.target.throttle import TABLE
+from migrator.target.throttle import TABLE, consumed_by_meter, consumed_units
 
 PART = {
     "TableName": "T",
