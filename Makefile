@@ -19,7 +19,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint format test journeys engines soak alone bench runbook demo shop pins docs lock bases clean
+.PHONY: help setup lint format test journeys engines soak alone bench runbook demo shop pins docs pages lock bases clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,7 @@ lint: setup ## style, form, types, the arrows of the house, the shipped mappings
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/compose.yaml
 	$(BIN)/hadolint docker/Dockerfile
 	@$(BIN)/migrator mapping check $(MAPPINGS) >$(VENV)/mappings.txt 2>&1 || { cat $(VENV)/mappings.txt; exit 1; }
+	$(BIN)/python -m docs.generate_site
 
 format: setup ## put every file into form
 	$(BIN)/ruff check --quiet --fix .
@@ -74,7 +75,7 @@ alone: setup ## moves, reads and their noise under load, one after the other: so
 bench: setup ## figures of speed, which want a quiet machine: some fifteen minutes
 	$(BIN)/python -m pytest -q -s -m bench
 
-runbook: setup ## every command of docs/runbook.md, as printed: three minutes
+runbook: setup ## every command of docs/runbook.md and docs/tutorial.md, as printed: four minutes
 	$(BIN)/python -m pytest -q -m runbook tests/journey/test_runbook.py
 
 demo: setup ## the shop, from SQLite to an embedded DynamoDB (SCALE=10 for ten times as much)
@@ -86,7 +87,10 @@ shop: setup ## the shop as a web service, until Ctrl-C (PORT=8001 for another po
 pins: setup ## write tests/outside/__snapshots__ anew, where a change of helps, JSON keys or DDL is meant
 	$(BIN)/python -m pytest -q tests/outside --snapshot-update
 
-docs: setup ## write the pages of docs/ and the schema that are made from the code
+docs: setup ## make the site of docs/ in build/docs/html; a broken link is an error
+	$(BIN)/python -m docs.generate_site
+
+pages: setup ## write the pages of docs/ and the schema that are made from the code
 	$(BIN)/migrator mapping schema >mappings/mapping.schema.json
 	$(BIN)/migrator mapping schema --of-jobs >jobs/job.schema.json
 	$(BIN)/python -m docs.generate_patterns

@@ -134,6 +134,10 @@ def wide(tables: int) -> Schema:
         f" name VARCHAR(20), made_at TIMESTAMP NOT NULL);\n"
         for n in range(tables)
     )
+    script += "".join(
+        f"INSERT INTO t{n} VALUES (1, NULL, 'a', '2026-01-01 00:00:00'), (2, {1 if n else 'NULL'}, 'b', '2026-01-02 00:00:00');\n"
+        for n in range(tables)
+    )
     statements = "".join(
         f"SELECT x.id, y.name FROM t{n} x JOIN t{n - 1} y ON y.id = x.p WHERE x.p = ? ORDER BY x.made_at, x.id;\n"
         for n in range(1, tables)

@@ -57,7 +57,7 @@ for _commands in SECTIONS.values():
 
 
 def main(args: list[str] | None = None) -> NoReturn:
-    """Runs the command line; ends the process with the exit codes of docs/architecture.md."""
+    """Runs the command line; ends the process with the exit codes of docs/scripts.md."""
     sys.exit(run(args))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from itertools import islice
 from typing import Any, TypeAlias
 
 from migrator.mapping.patterns.param_sources import Form, forms_of
@@ -97,7 +98,8 @@ def _of_design(
     readings: list[_Texts] = [{}]
     for template, value in zip(templates, asked.partition, strict=True):
         if template is not None:
-            own = list(_readings(template, str(value)))
+            # One more than is looked at: a text of separators alone has more readings than anybody could wait for.
+            own = list(islice(_readings(template, str(value)), _READINGS + 1))
             readings = [{**one, **other} for one in readings for other in own]
     if len(readings) > _READINGS:
         yield RowLookup()
@@ -116,23 +118,29 @@ def _readings(template: Template, text: str, at: int = 0, place: int = 0) -> Ite
         if text.startswith(part, at):
             yield from _readings(template, text, at + len(part), place + 1)
         return
-    following = template.parts[place + 1] if place + 1 < len(template.parts) else None
-    for end in _ends(text, at, following):
+    for end in _ends(text, at, template.parts[place + 1 :]):
+        is_read = False
         for rest in _readings(template, text, end, place + 1):
+            is_read = True
             yield {part.paths[0]: text[at:end], **rest} if not part.filters else rest
+        if not is_read:
+            return  # what cannot be read from here on cannot be read from further on
 
 
-def _ends(text: str, at: int, following: str | Ref | None) -> Iterator[int]:
-    """Where a reference's text may end: before each occurrence of the constant text behind it."""
-    if following is None:
+def _ends(text: str, at: int, behind: Sequence[str | Ref]) -> Iterator[int]:
+    """Where a reference's text may end: before each occurrence of the constant text behind it. `behind`: the parts."""
+    if not behind:
         yield len(text)
-    elif isinstance(following, Ref):
+    elif isinstance(behind[0], Ref):
         yield from range(at, len(text) + 1)
+    elif len(behind) == 1:
+        end = len(text) - len(behind[0])
+        yield from [end] if end >= at and text.endswith(behind[0]) else []
     else:
-        end = text.find(following, at)
+        end = text.find(behind[0], at)
         while end >= 0:
             yield end
-            end = text.find(following, end + 1)
+            end = text.find(behind[0], end + 1)
 
 
 def _lookup(plan: EntityPlan, texts: _Texts) -> RowLookup | None:

@@ -19,7 +19,7 @@ INTERRUPTED = 130
 class MigratorError(Exception):
     """The root of our errors: a message that says where, what and what to do next.
 
-    `exit_code` is what the command line ends with (docs/architecture.md, "Exit codes").
+    `exit_code` is what the command line ends with (docs/scripts.md, "Exit codes").
     """
 
     exit_code = WRONG_USE

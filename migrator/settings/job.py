@@ -296,7 +296,9 @@ class JobFile(Settings):
     writes: Writes = Writes()
 
 
-_OURS = Ours("job", frozenset(JobFile.model_fields), "this is no job; start it with 'job: 1' (see README.md)")
+_OURS = Ours(
+    "job", frozenset(JobFile.model_fields), "this is no job; start it with 'job: 1' (see docs/job.md)"
+)
 _NO_VARIABLE = "'${' begins no variable here; write ${NAME} or ${NAME:-default}, and $${ for a plain ${"
 _WORDS = {
     part.__name__: [field.alias or name for name, field in part.model_fields.items()]

@@ -165,6 +165,18 @@ WORDS: Mapping[str, Word] = {
     "Tuning.request_life_s": Word("What one request may last, from its signature to its effect.", "60s"),
     "Tuning.silent_s": Word("A writer that cannot reach the journal for so long sends nothing more.", "30s"),
     "Tuning.lease_s": Word("How long marks that a relay took are kept from other relays.", "60s"),
+    "Tuning.max_source_load": Word(
+        "Sessions at work in the source besides the one that asks; above it backfills and relays wait.", 50
+    ),
+    "Tuning.source_load_query": Word(
+        "A SELECT of one number that stands in place of the engine's own question for its load.",
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'active'",
+    ),
+    "Tuning.max_replica_lag_s": Word("Above this lag of a replica, backfills and relays wait.", "10s"),
+    "Tuning.replica_lag_query": Word(
+        "A SELECT of the lag in seconds that stands in place of the engine's own question for it.",
+        "SELECT lag_s FROM heartbeat_lag",
+    ),
     "CutoverSettings.verify_max_age": Word("The last clean verify may be so old.", "24h"),
     "CutoverSettings.lag_max_s": Word("The oldest mark that waits may be so old.", "10s"),
     "CutoverSettings.comparisons_min": Word("Answers compared since the last move, at least.", 1000),

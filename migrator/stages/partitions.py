@@ -13,7 +13,7 @@ from migrator.mapping.heart.items import CompiledEntity, project
 from migrator.mapping.heart.scalars import checked_number
 from migrator.mapping.key_lookups import AskedKey, RowLookup, row_lookups
 from migrator.model.edges import Rows
-from migrator.model.errors import RowError, SettingsError, did_you_mean
+from migrator.model.errors import RowError, SettingsError, UnfitValueError, did_you_mean
 from migrator.model.journal import Finding
 from migrator.model.mapping import Mapping as MappingModel
 from migrator.model.table import Item, KeyAttribute, SourceKey, TableDesign, Value
@@ -110,7 +110,10 @@ class Partitions:
                 what = f"only the first {most:,} rows of {entity.name} were looked at"
                 made.notes.append(f"{what}: the key does not say which rows make it")
             return {entity.source_key(row): row for row in rows[:most]}
-        keys = self.source.find_roots(entity.plan, lookup.lookup, [lookup.values], None, most + 1)
+        try:
+            keys = self.source.find_roots(entity.plan, lookup.lookup, [lookup.values], None, most + 1)
+        except UnfitValueError:
+            return {}  # the column can hold no such value, so no row does
         if len(keys) > most:
             made.notes.append(
                 f"only the first {most:,} rows of {entity.name} that have this key were looked at"

@@ -7,6 +7,7 @@ say 200 with nothing in it. Read as an answer it would say that all is written, 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,8 @@ from weakref import WeakSet
 
 from botocore.exceptions import HTTPClientError
 from botocore.parsers import ResponseParserError, ResponseParserFactory
+
+from migrator.target.throttle import TABLE
 
 RequestParams: TypeAlias = Mapping[str, Any]
 """A request's parameters as they were given to the client."""
@@ -266,6 +269,39 @@ def _is_list(value: Any, length: int) -> bool:
 
 def _is_part(left: Sequence[Any], sent: Sequence[Any]) -> bool:
     return 0 < len(left) <= len(sent)
+
+
+# ── What an answer says that a request consumed ──
+#
+# Source: API reference, ConsumedCapacity. That it is there is required where it was asked for (target/answers.py); an
+# endpoint that is not AWS may leave out what it says of indexes.
+
+
+def consumed_units(answer: Mapping[str, Any]) -> float:
+    """Capacity units in all, those of indexes included; 0 where the endpoint names none."""
+    return sum(float(part.get("CapacityUnits", 0.0)) for part in _parts(answer))
+
+
+def consumed_by_meter(answer: Mapping[str, Any]) -> dict[str, float] | None:
+    """Units of the table (its local indexes included) and of each global index; None where the answer has none.
+
+    Needs ReturnConsumedCapacity: INDEXES; from an answer without that, all is taken for the table's.
+    """
+    units: Counter[str] = Counter()
+    is_reported = False
+    for part in _parts(answer):
+        is_reported = True
+        indexes = part.get("GlobalSecondaryIndexes") or {}
+        apart = {name: float(index.get("CapacityUnits", 0.0)) for name, index in indexes.items()}
+        # Taken from the sum: local indexes stand beside "Table" there, and draw on the table's capacity.
+        units.update(apart | {TABLE: float(part.get("CapacityUnits", 0.0)) - sum(apart.values())})
+    return dict(units) if is_reported else None
+
+
+def _parts(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """One part per table; a batch answers with a list, another operation with the part itself."""
+    capacity = answer.get("ConsumedCapacity") or []
+    yield from (part for part in ([capacity] if isinstance(capacity, Mapping) else capacity) if part)
 
 
 # ── Answers as they come: one frame of HTTP/1.1 ──

@@ -17,12 +17,12 @@ import orjson
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
 from urllib3.connection import HTTPConnection
 
-from migrator.mapping.heart.wire import decode_item
+from migrator.mapping.heart.wire import decode_item, item_bytes, write_units
 from migrator.model.live import Outcome
 from migrator.model.table import TOMBSTONE, Item
-from migrator.target.answers import BrokenFrameError, Received, checked_last, received
+from migrator.target.answers import BrokenFrameError, Received, checked_last, consumed_by_meter, received
 from migrator.target.exchange import Connections, json_of
-from migrator.target.failures import error_code
+from migrator.target.failures import error_code, is_throttle
 from migrator.target.store import DynamoStore
 
 # ── A put as a request, and as its body ──
@@ -137,7 +137,7 @@ class FirstTries:
         try:
             if isinstance(received, BotoCoreError):
                 raise received
-            client.exchange.answer(client, "PutItem", _ASKED, received)
+            answer = client.exchange.answer(client, "PutItem", _ASKED, received)
         except BotoCoreError as error:
             # It may take effect all the same.
             self._store.sent.unanswered += 1
@@ -145,10 +145,14 @@ class FirstTries:
             return False
         except ClientError as error:
             if error_code(error) != REFUSED:
+                if is_throttle(error):
+                    self._store.throttled(write_units(item_bytes(self._puts[number].item)))
                 self.failed[number] = error
                 return False
             other = decode_item(error.response.get("Item", {}))
             self.refused[number] = self._refused(self._puts[number].item, other)
+        else:
+            self._store.count(consumed_by_meter(answer) or {})
         self.answered.add(number)
         self._store.sent.taken += 1
         return True

@@ -30,7 +30,7 @@ from migrator.model.table import (
 )
 from migrator.runtime.retry import Backoff, Retry
 from migrator.runtime.system import Forked, tell_of_forks
-from migrator.target.answers import checked_last
+from migrator.target.answers import checked_last, consumed_by_meter, consumed_units
 from migrator.target.failures import (
     UNPROCESSED,
     Unprocessed,
@@ -41,7 +41,7 @@ from migrator.target.failures import (
     passes_at,
 )
 from migrator.target.scans import read_as_texts, read_one_by_one, scan_answers
-from migrator.target.throttle import TABLE, Sent, WriteLimit, consumed_by_meter, consumed_units
+from migrator.target.throttle import TABLE, Sent, WriteLimit
 
 # ── Items cut into batches that BatchWriteItem takes ──
 
@@ -296,9 +296,8 @@ class DynamoStore(Forked):
             request = {"RequestItems": {self.design.name: left}, "ReturnConsumedCapacity": "INDEXES"}
             # Which of them are left the answer does not say by number: taken for the largest.
             largest = sizes if len(left) == len(sizes) else sorted(sizes)[-len(left) :]
-            answer = self.metered(
-                sum(map(write_units, largest)), partial(self.client.batch_write_item, **request)
-            )
+            units_asked = sum(map(write_units, largest))
+            answer = self.metered(units_asked, partial(self.client.batch_write_item, **request))
             units += consumed_units(answer)
             sent, left = len(left), (answer.get("UnprocessedItems") or {}).get(self.design.name, [])
             self.sent.taken, answered = self.sent.taken + sent - len(left), True
@@ -401,9 +400,13 @@ class DynamoStore(Forked):
                     request.consumed = {}
                 raise
             request.consumed = consumed_by_meter(answer)
-        for meter, number in ({TABLE: units} if request.consumed is None else request.consumed).items():
-            self.sent.consumed.add(("write", meter), number)
+        self.count({TABLE: units} if request.consumed is None else request.consumed)
         return answer
+
+    def count(self, consumed: Mapping[str, float]) -> None:
+        """Counts the write units of a request, by index; '' is the table."""
+        for meter, number in consumed.items():
+            self.sent.consumed.add(("write", meter), number)
 
     def throttled(self, units: float) -> None:
         """Counts a request of about so many units that was not taken, or not whole, and slows down for it."""

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from migrator.model.table import CONTROL
+from tests.bench.sink import serve
 
 _CAPACITY = {"TableName": "T", "CapacityUnits": 1.0}
 _OK: bytes = orjson.dumps({"ConsumedCapacity": _CAPACITY})
@@ -113,16 +114,5 @@ def _request(incoming: BinaryIO) -> Request | None:
     return Request(headers, incoming.read(int(headers["content-length"])))
 
 
-def main(upstream: str, *options: str) -> None:
-    """Prints its port, and serves until it is ended."""
-    sink = Sink(upstream, "--through" in options)
-    with socket.create_server(("127.0.0.1", 0), backlog=256) as server:
-        print(server.getsockname()[1], flush=True)
-        while True:
-            connection = server.accept()[0]
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=sink.serve, args=(connection,), daemon=True).start()
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(Sink(sys.argv[1], "--through" in sys.argv).serve)

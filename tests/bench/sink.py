@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 import threading
+from collections.abc import Callable
 from functools import cache
+from typing import NoReturn
 
 _HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: {}\r\n\r\n"
 _CONSUMED = [{"TableName": "T", "CapacityUnits": 25.0}]
@@ -46,15 +47,15 @@ def _serve(connection: socket.socket) -> None:
         connection.sendall(inserted(body.count(b'"Statement":')) if _STATEMENTS in head else ANSWER)
 
 
-def main() -> None:
-    """Prints its port, and serves until it is ended."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+def serve(answer: Callable[[socket.socket], None]) -> NoReturn:
+    """Prints its port, and has each connection answered by a thread of its own until it is ended."""
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as server:
         print(server.getsockname()[1], flush=True)
         while True:
             connection = server.accept()[0]
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=_serve, args=(connection,), daemon=True).start()
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    serve(_serve)

@@ -7,13 +7,13 @@ sent in, as DynamoDB promises none.
 from __future__ import annotations
 
 import socket
-import sys
-import threading
 import zlib
 from functools import cache
 from typing import Any
 
 import orjson
+
+from tests.bench.sink import serve
 
 _HEAD = "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nx-amz-crc32: {}\r\nContent-Length: {}\r\n\r\n"
 _PAGE_BYTES = 1_000_000
@@ -80,15 +80,5 @@ def _serve(connection: socket.socket) -> None:
             connection.sendall(_HEAD.format(zlib.crc32(answer), len(answer)).encode() + answer)
 
 
-def main() -> None:
-    """Prints its port, and serves until it is ended."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        print(server.getsockname()[1], flush=True)
-        while True:
-            connection = server.accept()[0]
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=_serve, args=(connection,), daemon=True).start()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    serve(_serve)

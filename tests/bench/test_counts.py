@@ -17,7 +17,7 @@ from tests.bench.test_growth import filled
 from tests.bench.test_items import PLAIN, by_backfill
 
 ROWS = 2000
-CALLS_A_ROW = 115
+CALLS_A_ROW = 105
 """At most, those of C functions included: reading, encoding and sending it, and its share of the rest."""
 FEWER = 6
 """How many times fewer they are than on the way of items_for()."""

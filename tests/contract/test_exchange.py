@@ -24,11 +24,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from migrator.mapping.heart.wire import decode_item
-from migrator.model.table import KeyAttribute, TableDesign
+from migrator.model.table import Item, KeyAttribute, TableDesign
 from migrator.target import exchange
 from migrator.target.answers import IncompleteAnswerError
 from migrator.target.client import dynamodb_client
+from migrator.target.conditional import ConditionalWrites
+from migrator.target.store import DynamoStore
 from migrator.target.table import DynamoTableAdmin
+from tests.support_fence import no_fence
 
 LANES = ["exchange", exchange.REFERENCE]
 NewClient = Callable[..., Any]
@@ -309,6 +312,23 @@ def test_a_server_is_known_by_the_ca_that_the_environment_names(
             put(url)
         monkeypatch.setenv("AWS_CA_BUNDLE", str(ca))
         assert put(url)["ConsumedCapacity"]["CapacityUnits"] == 1.0
+
+
+def test_many_puts_go_side_by_side_by_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers longer than one record of TLS, and a request that is more than a connection takes at once."""
+    ca = certificate_for_localhost(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(ca)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(ca))
+    design = TableDesign("T", (KeyAttribute("PK"),), "type")
+    items: list[Item] = [
+        {"PK": f"P{number}", "type": "T", "_src": f"a:[{number}]", "_tk": 1, "text": "x" * size}
+        for number, size in enumerate([10, 10, 390_000, 10] * 10)
+    ]
+    with saying(answer(WRITTEN + b" " * 40_000), tls=context) as (url, script):
+        outcomes = ConditionalWrites(DynamoStore(client_of(url), design, no_fence)).write(items)
+        assert [outcome.verdict for outcome in outcomes] == ["stored"] * len(items)
+        assert len(script.seen) == len(items)
 
 
 def certificate_for_localhost(folder: Path) -> Path:

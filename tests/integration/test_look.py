@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from migrator.mapping.key_lookups import AskedKey
@@ -183,3 +184,46 @@ def test_of_a_collision_only_what_differs_is_marked_and_its_rows_key_is_masked(l
     assert [cell.attribute for cell in item.cells if cell.differs] == ["title"]
     assert "ann@" not in str(item)
     assert "ann@example.org" in report(library, looked, whole=True).items[0].reason
+
+
+TYPED = """
+mapping: 1
+table: {name: %s, key: [PK, SK], type: type}
+entities:
+  thing:
+    items:
+      Thing: {key: ["U#{uid}", "N#{id}"], keep: [amount]}
+      Amount: {key: ["A#{amount}", "N#{id}"]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("U#6f9619ff-8b86-d011-b42d-00c04fc964ff", ["Thing"]),
+        ("U#abc", []),
+        ("U#", []),
+        ("A#1.50", ["Amount"]),
+        ("A#dear", []),
+        ("A#NaN", []),
+        ("A#1e400", []),
+        ("U#a\0b", []),
+    ],
+)
+def test_text_that_is_no_value_of_a_servers_column_finds_nothing(
+    postgres_database: str, dynamodb_url: str, key: str, found: list[str]
+) -> None:
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute(
+            "CREATE TABLE thing (id bigint PRIMARY KEY, uid uuid NOT NULL, amount numeric NOT NULL)"
+        )
+        connection.execute("INSERT INTO thing VALUES (1, '6f9619ff-8b86-d011-b42d-00c04fc964ff', 1.50)")
+    things = Library(postgres_database, dynamodb_url, TYPED)
+    try:
+        things.store.delete([(key, "N#1")])
+        looked = look(things, key)
+    finally:
+        things.close()
+    assert [(item.state, item.made["type"]) for item in looked.items if item.made] == [
+        ("missing", t) for t in found
+    ]

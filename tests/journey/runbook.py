@@ -1,35 +1,68 @@
-"""docs/runbook.md: its commands run in a fresh folder, and what in their output differs from one run to the next."""
+"""Pages whose commands are run: each in a fresh folder with the files that the page gives, and what differs from run to run."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.journey.command import ROOT
-from tests.journey.console import Command, Shell
+from tests.journey.console import Command, Shell, blocks_of
 from tests.journey.in_process import run_here
 
-PAGE = ROOT / "docs" / "runbook.md"
 PORT = "8765"
-"""The port of the shop's service in the page."""
+"""The port of the shop's service in the runbook."""
+_FILE = re.compile(r"^```\w+ (?P<name>[\w.-]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def played(blocks: Sequence[Sequence[Command]], folder: Path) -> list[list[Command]]:
-    """The same commands with what they say now, on a port that is free."""
-    for name in ("jobs", "mappings", "docker"):
+@dataclass(frozen=True)
+class Page:
+    """`brings`: folders of the repository that its reader works in; none where the page begins in an empty folder.
+
+    `home`: where its embedded DynamoDB is, in the reader's folder.
+    """
+
+    file: Path
+    brings: tuple[str, ...]
+    home: str
+
+    @property
+    def text(self) -> str:
+        return self.file.read_text(encoding="utf-8")
+
+    @property
+    def blocks(self) -> list[list[Command]]:
+        return list(blocks_of(self.text))
+
+    @property
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Files that its reader saves, by their names behind the language of a block, with their text."""
+        yield from ((found["name"], found["text"]) for found in _FILE.finditer(self.text))
+
+
+RUNBOOK = Page(ROOT / "docs" / "runbook.md", ("jobs", "mappings", "docker"), ".migrator/runbook")
+TUTORIAL = Page(ROOT / "docs" / "tutorial.md", (), ".migrator")
+PAGES = (RUNBOOK, TUTORIAL)
+
+
+def played(page: Page, folder: Path) -> list[list[Command]]:
+    """The page's commands with what they say now, on a port that is free."""
+    for name in page.brings:
         shutil.copytree(ROOT / name, folder / name)
+    for name, text in page.files:
+        (folder / name).write_text(text, encoding="utf-8")
     port, environment = _free_port(), _environment()
     with Shell(folder, environment) as shell:
         try:
-            return [[_played(shell, one, port) for one in block] for block in blocks]
+            return [[_played(shell, one, port) for one in block] for block in page.blocks]
         finally:
-            run_here(["local", "stop"], folder, environment | {"MIGRATOR_HOME": ".migrator/runbook"})
+            run_here(["local", "stop"], folder, environment | {"MIGRATOR_HOME": page.home})
 
 
 def _played(shell: Shell, command: Command, port: str) -> Command:

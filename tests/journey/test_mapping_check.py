@@ -65,6 +65,15 @@ def test_what_is_neither_is_checked_as_a_mapping(shop: Project) -> None:
     assert shop.run("mapping", "check", ".").code == 2
 
 
+def test_a_mapping_with_an_attribute_called_job_is_a_mapping(shop: Project) -> None:
+    mapping = (shop.folder / "mapping.yaml").read_text()
+    wide = "  customer:\n    attributes:\n      job: name\n    items: {Customer: {key: ['C#{id}', META], keep: [name]}}\n"
+    lines = [line for line in mapping.splitlines(keepends=True) if "customer:" not in line]
+    (shop.folder / "mapping.yaml").write_text("".join(lines).replace("entities:\n", f"entities:\n{wide}"))
+    ended = shop.done("mapping", "check", "mapping.yaml", "--source", f"sqlite:///{shop.folder}/shop.db")
+    assert "mapping.yaml: 2 entities fit the source" in ended.out
+
+
 def test_the_schema_of_jobs_is_printed(shop: Project) -> None:
     data = json.loads(shop.done("mapping", "schema", "--of-jobs").out)
     assert data["title"] == "migrator job"

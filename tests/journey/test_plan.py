@@ -375,6 +375,7 @@ def test_one_partition_key_is_shown_with_masked_items(shop: Project) -> None:
     assert planned(shop, "--show", "CUSTOMER#1", "--json").data["views"][0]["collections"]
     nothing = planned(shop, "--show", "CUSTOMER#999")
     assert (nothing.code, "no row makes an item" in nothing.out) == (1, True)
+    assert "partition keys of GSI1 look like this: STATUS#{status}" in nothing.out + nothing.err
     assert planned(shop, "--show", "CUSTOMER#1", "--html", "x.html").code == 2
 
 

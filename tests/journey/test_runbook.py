@@ -1,4 +1,4 @@
-"""The runbook's commands run as printed, from the first to the last, and say what the page says."""
+"""Commands of the runbook and of the tutorial run as printed, from the first to the last, and say what the page says."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.journey.console import Command, blocks_of, with_blocks
-from tests.journey.runbook import PAGE, played
+from tests.journey.console import Command, with_blocks
+from tests.journey.runbook import PAGES, RUNBOOK, TUTORIAL, Page, played
 
 DIFFERS = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|\+00:00| UTC)?", "TIME"),
@@ -33,14 +33,18 @@ def told(command: Command, *, is_busy: bool) -> list[str]:
     return sorted(text.split()) if text.lstrip().startswith("evidence") else lines
 
 
+def _name(page: Page) -> str:
+    return page.file.stem
+
+
 @pytest.mark.runbook
-def test_every_command_says_what_the_page_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_command_says_what_the_page_says(page: Page, tmp_path: Path) -> None:
     """Twice where need be: what customers of a few seconds prove depends on what else the machine does."""
-    page = list(blocks_of(PAGE.read_text(encoding="utf-8")))
     for number in (1, 2):
         folder = tmp_path / str(number)
         folder.mkdir()
-        differs = _differing(page, list(played(page, folder)))
+        differs = _differing(page.blocks, played(page, folder))
         if not differs:
             return
         print(f"run {number}: {differs}")
@@ -59,11 +63,16 @@ def _differing(page: list[list[Command]], again: list[list[Command]]) -> str:
     return ""
 
 
-def test_a_page_is_written_anew_with_nothing_else_changed() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    blocks = list(blocks_of(page))
-    assert with_blocks(page, blocks) == page
-    assert sum(map(len, blocks)) > 50
+@pytest.mark.parametrize(("page", "commands"), [(RUNBOOK, 50), (TUTORIAL, 20)], ids=["runbook", "tutorial"])
+def test_a_page_is_written_anew_with_nothing_else_changed(page: Page, commands: int) -> None:
+    assert with_blocks(page.text, page.blocks) == page.text
+    assert sum(map(len, page.blocks)) > commands
+
+
+def test_a_reader_of_the_tutorial_saves_the_files_that_it_gives() -> None:
+    files = dict(TUTORIAL.files)
+    assert list(files) == ["northwind.sql", "questions.sql", "changes.sql", "spoil.py"]
+    assert files["changes.sql"].startswith("UPDATE orders SET status = 'shipped'")
 
 
 @pytest.mark.parametrize(

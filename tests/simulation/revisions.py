@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.heart.changes import needs_memory
+from migrator.mapping.heart.encoder import Encoder
 from migrator.model.errors import MigratorError, OldRevisionError, StoppedError
 from migrator.model.live import Writer
 from migrator.stages.live import relay
-from migrator.stages.live.rounds import LiveEntity
+from migrator.stages.live.rounds import LiveEntity, encoders_of
 from migrator.stages.live.writers import outlive
 from tests.fakes.journal import FakeRevisions, RevisionBook
 from tests.golden.heart import check
 from tests.simulation.actors import OWNERS, Cast, populate
+from tests.simulation.database import Database, Reader
 from tests.simulation.rest import drain
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.world import HEAD, LIFETIMES, MAPPING, SCHEMA, World, kept_once
+from tests.simulation.world import HEAD, LIFETIMES, MAPPING, SCHEMA, World, captured, kept_once
 
 
 @functools.cache
@@ -41,6 +43,11 @@ def old_entities() -> dict[str, LiveEntity]:
         name: replace(entity, remembered=needs_memory(entity.compiled.plan), together=none)
         for name, entity in entities.items()
     }
+
+
+@functools.cache
+def old_encoders() -> Mapping[str, Encoder]:
+    return encoders_of(Reader(Database(Scheduler(0), captured())), old_entities())
 
 
 @dataclass
@@ -74,6 +81,10 @@ class OldWorld(World):
     @property
     def entities(self) -> dict[str, LiveEntity]:
         return old_entities()
+
+    @property
+    def encoders(self) -> Mapping[str, Encoder]:
+        return old_encoders()
 
     @property
     def revision(self) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 
 from migrator.mapping.heart.encoder import EncodedItem
-from migrator.model.errors import StoppedError
 from migrator.model.live import Outcome
 from migrator.stages.backfill.inserts import items_of
 from migrator.stages.live.rounds import Round
@@ -34,17 +33,7 @@ class Believed(tables.Table):
         return []
 
 
-class Unanswered(tables.Table):
-    """A first try that failed is not followed by another one."""
-
-    def write_encoded(self, items: Named, ticket: int, *, fresh: bool = False) -> list[Outcome]:
-        try:
-            return super().write_encoded(items, ticket, fresh=fresh)
-        except StoppedError:
-            return []
-
-
-@pytest.mark.parametrize("broken", [Unconditional, Believed, Unanswered])
+@pytest.mark.parametrize("broken", [Unconditional, Believed])
 def test_a_weaker_write_is_found_out(broken: type[tables.Table]) -> None:
     found_out(parts=Parts(table=broken))
 

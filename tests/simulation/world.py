@@ -6,7 +6,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from migrator.mapping.check.check import Checked
 from migrator.mapping.heart.changes import captured_tables, needs_memory
@@ -19,7 +19,7 @@ from migrator.model.instances import Lifetimes
 from migrator.model.live import KeyRequest, Root
 from migrator.model.table import Item, ItemKey, encode_key
 from migrator.stages.adoption import Adoption
-from migrator.stages.backfill.encoded import EncodedPath, encoded_where_possible
+from migrator.stages.backfill.encoded import EncodedPath, encoded_where_possible, put_alone
 from migrator.stages.backfill.write import Claims, FastPath, PagePath
 from migrator.stages.live import relay as live_relay
 from migrator.stages.live.refresh import Refresh
@@ -227,6 +227,10 @@ class World:
         return live_entities() if self.atomic else apart_entities()
 
     @property
+    def encoders(self) -> Mapping[str, Encoder]:
+        return live_encoders(atomic=self.atomic)
+
+    @property
     def revision(self) -> str:
         return checked().mapping.revision
 
@@ -282,7 +286,7 @@ class World:
         refresh = refresh or self.refresh(no_fence)
         if marks % 2:
             # Both ways beside each other.
-            refresh.encoders = live_encoders(atomic=self.atomic)
+            refresh.encoders = self.encoders
         return Relay(
             self.database,
             Reader(self.database),
@@ -301,7 +305,7 @@ class World:
             made = encoded_where_possible(path, [entity.compiled for entity in self.entities.values()])
             assert isinstance(made, EncodedPath)
             _ENCODERS[remembered] = made.encoders
-        return EncodedPath(path, store, _ENCODERS[remembered])
+        return EncodedPath(path, _ENCODERS[remembered], partial(put_alone, path, store))
 
     # ── what must hold at rest ──
 

@@ -135,6 +135,7 @@ def _show(job: Job, key: str, asked: Asked, *, as_json: bool) -> int:
     else:
         print_views(stdout(), shown)
         click.echo("" if shown else "no row makes an item under this partition key")
+        notes += [] if shown else views.key_forms()
     for note in notes:
         click.echo(note, err=True)
     return CLEAN if shown else DIFFERENT

@@ -146,13 +146,15 @@ EncodedText: TypeAlias = tuple[bytes, int | None]
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """As Encoder. `may_have_maps`: whether its items may hold maps beside those of lists, which are in no certain order."""
+    """As Encoder. `may_have_maps`: whether its items may hold maps beside those of lists, which are in no certain order;
+    `names_in_lists`: those of the maps of lists, by type and list."""
 
     entity: CompiledEntity
     encode: Callable[[Sequence[Row], list[EncodedText], Left], None]
     raw: frozenset[int]
     orders: Orders
     may_have_maps: bool
+    names_in_lists: Orders
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,9 @@ def compile_texts(entity: CompiledEntity, offered: AbstractSet[int], orders: Ord
     text = _function(entity, offered, orders)
     if text is None:
         return None
-    return TextEncoder(entity, _executed(entity, text), text.raw, orders, text.may_have_maps)
+    return TextEncoder(
+        entity, _executed(entity, text), text.raw, orders, text.may_have_maps, text.names_in_lists
+    )
 
 
 # ── The generated function ──

@@ -81,6 +81,7 @@ class FunctionText:
         self.names = {**RUNTIME, "BACKSLASH": ord("\\")}
         self.functions: list[str] = []
         self.lists: dict[int, list[tuple[str, str]]] = {}
+        self.names_in_lists: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.row = TupleText(self.mapping, self.names, places_of(self.plan), self._columns(), self.sized)
         source = self._source()
         written = all(self._item(design) for design in self.plan.entity.items)
@@ -323,6 +324,7 @@ class FunctionText:
         columns = _columns_of(plan.slots, frozenset(), f"{function}_", sized=self.sized)
         child = TupleText(self.mapping, self.names, places, columns, self.sized)
         fields = [child.attribute(0, field, expression) for field, expression in each.attributes.items()]
+        self.names_in_lists[type_, name] = tuple(each.attributes)
         pieces = self._in_order([one for one in fields if one], type_, name)
         self.functions.append(self._list_text(function, plan, child, pieces))
         self.lists.setdefault(place, []).append((f"{made}, {more}", function))

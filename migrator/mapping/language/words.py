@@ -238,7 +238,7 @@ WORDS: Mapping[str, Word] = {
     ),
     "PatternForm.schema": Word("The parameter that names the tenant's schema.", "tenant"),
     "PatternForm.budget": Word("How long an answer may take, for a move of the pattern.", {"p99_ms": 20}),
-    "PatternForm.frequency": Word("How often it is asked: a number a second, or such as 40/min.", "12.5/s"),
+    "PatternForm.frequency": Word("How often it is asked: 12.5/s, 300/min, 40/h or 5/day.", "12.5/s"),
     "PatternForm.sql": Word(
         "The same question to the source; a SELECT with :name for each parameter, or one for each part.",
         'SELECT id AS "orderId", total FROM orders WHERE user_id = :user_id ORDER BY created_at',

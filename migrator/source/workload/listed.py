@@ -126,13 +126,17 @@ def _csv(text: str) -> list[tuple[int, list[str]]]:
     text = text.removeprefix("\ufeff")
     head = text.split("\n", 1)[0]
     rows, begun = list[tuple[int, list[str]]](), 1
-    # A field may be as long as the file: of a quote that is not closed it holds the rest.
-    csv.field_size_limit(max(len(text), 1))
-    reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=head.count))
-    for row in reader:
-        if any(cell.strip() for cell in row):
-            rows.append((begun, row))
-        begun = reader.line_num + 1
+    # A field may be as long as the file: of a quote that is not closed it holds the rest. The limit is the process's.
+    limit = csv.field_size_limit()
+    csv.field_size_limit(max(limit, len(text)))
+    try:
+        reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=head.count))
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                rows.append((begun, row))
+            begun = reader.line_num + 1
+    finally:
+        csv.field_size_limit(limit)
     return rows
 
 

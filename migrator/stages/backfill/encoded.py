@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 from migrator.mapping.heart.encoder import EncodedItem, Encoder, compile_encoder, encode_page
@@ -31,21 +32,24 @@ class EncodedPuts(Protocol):
 
 @dataclass(frozen=True)
 class EncodedPath:
-    """The fast path with items that generated functions encode; an entity without one goes by `path`."""
+    """A path with items that generated functions encode, which `write` writes; an entity without one goes by `path`."""
 
-    path: FastPath
-    store: EncodedPuts
+    path: PagePath
     encoders: Mapping[str, Encoder]
+    write: Callable[[Encoder, Read], Copied]
 
     def copy(self, entity: CompiledEntity, read: Read) -> Copied:
         encoder = self.encoders.get(entity.name)
-        if encoder is None:
-            return self.path.copy(entity, read)
-        page = encode_page(encoder, read.raw(encoder.raw), NO_TICKET, self.path.clock())
-        self.path.check()
-        receipt = self.store.put_encoded(page.items) if page.items else Receipt()
-        written = [key for key, _, _, _ in page.items]
-        return Copied(page.rows, page.expired, receipt, page.refused, written)
+        return self.path.copy(entity, read) if encoder is None else self.write(encoder, read)
+
+
+def put_alone(path: FastPath, store: EncodedPuts, encoder: Encoder, read: Read) -> Copied:
+    """What became of a page that is written while no other writer is at work."""
+    page = encode_page(encoder, read.raw(encoder.raw), NO_TICKET, path.clock())
+    path.check()
+    receipt = store.put_encoded(page.items) if page.items else Receipt()
+    written = [key for key, _, _, _ in page.items]
+    return Copied(page.rows, page.expired, receipt, page.refused, written)
 
 
 def encoded_where_possible(path: FastPath, entities: Sequence[CompiledEntity]) -> PagePath:
@@ -58,7 +62,8 @@ def encoded_where_possible(path: FastPath, entities: Sequence[CompiledEntity]) -
         for entity in entities
         if not path.claims.unproved.get(entity.name) and entity.name not in path.remembered
     ]
-    return EncodedPath(path, store, encoders_of(path.claims.source, plain, compile_encoder))
+    encoders = encoders_of(path.claims.source, plain, compile_encoder)
+    return EncodedPath(path, encoders, partial(put_alone, path, store))
 
 
 Made = TypeVar("Made")

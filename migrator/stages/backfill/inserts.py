@@ -7,7 +7,7 @@ transaction: both look into items before they are sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -16,9 +16,9 @@ import orjson
 from migrator.mapping.heart.encoder import EncodedItem, Encoder, compile_encoder, encode_page
 from migrator.mapping.heart.items import CompiledEntity, row_key
 from migrator.mapping.heart.wire import decode_item
-from migrator.model.edges import RawRows
 from migrator.model.live import Outcome
 from migrator.model.table import Item
+from migrator.stages.backfill.encoded import EncodedPath, encoders_of
 from migrator.stages.backfill.write import (
     ConcurrentWriter,
     ConditionalPath,
@@ -48,17 +48,13 @@ class EncodedInserts(Protocol):
 
 
 @dataclass(frozen=True)
-class EncodedConditionalPath:
-    """The conditional path with items that generated functions encode; an entity without one goes by `path`."""
+class _Inserting:
+    """Writes a page's items on the conditional path."""
 
     path: ConditionalPath
     store: EncodedInserts
-    encoders: Mapping[str, Encoder]
 
-    def copy(self, entity: CompiledEntity, read: Read) -> Copied:
-        encoder = self.encoders.get(entity.name)
-        if encoder is None:
-            return self.path.copy(entity, read)
+    def __call__(self, encoder: Encoder, read: Read) -> Copied:
         return self.path.copied(self._written(encoder, read))
 
     def _written(self, encoder: Encoder, read: Read) -> ConcurrentWriter:
@@ -115,13 +111,9 @@ def inserts_where_possible(path: ConditionalPath) -> PagePath:
         for entity in path.refresh.entities.values()
         if not entity.remembered and not entity.together
     ]
-    made = {entity.name: compile_encoder(entity, _raw_places(path.refresh.rows, entity)) for entity in plain}
-    return EncodedConditionalPath(
-        path, store, {name: encoder for name, encoder in made.items() if encoder is not None}
-    )
 
+    def compiled(entity: CompiledEntity, offered: frozenset[int]) -> Encoder | None:
+        # Not those of the key, by which the rows of a page are named.
+        return compile_encoder(entity, offered - frozenset(entity.key_places))
 
-def _raw_places(source: object, entity: CompiledEntity) -> frozenset[int]:
-    """Places that can be read raw; not those of the key, by which the rows of a page are named."""
-    offered = source.raw_places(entity.plan) if isinstance(source, RawRows) else frozenset()
-    return offered - frozenset(entity.key_places)
+    return EncodedPath(path, encoders_of(path.refresh.rows, plain, compiled), _Inserting(path, store))

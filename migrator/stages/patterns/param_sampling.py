@@ -95,15 +95,18 @@ class RowSample:
         return self._rows[entity]
 
     def _read(self, entity: CompiledEntity) -> Iterator[Row]:
-        for after, upto in pairwise([None, *self._bounds(entity), None]):
-            for tree in self._source.read_page(entity.plan, after, upto, ROWS_A_PLACE):
+        rows = self._source.rows_about(entity.plan)
+        # Few rows are read at once: they are the same as at all positions, for two questions instead of eighty.
+        few = rows <= PLACES * ROWS_A_PLACE
+        bounds, at_most = ([], PLACES * ROWS_A_PLACE) if few else (self._bounds(entity, rows), ROWS_A_PLACE)
+        for after, upto in pairwise([None, *bounds, None]):
+            for tree in self._source.read_page(entity.plan, after, upto, at_most):
                 row = _decoded(entity, tree)
                 if row is not None:
                     yield row
 
-    def _bounds(self, entity: CompiledEntity) -> list[SourceKey]:
+    def _bounds(self, entity: CompiledEntity, rows: int) -> list[SourceKey]:
         """The bounds of the positions; their distance depends on the seed, so that other seeds choose other rows."""
-        rows = self._source.rows_about(entity.plan)
         share = random.Random(f"{self._seed}/{entity.name}").uniform(0.75, 1)
         size = max(1, int(rows * share / PLACES))
         return list(islice(self._source.page_bounds(entity.plan, size), 2 * PLACES))

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from migrator.mapping.heart.items import CompiledEntity, items_for
 from migrator.mapping.key_lookups import AskedKey
+from migrator.mapping.patterns.param_sources import shown, stored_keys
 from migrator.model.edges import Rows
 from migrator.model.errors import Interrupted, MigratorError, RowError, SettingsError
 from migrator.model.facts import kept_columns
@@ -68,6 +69,16 @@ class Views:
                 views.append(self._view(index, made.items, _Bounds(1, _ITEMS_OF_ONE)))
             notes += made.notes
         return views, list(dict.fromkeys(notes))
+
+    def key_forms(self) -> list[str]:
+        """What partition keys look like, a line for the table and for each index."""
+        forms = (
+            (index, shown([key.partition for key in stored_keys(self.mapping, index)]))
+            for index in self._indexes()
+        )
+        return [
+            f"partition keys of {index.name or 'the table'} look like this: {form}" for index, form in forms
+        ]
 
     def _indexes(self) -> list[Index]:
         table = self.mapping.table.asked(None)
@@ -159,10 +170,10 @@ class Views:
         by_partition: dict[tuple[str, ...], _Found] = defaultdict(list)
         for entity, item in items:
             if all(item.get(name) is not None for name in names):
-                shown = self.showing.item(entity, item)
-                sample = self._sample(index, item, shown)
+                texts = self.showing.item(entity, item)
+                sample = self._sample(index, item, texts)
                 place = tuple(key_order(item[attribute.name]) for attribute in index.sort)
-                by_partition[tuple(shown[name] for name in partition)].append((place, sample))
+                by_partition[tuple(texts[name] for name in partition)].append((place, sample))
         return {key: sorted(found, key=lambda placed: placed[0]) for key, found in by_partition.items()}
 
     def _sample(self, index: Index, item: Item, shown: Mapping[str, str]) -> SampleItem:

@@ -20,7 +20,7 @@ from migrator.mapping.heart.items import CompiledEntity, index_keys
 from migrator.mapping.heart.wire import encode
 from migrator.model.edges import WiredItem
 from migrator.model.facts import kept_columns
-from migrator.model.mapping import Each, ItemDesign
+from migrator.model.mapping import ItemDesign
 from migrator.stages.backfill.write import NO_TICKET
 from migrator.stages.verify.scan import summed
 
@@ -64,17 +64,17 @@ class Canonical:
             *ttl,
             table.ticket_attribute,
         )
-        lists = {name: tuple(one.attributes) for name, one in written.items() if isinstance(one, Each)}
+        encoder = compile_texts(entity, frozenset(), {})
+        lists = {} if encoder is None else encoder.names_in_lists
         self._type = design.type
-        self.orders: dict[tuple[str, ...], tuple[str, ...]] = {
+        self.orders: dict[tuple[str, ...], Sequence[str]] = {
             (design.type,): names,
-            **{(design.type, name): inner for name, inner in lists.items()},
+            **{where: inner for where, inner in lists.items() if where[0] == design.type},
         }
         self.summed = tuple(summed(plan, design))
         """The attributes that plain SQL adds up too."""
-        encoder = compile_texts(entity, frozenset(), {})
-        inner = {name for order in lists.values() for name in order}
-        self.may_have_maps = encoder is None or encoder.may_have_maps or not inner.isdisjoint(self.summed)
+        in_lists = {name for inner in lists.values() for name in inner}
+        self.may_have_maps = encoder is None or encoder.may_have_maps or not in_lists.isdisjoint(self.summed)
         self.is_learned = False
         self._lock = Lock()
         self._fixed = {
@@ -124,7 +124,7 @@ def _names_at(item: WiredItem, where: tuple[str, ...]) -> Iterator[tuple[str, ..
             yield tuple(child["M"])
 
 
-def _merged(seen: Iterable[tuple[str, ...]], names: tuple[str, ...]) -> tuple[str, ...]:
+def _merged(seen: Iterable[tuple[str, ...]], names: Sequence[str]) -> Sequence[str]:
     """One order that all that was seen is in, and behind it the names that were not; just the names where there is none."""
     after: TopologicalSorter[str] = TopologicalSorter()
     for order in seen:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from migrator.target.throttle import TABLE, consumed_by_meter, consumed_units
+from migrator.target.answers import consumed_by_meter, consumed_units
+from migrator.target.throttle import TABLE
 
 PART = {
     "TableName": "T",

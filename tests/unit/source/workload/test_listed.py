@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,13 @@ def test_a_list_says_questions_rates_budgets_and_who_asks(text: str, name: str) 
     assert (near.reason, near.statement.words, near.statement.calls, near.statement.per_s) == (
         *("words", "Shops near a place", 100, None),
     )
+
+
+def test_how_long_a_field_of_csv_may_be_is_as_before_for_the_rest_of_the_process() -> None:
+    before = csv.field_size_limit()
+    assert listed("sql\nSELECT 1", "t.csv").statements
+    assert listed(f'sql\n"SELECT 1 {" " * before}"', "t.csv").statements
+    assert csv.field_size_limit() == before
 
 
 def test_two_lines_of_one_statement_are_one_question_of_both_callers() -> None:

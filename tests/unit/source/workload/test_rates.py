@@ -13,7 +13,7 @@ from migrator.model.capacity import FanOut, Spread, Writes
 from migrator.model.errors import SourceError
 from migrator.source.reader import SqlSource
 from migrator.source.workload.fan_outs import fan_outs
-from migrator.source.workload.statements import statements_of
+from migrator.source.workload.files import statements_of
 from migrator.source.workload.writes import measured_writes, told_writes
 from tests.support_design import SHOP, source_with
 from tests.support_mapping import parse_mapping

@@ -12,7 +12,8 @@ from migrator.model.errors import StoppedError
 from migrator.model.facts import EntityPlan
 from migrator.model.live import Outcome
 from migrator.model.table import Item
-from migrator.stages.backfill.inserts import EncodedConditionalPath, inserts_where_possible
+from migrator.stages.backfill.encoded import EncodedPath
+from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import ConditionalPath, Copied, PagePath
 from tests.fakes.source import MemorySource
 from tests.support_fence import PageOf
@@ -95,7 +96,7 @@ WORLDS = [
 def test_a_page_by_json_is_the_page_by_items(prepare: Callable[[Shop], None], name: str) -> None:
     by_items, by_json = shop_with(prepare), shop_with(prepare)
     path = inserts_where_possible(ConditionalPath(by_json.refresh, by_json.open_findings))
-    assert isinstance(path, EncodedConditionalPath)
+    assert isinstance(path, EncodedPath)
     assert name in path.encoders
     wanted = copied(by_items, ConditionalPath(by_items.refresh, by_items.open_findings), name)
     assert copied(by_json, path, name) == wanted
@@ -163,7 +164,7 @@ def test_the_key_that_names_a_row_is_never_read_as_the_servers_text() -> None:
     shop = shop_with(new_rows)
     shop.refresh.rows = RawSource(SCHEMA, shop.rows)
     path = inserts_where_possible(ConditionalPath(shop.refresh, shop.open_findings))
-    assert isinstance(path, EncodedConditionalPath)
+    assert isinstance(path, EncodedPath)
     users = path.encoders["users"]
     assert users.raw
     assert users.raw.isdisjoint(users.entity.key_places)

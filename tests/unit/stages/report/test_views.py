@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from migrator.mapping.key_lookups import AskedKey, row_lookups
+from migrator.mapping.key_lookups import AskedKey, RowLookup, row_lookups
 from migrator.model.report import View
 from migrator.stages.partitions import Partitions, asked_key
 from migrator.stages.report.shown import Showing
@@ -121,6 +121,18 @@ def test_text_that_holds_the_separator_is_found_all_the_same(email: str) -> None
     asked = asked_key(checked.mapping.table, None, (f"U#{email}#5",))
     made = Partitions(source, checked.mapping, checked.entities).made(asked, NOW_S)
     assert [item["type"] for _, item in made.items] == ["ByUser"]
+
+
+@pytest.mark.parametrize("ending", ["", "#A"])
+def test_a_key_of_separators_alone_is_looked_up_by_no_column(ending: str) -> None:
+    many = "#".join(f"{{{name}}}" for name in ("id", "user.email", "user.name", "user_id", "user.id"))
+    text = f"entities: {{order: {{table: orders, join: {{user: user_id}}, items: {{O: {{key: ['O#{{id}}', A], GSI1: ['{many}{ending}', A]}}}}}}}}"
+    checked = heart.check(text, SCHEMA)
+    asked = asked_key(checked.mapping.table, "GSI1", (f"{'#' * 900}{ending}",))
+    assert row_lookups(checked.mapping, checked.plans[0], asked) == [RowLookup()]
+    # None of them ends as the template does: no row is looked for.
+    other = asked_key(checked.mapping.table, "GSI1", (f"{'#' * 900}B",))
+    assert row_lookups(checked.mapping, checked.plans[0], other) in ([], [RowLookup()])
 
 
 def test_rows_beyond_the_bound_are_told() -> None:

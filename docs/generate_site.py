@@ -1,0 +1,119 @@
+"""Makes a site of these pages with Sphinx, in build/docs/html: run `make docs`.
+
+The pages are put together in build/docs/pages as they stand in the repository, so that links between them are the same
+here and there; docs/README.md says in which order they come. A broken link is an error, and so is a page named nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from docs.generate_reference import pages
+
+ROOT = Path(__file__).resolve().parent.parent
+FRONT = "README.md"
+CONTENTS = "docs/README.md"
+GENERATED = "docs/reference"
+_LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
+_LISTED = re.compile(r"^- \[(.+)\]\((.+)\)$", re.MULTILINE)
+_ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>$', re.MULTILINE)
+_SECTION = re.compile(
+    r"^## (Tutorial|How to|Reference|Explanation)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL
+)
+
+
+def staged(folder: Path) -> None:
+    """Nothing; the pages of the site and all that they link to are in the folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, text in pages().items():
+        _write(folder / GENERATED / f"{name}.md", text)
+    left, done = [FRONT, CONTENTS, *pages_of("docs")], set()
+    while left:
+        name = left.pop()
+        if name in done or not (ROOT / name).is_file():
+            continue
+        done.add(name)
+        if not name.endswith(".md"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / name)
+            continue
+        text = (ROOT / name).read_text(encoding="utf-8")
+        left += _linked(name, text)
+        _write(folder / _place(name), _for_the_site(name, text))
+
+
+def pages_of(folder: str) -> Iterator[str]:
+    yield from (file.relative_to(ROOT).as_posix() for file in (ROOT / folder).rglob("*.md"))
+
+
+def _linked(name: str, text: str) -> list[str]:
+    """Files of the repository that the page links to. A link to what is not there is left for Sphinx to find."""
+    linked = (_file(name, link[1]) for link in _LINK.finditer(text))
+    return [file for file in linked if not file.startswith("..")]
+
+
+def _place(name: str) -> str:
+    return "index.md" if name == FRONT else name
+
+
+def _for_the_site(name: str, text: str) -> str:
+    """The page in Sphinx's words; the front page names all others, and a folder's README.md those of its folder."""
+    text = _ANCHOR.sub(r"(\1)=", text)
+    if name not in (FRONT, CONTENTS) and name.endswith("/README.md"):
+        folder = Path(name).parent
+        beside = [link[1].removesuffix(".md") for link in _LINK.finditer(text) if "/" not in link[1]]
+        text += "\n" + _tree("", [one for one in beside if (ROOT / folder / f"{one}.md").is_file()])
+    if name != FRONT:
+        return _LINK.sub(lambda link: _to_front(name, link), text)
+    contents = (ROOT / CONTENTS).read_text(encoding="utf-8")
+    trees, generated = [_tree("", [CONTENTS])], [f"{GENERATED}/{one}" for one in pages()]
+    for title, section in _SECTION.findall(contents):
+        entries = [
+            f"{said.replace('`', '')} <{_file(CONTENTS, page).removesuffix('.md')}>"
+            for said, page in _LISTED.findall(section)
+        ]
+        trees.append(_tree(title, entries + (generated if title == "Reference" else [])))
+    return text + "\n" + "\n".join(trees)
+
+
+def _file(name: str, link: str) -> str:
+    """The path in the repository of what a page links to."""
+    return os.path.normpath(Path(name).parent / link)
+
+
+def _to_front(name: str, link: re.Match[str]) -> str:
+    """The link as it was, or to the front page where it led to the repository's README.md."""
+    return link[0].replace(FRONT, "index.md") if _file(name, link[1]) == FRONT else link[0]
+
+
+def _tree(title: str, names: list[str]) -> str:
+    caption = f":caption: {title}\n" if title else ""
+    entries = "\n".join(name.removesuffix(".md") for name in names)
+    return f"```{{toctree}}\n:hidden:\n:maxdepth: 1\n{caption}\n{entries}\n```\n"
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def built(folder: Path) -> subprocess.CompletedProcess[str]:
+    """What Sphinx said; its exit code is not 0 where a page has a fault."""
+    staged(folder / "pages")
+    words = ["-c", str(ROOT / "docs"), "-W", "--keep-going", "-q", "-b", "html"]
+    places = ["-d", str(folder / "doctrees"), str(folder / "pages"), str(folder / "html")]
+    command = [sys.executable, "-m", "sphinx", *words, *places]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+if __name__ == "__main__":
+    ended = built(ROOT / "build" / "docs")
+    told = ended.stderr.replace(f"{ROOT / 'build' / 'docs' / 'pages'}/", "").replace("index.md:", f"{FRONT}:")
+    print(told, end="", file=sys.stderr)
+    sys.exit(ended.returncode)

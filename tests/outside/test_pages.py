@@ -1,0 +1,124 @@
+"""Pages that are made from the code hold what the code has, and what pages show of the command line is there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import click
+import pytest
+
+from docs import generate_reference as reference
+from docs import generate_site as site
+from migrator.cli.main import cli
+from tests.journey.in_process import run_here
+from tests.outside.test_commands import commands
+
+ROOT = site.ROOT
+PAGES = reference.pages()
+NOT_SHOWN = ("order_items", "products", "categories", "sessions")
+"""Tables of the shop that the mapping of the front page leaves out."""
+_BLOCK = re.compile(r"^```(?:\w+)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_every_command_and_every_option_is_on_the_page_of_commands() -> None:
+    for words in commands(cli):
+        _, command = _command_of([*words])
+        if words:
+            assert re.search(rf"^#+ migrator {' '.join(words)}$", PAGES["commands"], re.MULTILINE), words
+        for option in command.params if not isinstance(command, click.Group) else ():
+            assert option.opts[0] in PAGES["commands"] or option.human_readable_name in PAGES["commands"]
+
+
+@pytest.mark.parametrize(("file", "page"), [(file, page) for file, (page, _) in reference.SCHEMAS.items()])
+def test_every_word_of_mappings_and_jobs_is_on_the_page_of_its_words(file: str, page: str) -> None:
+    schema = json.loads((ROOT / file).read_text(encoding="utf-8"))
+    for part in (schema, *schema["$defs"].values()):
+        for word in part.get("properties", ()):
+            assert f"| `{word}`" in PAGES[page]
+
+
+def test_metrics_are_found_alone_and_in_a_table_that_a_loop_goes_through() -> None:
+    code = """
+TOLD = {"stored": "Items written."}
+def collect():
+    yield GaugeMetricFamily("migrator_lag_seconds", "Age of the oldest mark.", 1)
+    yield families.counter("migrator_retries", "Tries.", [])
+    for name, help_text in TOLD.items():
+        yield CounterMetricFamily(f"migrator_relay_{name}", help_text, 2)
+"""
+    found = [(one.name, one.kind, one.meaning) for one in reference.metrics_of(ast.parse(code))]
+    assert sorted(found) == [
+        ("migrator_lag_seconds", "gauge", "Age of the oldest mark."),
+        ("migrator_relay_stored_total", "counter", "Items written."),
+        ("migrator_retries_total", "counter", "Tries."),
+    ]
+
+
+def test_metrics_and_lines_that_are_known_stand_on_their_pages() -> None:
+    assert {"migrator_marks_waiting", "migrator_lag_seconds"} <= {one.name for one in reference.metrics()}
+    events = {line.event: line for line in reference.log_lines()}
+    assert events["rolled_back"].fields == ("pattern", "after", "reason")
+    assert "| `page_done` | info |" in PAGES["log-lines"]
+
+
+def test_the_front_page_is_one_page_with_twelve_lines_of_a_mapping_that_has_no_fault(tmp_path: Path) -> None:
+    text = (ROOT / site.FRONT).read_text(encoding="utf-8")
+    mapping = re.search(r"^```yaml\n(mapping: 1\n.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert mapping is not None
+    assert len(mapping[1].splitlines()) == 12
+    (tmp_path / "shop.yaml").write_text(mapping[1], encoding="utf-8")
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
+        shop.executescript((ROOT / "docker" / "shop" / "schema.sql").read_text(encoding="utf-8"))
+        shop.executescript("".join(f"DROP TABLE {table};" for table in NOT_SHOWN))
+    ended = run_here(["mapping", "check", "shop.yaml", "--source", "sqlite:///shop.db"], tmp_path, {})
+    assert (ended.code, ended.out) == (0, "shop.yaml: 2 entities fit the source, 0 warning(s)\n")
+    assert len(text.splitlines()) <= 120
+
+
+@pytest.mark.parametrize("name", ["README.md", *sorted(site.pages_of("docs"))])
+def test_commands_that_a_page_shows_are_commands_with_options_that_they_take(name: str) -> None:
+    for line in _shown(ROOT / name):
+        words, command = _command_of(line[1:])
+        options = {text for param in command.params for text in (*param.opts, *param.secondary_opts)}
+        given = {word.partition("=")[0] for word in line if word.startswith("--")}
+        assert given <= options | {"--help", "--version"}, line
+        assert words or "--version" in line or "--help" in line, line
+
+
+def _shown(page: Path) -> Iterator[list[str]]:
+    """Commands in the blocks of a page, without what the shell does with them."""
+    for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+        for line in block.splitlines():
+            if re.match(r"(\$ )?migrator [a-z]", line):
+                command = re.split(r" (?:\||>|>>|2>|&&|&|;|#) ?|\)", line.removeprefix("$ "))[0]
+                yield shlex.split(command.replace("…", "").replace("'", ""), comments=True)
+
+
+def _command_of(words: list[str]) -> tuple[list[str], click.Command]:
+    """The command that the words name, as deep as they go."""
+    command: click.Command = cli
+    named: list[str] = []
+    for word in words:
+        below = command.commands.get(word) if isinstance(command, click.Group) else None
+        if below is None:
+            break
+        command, named = below, [*named, word]
+    return named, command
+
+
+def test_a_page_that_is_named_nowhere_and_a_link_that_leads_nowhere_are_left_for_sphinx_to_refuse(
+    tmp_path: Path,
+) -> None:
+    site.staged(tmp_path)
+    front = (tmp_path / "index.md").read_text(encoding="utf-8")
+    assert "docs/tutorial" in front
+    assert "docs/reference/commands" in front
+    assert (tmp_path / "mappings" / "README.md").is_file()
+    assert (tmp_path / "migrator" / "settings" / "prices.yaml").is_file()
