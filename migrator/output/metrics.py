@@ -253,13 +253,12 @@ _RELAY_COUNTERS = {
 def relay_part(report: Marked) -> Part:
     def part(families: Families) -> Iterator[Metric]:
         state = report.state
-        for name, help_text, number in (
-            ("migrator_marks_waiting", "Marks that could be taken.", state.waiting),
-            ("migrator_marks_unripe", "Marks whose time has not come.", state.unripe),
-            ("migrator_marks_failed", "Marks that failed before.", state.failed),
-            ("migrator_lag_seconds", "Age of the oldest mark that could be taken.", state.oldest_age_s),
-        ):
-            yield families.gauge(name, help_text, [((), number)])
+        gauge = families.gauge
+        yield gauge("migrator_marks_waiting", "Marks that could be taken.", [((), state.waiting)])
+        yield gauge("migrator_marks_unripe", "Marks whose time has not come.", [((), state.unripe)])
+        yield gauge("migrator_marks_failed", "Marks that failed before.", [((), state.failed)])
+        age = [((), state.oldest_age_s)]
+        yield gauge("migrator_lag_seconds", "Age of the oldest mark that could be taken.", age)
         for name, help_text in _RELAY_COUNTERS.items():
             yield families.counter(f"migrator_relay_{name}", help_text, [((), report.totals[name])])
         yield families.histogram(
