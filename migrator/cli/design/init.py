@@ -32,6 +32,7 @@ from migrator.mapping.design.questions import Figures, Question, Statement, Unse
 from migrator.mapping.heart.items import CompiledEntity
 from migrator.mapping.language.parse import examine_mapping
 from migrator.model.capacity import PatternReads
+from migrator.model.edges import Source
 from migrator.model.errors import (
     CLEAN,
     DIFFERENT,
@@ -51,7 +52,6 @@ from migrator.output.worksheet import Sheet, summary, summary_text, worksheet
 from migrator.settings.job import Job, TargetSettings, Tuning
 from migrator.settings.source import SourceSettings
 from migrator.source.connect import engine_of
-from migrator.source.reader import SqlSource
 from migrator.source.workload.files import statements_of
 from migrator.source.workload.listed import listed_questions
 from migrator.source.workload.reading import question_of
@@ -174,9 +174,11 @@ def _table_name(stem: str) -> str:
 
 @dataclass(frozen=True)
 class _Asking:
-    """What one source is asked for a proposal. `file`: the mapping's name in messages; `table`: what it calls its table."""
+    """What one source is asked for a proposal. `database`: its name there, '' where it has none.
+    `file`: the mapping's name in messages; `table`: what it calls its table."""
 
-    source: SqlSource
+    source: Source
+    database: str
     facts: SchemaFacts
     rule: NameRule
     file: str
@@ -191,11 +193,11 @@ class _Asking:
             facts = source.facts()
         except SettingsError:
             source = until.enter_context(open_named_source(settings, "exact"))
-            return cls(source, source.facts(), "exact", file, table)
+            return cls(source, source.engine.url.database or "", source.facts(), "exact", file, table)
         names = [(known.name, known.real) for known in facts.tables.values()]
         names += [(column.name, column.real) for known in facts.tables.values() for column in known.columns]
         rule: NameRule = "exact" if all(written == real for written, real in names) else "snake_case"
-        return cls(source, facts, rule, file, table)
+        return cls(source, source.engine.url.database or "", facts, rule, file, table)
 
     def sheet(
         self, statements: str | None, listed: Path | None, *, max_indexes: int, rows_exact: int
@@ -242,8 +244,7 @@ class _Asking:
             return default_statements(self.facts, self._quoted)
         if where == "auto":
             return recorded_statements(self.source.query, self.facts.dialect)
-        text, database = file_text(Path(where)), self.source.engine.url.database
-        statements = statements_of(text, self.facts.dialect, database or "")
+        statements = statements_of(file_text(Path(where)), self.facts.dialect, self.database)
         if not statements:
             raise SettingsError(f"{where}: there is no statement in it; {_TAKEN}")
         return statements
