@@ -96,6 +96,7 @@ class Names:
     partition: str
     sort: str
     type: str
+    ttl: str
 
     @classmethod
     def of(cls, facts: SchemaFacts) -> Names:
@@ -109,7 +110,8 @@ class Names:
             camel = "".join(word.capitalize() for word in plain.split("_"))
             types[table] = free_name(camel, (*types.values(), *OWN_TYPES))
         taken = {column.name for table in facts.tables.values() for column in table.columns}
-        return cls(words, types, entities, *(_untaken(name, taken) for name in ("PK", "SK", "entity_type")))
+        own = (_untaken(name, taken) for name in ("PK", "SK", "entity_type", "expires_at"))
+        return cls(words, types, entities, *own)
 
 
 def _untaken(name: str, taken: Iterable[str]) -> str:

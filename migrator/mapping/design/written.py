@@ -80,6 +80,7 @@ class Writer:
         yield f"  name: {text_of(self.table)}"
         yield f"  key: {text_of([names.partition, names.sort])}"
         yield f"  type: {text_of(names.type)}"
+        yield f"  ttl: {text_of(names.ttl)}  # by it DynamoDB takes away tombstones, which deleted rows leave for a week"
         if self.design.indexes:
             yield "  indexes:"
         for number in range(1, self.design.indexes + 1):

@@ -225,7 +225,7 @@ CREATE TABLE tenant (t VARCHAR(10) NOT NULL, id INTEGER NOT NULL, PRIMARY KEY (t
 CREATE TABLE doc (t VARCHAR(10) NOT NULL, id INTEGER NOT NULL, owner INTEGER NOT NULL, code VARCHAR(9) NOT NULL,
   parent INTEGER, PRIMARY KEY (t, id), UNIQUE (t, code), FOREIGN KEY (t, owner) REFERENCES tenant (t, id),
   FOREIGN KEY (t, parent) REFERENCES doc (t, id));
-CREATE TABLE keyless (a INTEGER, b TEXT);
+CREATE TABLE keyless (a INTEGER, b TEXT, "Expires_At" TEXT);
 CREATE TABLE coded (code BLOB NOT NULL PRIMARY KEY, amount REAL);
 CREATE VIEW seen AS SELECT a FROM keyless;
 """
@@ -247,6 +247,8 @@ def test_names_that_are_no_words_and_keys_of_several_columns_make_no_fault(tmp_p
     assert [fault for fault in faults if not fault.warning] == []
     assert {other.reason for other in made.unserved} <= {"key", "fault"}
     assert len(made.design.accesses) >= 9
+    # What live change needs is named, and by no name of a column.
+    assert examine_mapping(made.text, "shop.yaml").mapping.table.ttl == "_expires_at"
     assert examine_mapping(made.text, "shop.yaml").mapping.entities.keys() >= {
         "order",
         "order_line",
