@@ -13,7 +13,6 @@ from migrator.model.errors import MigratorError, OldRevisionError, SourceError, 
 from migrator.model.live import Change, Root, RootFinder, Writer
 from migrator.model.table import ItemKey, encode_key, split_source
 from migrator.stages.adoption import Adoption
-from migrator.stages.backfill.inserts import inserts_where_possible
 from migrator.stages.backfill.write import ConditionalPath, PagePath
 from migrator.stages.live.refresh import Refresh, RestoredError
 from migrator.stages.live.relay import Relay
@@ -175,7 +174,7 @@ class Cast:
         path: PagePath = conditional
         if (after // rows) % 2:
             # Both ways beside each other.
-            path = inserts_where_possible(conditional)
+            path = self.world.inserting(conditional)
         if writer_lease.writer.kind == "fast":
             path = self.world.fast_path(writer_lease.check)
         path.copy(entity, PageOf(read))

@@ -20,7 +20,8 @@ from migrator.model.live import KeyRequest, Root
 from migrator.model.table import Item, ItemKey, encode_key
 from migrator.stages.adoption import Adoption
 from migrator.stages.backfill.encoded import EncodedPath, encoded_where_possible, put_alone
-from migrator.stages.backfill.write import Claims, FastPath, PagePath
+from migrator.stages.backfill.inserts import Inserting, inserts_where_possible
+from migrator.stages.backfill.write import Claims, ConditionalPath, FastPath, PagePath
 from migrator.stages.live import relay as live_relay
 from migrator.stages.live.refresh import Refresh
 from migrator.stages.live.relay import Relay, RelayOptions
@@ -108,6 +109,8 @@ def captured() -> dict[str, Captured]:
 
 _ENCODERS: dict[frozenset[str], Mapping[str, Encoder]] = {}
 """By the entities that are remembered: schedules are many, and their mapping is one."""
+_INSERTING: dict[frozenset[int], Mapping[str, Encoder]] = {}
+"""The same of conditional pages, by the entities that have one; those live as long as the process."""
 
 
 @functools.cache
@@ -306,6 +309,16 @@ class World:
             assert isinstance(made, EncodedPath)
             _ENCODERS[remembered] = made.encoders
         return EncodedPath(path, _ENCODERS[remembered], partial(put_alone, path, store))
+
+    def inserting(self, path: ConditionalPath) -> PagePath:
+        """The conditional path by encoders, which are made once for the same entities."""
+        entities = path.refresh.entities.values()
+        plain = frozenset(id(one.compiled) for one in entities if not one.remembered and not one.together)
+        if plain not in _INSERTING:
+            made = inserts_where_possible(path)
+            assert isinstance(made, EncodedPath)
+            _INSERTING[plain] = made.encoders
+        return EncodedPath(path, _INSERTING[plain], Inserting(path, path.refresh.store))
 
     # ── what must hold at rest ──
 

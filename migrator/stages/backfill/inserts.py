@@ -48,7 +48,7 @@ class EncodedInserts(Protocol):
 
 
 @dataclass(frozen=True)
-class _Inserting:
+class Inserting:
     """Writes a page's items on the conditional path."""
 
     path: ConditionalPath
@@ -116,4 +116,4 @@ def inserts_where_possible(path: ConditionalPath) -> PagePath:
         # Not those of the key, by which the rows of a page are named.
         return compile_encoder(entity, offered - frozenset(entity.key_places))
 
-    return EncodedPath(path, encoders_of(path.refresh.rows, plain, compiled), _Inserting(path, store))
+    return EncodedPath(path, encoders_of(path.refresh.rows, plain, compiled), Inserting(path, store))
