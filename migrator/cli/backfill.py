@@ -308,7 +308,7 @@ def backfill(
         if session.target is not None and run.state != "done":
             signs = signs_of(read.tuning)
             watched = Watched("backfill", context, session.journal, session.target, signs, address)
-            watched.open_backfill(stack, stage, bill.estimate.rows)
+            stage = watched.open_backfill(stack, stage, bill.estimate.rows)
         with stopped_says(lambda: _stopped(session, run, dry_run=flags.dry_run)):
             result = _work(stage, run, entities, read.hooks)
         if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
 
@@ -85,15 +85,14 @@ class Watched:
             serve(Monitored(metrics, self.signs, Readiness(asks), held), *self.address)
         return at_work.pace
 
-    def open_backfill(self, stack: ExitStack, stage: Backfill, rows: int) -> None:
-        """From now on the stage's progress is on record, and its pages begin as an operator and the source let them.
+    def open_backfill(self, stack: ExitStack, stage: Backfill, rows: int) -> Backfill:
+        """The stage with its progress on record; its pages begin as an operator and the source let them.
 
         `rows`: how many are left to copy.
         """
         counted = CountedProgress(stage.progress, rows, self.signs.give)
         pace = self.open(stack, counted.advance, [backfill_part(counted)])
-        stage.progress = counted
-        stage.begin = waits_with(pace, self.signs, stage.stop)
+        return replace(stage, progress=counted, begin=waits_with(pace, self.signs, stage.stop))
 
 
 def waits_with(pace: Pace, signs: Signs, stop: Event) -> Callable[[], None]:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.cli.lag import Lag, lag_of
-from migrator.cli.options import belonging, console_on, shown_path, stdout
+from migrator.cli.options import belonging, console_on, shown_path, stdout, stop_on_signals
 from migrator.cli.runs import known_revision, print_instances
 from migrator.journal.operations import SqlProcesses
 from migrator.journal.runs import SqlJournal
@@ -169,17 +169,17 @@ def _print(found: JobStatus) -> None:
 
 def _watch(job: Job, journal: SqlJournal, every_s: float) -> int:
     """Until Ctrl-C: on a terminal at one place, elsewhere one block after the other."""
-    try:
+    with stop_on_signals() as stop:
         if not sys.stdout.isatty():
-            while True:
+            while not stop.is_set():
                 click.echo("\n".join([*_watched(job, journal), ""]))
-                time.sleep(every_s)
+                stop.wait(every_s)
+            return 0
         with Live(console=console_on(sys.stdout), auto_refresh=False, vertical_overflow="visible") as live:
-            while True:
+            while not stop.is_set():
                 live.update(Group(*(Text(plain(line)) for line in _watched(job, journal))), refresh=True)
-                time.sleep(every_s)
-    except KeyboardInterrupt:
-        return 0
+                stop.wait(every_s)
+    return 0
 
 
 def _watched(job: Job, journal: SqlJournal) -> list[str]:
