@@ -18,7 +18,7 @@ import structlog
 
 from migrator.cli.main import run
 
-LIMIT_S = 240
+LIMIT_S = 600
 
 
 @dataclass(frozen=True)
