@@ -94,27 +94,9 @@ def encode_rows(
     encoder: Encoder, page: RawPage, ticket: int, now_s: float
 ) -> Iterator[tuple[Row, list[EncodedItem], Finding | None]]:
     """Of each row by itself its items, with their ticket, and why it has none where items_for() refuses it."""
-    entity = encoder.entity
-    end, more = _ending(entity, ticket)
-    items: list[EncodedItem] = []
-    refused: list[Finding] = []
-
-    def left(row: Row) -> None:
-        tree = page.whole(row)
-        try:
-            items.extend(_by_reference(entity, tree, ticket))
-        except RowError as error:
-            refused.append(Finding("refused", entity.name, str(error), row_key(entity, tree)))
-
     for row in page.rows:
-        items, refused = [], []
-        if page.raw == encoder.raw:
-            encoder.encode((row,), end, more, items, left)
-        else:
-            left(row)
-        if entity.table.ttl is not None:
-            items = [item for item in items if item[3] is None or item[3] > now_s]
-        yield row, items, refused[0] if refused else None
+        encoded = encode_page(encoder, RawPage([row], page.raw, page.whole), ticket, now_s)
+        yield row, encoded.items, encoded.refused[0] if encoded.refused else None
 
 
 def _ending(entity: CompiledEntity, ticket: int) -> tuple[str, int]:
